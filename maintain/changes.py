@@ -1,0 +1,30 @@
+"""Changes of base rows and the mutations of stored rows that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schema.types import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One base row before and after a transaction; None: it did not / does not exist.
+
+    Net per (relation, key) and transaction. An update of the primary key is two changes.
+    """
+
+    relation: str
+    old: Row | None
+    new: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One stored row before and after. `layout` names a relation, view or index; `new` None
+    writes a tombstone. `key` is the encoded row key."""
+
+    layout: str
+    key: bytes
+    old: Row | None
+    new: Row | None

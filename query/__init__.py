@@ -1,0 +1,1 @@
+"""SQL to bound queries, rewriting over views, access paths, execution, `explain`."""

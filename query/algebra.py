@@ -1,0 +1,133 @@
+"""Bound queries, as far as Hornbeam needs to understand them.
+
+SQL is parsed by sqlglot and answered, in full, by our own access paths or by DuckDB. In between
+only one thing has to be *understood*: per SELECT block, which relations are joined by which
+foreign keys, and which filters can become key ranges. That is a `Block`. View selection reads
+blocks of the workload; rewriting and access paths read blocks of the query at hand.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any
+
+from schema.model import ForeignKey
+
+
+class Comparison(enum.StrEnum):
+    """Operators that a key range can serve. IN is several equalities; PREFIX is LIKE 'abc%'."""
+
+    EQ = "="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    IN = "in"
+    PREFIX = "like"
+    IS_NULL = "is null"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One occurrence of a relation (or readable view) in a FROM clause, under `alias`."""
+
+    alias: str
+    relation: str
+
+
+@dataclass(frozen=True, slots=True)
+class EquiJoin:
+    """`left.left_columns = right.right_columns`, all of them conjuncts of an inner join."""
+
+    left: str
+    left_columns: tuple[str, ...]
+    right: str
+    right_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeyJoin:
+    """An equi-join that follows a foreign key completely: `child` and `parent` are aliases."""
+
+    child: str
+    parent: str
+    foreign_key: ForeignKey
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A conjunct of WHERE (or of an inner ON) that compares one column with constants.
+
+    `values` are constants or `Parameter`s; one for every comparison but IN and IS_NULL.
+    """
+
+    alias: str
+    column: str
+    comparison: Comparison
+    values: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`?` number `name` (from 0), or `:name`."""
+
+    name: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One plain column of ORDER BY."""
+
+    alias: str
+    column: str
+    descending: bool = False
+
+
+@dataclass(frozen=True)
+class Block:
+    """One SELECT with a FROM clause of its own.
+
+    `inner_only`: every join of it is an inner (or comma/cross) join, so that replacing joined
+    relations by a view keeps its meaning. `columns` holds the columns used of each alias.
+    `conjunctive`: WHERE is a conjunction of filters and joins only.
+    """
+
+    sources: tuple[Source, ...]
+    equi_joins: tuple[EquiJoin, ...] = ()
+    fk_joins: tuple[ForeignKeyJoin, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    order: tuple[Order, ...] = ()
+    limit: bool = False
+    inner_only: bool = True
+    conjunctive: bool = True
+    columns: dict[str, frozenset[str]] = field(default_factory=dict, hash=False)
+
+    def relation(self, alias: str) -> str:
+        """Raises KeyError."""
+        for source in self.sources:
+            if source.alias == alias:
+                return source.relation
+        raise KeyError(alias)
+
+
+class StatementKind(enum.StrEnum):
+    SELECT = "select"
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True)
+class BoundStatement:
+    """A statement with its SELECT blocks, outermost first; for writes also the target.
+
+    `written` are the columns an UPDATE assigns. A write's WHERE shows as a block over its target.
+    """
+
+    kind: StatementKind
+    sql: str
+    blocks: tuple[Block, ...]
+    target: str | None = None
+    written: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()

@@ -1,0 +1,142 @@
+"""The relational schema: relations, columns, keys, foreign keys, declared indexes.
+
+Names are lower case unless quoted in the DDL. All objects are frozen and hashable; order of
+columns is order of declaration and order in stored rows.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from schema.types import ColumnType, Value
+
+
+class OnDelete(enum.StrEnum):
+    """What deleting a referenced row does. NO ACTION in DDL means RESTRICT, checked at commit."""
+
+    RESTRICT = "restrict"
+    CASCADE = "cascade"
+    SET_NULL = "set null"
+
+
+class DefaultKind(enum.StrEnum):
+    """`LITERAL` holds a value; the others are computed when the row is inserted."""
+
+    LITERAL = "literal"
+    NOW = "now"
+    IDENTITY = "identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A column's default."""
+
+    kind: DefaultKind
+    value: Value = None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; `default` None means NULL."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = True
+    default: Default | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """`columns` of the owning relation reference `parent`'s primary key, in the key's order.
+
+    An edge of the schema graph runs from parent to the owning relation (seed 002, definition 1).
+    `name` is unique in its relation.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    parent: str
+    parent_columns: tuple[str, ...]
+    on_delete: OnDelete = OnDelete.RESTRICT
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """One column of a key or an index, with its direction."""
+
+    column: str
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredIndex:
+    """CREATE [UNIQUE] INDEX … (columns) INCLUDE (include), or a UNIQUE constraint."""
+
+    name: str
+    relation: str
+    columns: tuple[KeyPart, ...]
+    include: tuple[str, ...] = ()
+    unique: bool = False
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A base relation. `primary_key` is never empty and its columns are NOT NULL."""
+
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    foreign_keys: tuple[ForeignKey, ...] = ()
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Column name → position in a row."""
+        return {column.name: i for i, column in enumerate(self.columns)}
+
+    @cached_property
+    def column_names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def key_positions(self) -> tuple[int, ...]:
+        return tuple(self.positions[name] for name in self.primary_key)
+
+    def column(self, name: str) -> Column:
+        """Raises KeyError."""
+        return self.columns[self.positions[name]]
+
+    def foreign_key(self, name: str) -> ForeignKey:
+        """Raises KeyError."""
+        for foreign_key in self.foreign_keys:
+            if foreign_key.name == name:
+                return foreign_key
+        raise KeyError(name)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """All relations and declared indexes of one database."""
+
+    relations: tuple[Relation, ...]
+    indexes: tuple[DeclaredIndex, ...] = ()
+    _by_name: dict[str, Relation] = field(init=False, repr=False, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {r.name: r for r in self.relations})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def relation(self, name: str) -> Relation:
+        """Raises KeyError."""
+        return self._by_name[name]
+
+    def children(self, name: str) -> list[tuple[Relation, ForeignKey]]:
+        """Foreign keys that reference relation `name`, self-references included."""
+        return [(r, fk) for r in self.relations for fk in r.foreign_keys if fk.parent == name]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(relation.name for relation in self.relations)

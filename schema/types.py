@@ -1,0 +1,237 @@
+"""Column types: which Python values they hold, and how foreign values become them.
+
+A *value* is always one of the Python types of `Value`; rows are tuples of values in column
+order, in every layer. JSON forms (decimals and instants as text, bytes as base64) are accepted
+by `coerce` and made by `api`, nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import enum
+import math
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal, DecimalException, Inexact
+from typing import Any
+
+from schema.errors import TypeMismatch
+
+Value = None | bool | int | float | Decimal | str | bytes | dt.date | dt.datetime | uuid.UUID
+Row = tuple[Value, ...]
+
+
+class Kind(enum.StrEnum):
+    """The closed set of types. JSON is kept as the text that was written."""
+
+    INTEGER = "integer"
+    BIGINT = "bigint"
+    DECIMAL = "decimal"
+    DOUBLE = "double"
+    BOOLEAN = "boolean"
+    TEXT = "text"
+    BYTES = "bytes"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMPTZ = "timestamptz"
+    UUID = "uuid"
+    JSON = "json"
+
+
+PYTHON_TYPES: dict[Kind, type] = {
+    Kind.INTEGER: int,
+    Kind.BIGINT: int,
+    Kind.DECIMAL: Decimal,
+    Kind.DOUBLE: float,
+    Kind.BOOLEAN: bool,
+    Kind.TEXT: str,
+    Kind.BYTES: bytes,
+    Kind.DATE: dt.date,
+    Kind.TIMESTAMP: dt.datetime,
+    Kind.TIMESTAMPTZ: dt.datetime,
+    Kind.UUID: uuid.UUID,
+    Kind.JSON: str,
+}
+
+_INTEGER_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
+_EXACT = Context(prec=76, traps=[Inexact])
+MAX_DECIMAL_PRECISION = 38
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A type with its parameters; `length` in characters, `precision` in decimal digits."""
+
+    kind: Kind
+    precision: int | None = None
+    scale: int | None = None
+    length: int | None = None
+
+    def sql(self) -> str:
+        """Name that DuckDB, PostgreSQL and our own loader all read."""
+        match self.kind:
+            case Kind.DECIMAL:
+                return f"DECIMAL({self.precision},{self.scale})"
+            case Kind.TEXT:
+                return f"VARCHAR({self.length})" if self.length else "TEXT"
+            case Kind.BYTES:
+                return "BLOB"
+            case Kind.TIMESTAMPTZ:
+                return "TIMESTAMP WITH TIME ZONE"
+            case _:
+                return self.kind.value.upper()
+
+    def coerce(self, value: Any) -> Value:
+        """Turn `value` into this type's Python value, exactly or not at all.
+
+        Accepts the Python type itself, wider numeric types when nothing is lost, and text for
+        everything that JSON has no type for. Decimals are rounded half-even to the scale, as SQL
+        assigns them. Raises TypeMismatch.
+        """
+        if value is None:
+            return None
+        try:
+            return _COERCIONS[self.kind](self, value)
+        except (ValueError, ArithmeticError, DecimalException, binascii.Error) as error:
+            raise TypeMismatch(
+                f"{_shown(value)} is not a value of type {self.sql()}: {error}", type=self.sql()
+            ) from None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _integer(type_: ColumnType, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        raise ValueError("a whole number is wanted")
+    number = int(value)
+    if not isinstance(value, str) and number != value:
+        raise ValueError("it has a fraction")
+    bits = _INTEGER_BITS[type_.kind]
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError("out of range")
+    return number
+
+
+def _decimal(type_: ColumnType, value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        raise ValueError("a number is wanted")
+    # A float stands for its shortest decimal form: 0.1 means 0.1.
+    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if not number.is_finite():
+        raise ValueError("it is not finite")
+    precision, scale = type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0
+    rounded = round(number, scale) if number.as_tuple().exponent != -scale else number
+    if rounded.adjusted() >= precision - scale and rounded:
+        raise ValueError("out of range")
+    return abs(rounded) if rounded == 0 else rounded  # no negative zero: keys and rows agree
+
+
+def _double(_: ColumnType, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        raise ValueError("a number is wanted")
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError("NaN has no place in an ordered key; use NULL")
+    return number
+
+
+def _boolean(_: ColumnType, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in {"true", "false", "t", "f"}:
+        return value.lower().startswith("t")
+    if isinstance(value, int) and value in (0, 1):
+        return bool(value)
+    raise ValueError("true or false is wanted")
+
+
+def _text(type_: ColumnType, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("text is wanted")
+    if type_.length is not None and len(value) > type_.length:
+        raise ValueError(f"longer than {type_.length} characters")
+    value.encode()  # lone surrogates are no text
+    return value
+
+
+def _bytes(_: ColumnType, value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, str):
+        return base64.b64decode(value, validate=True)
+    raise ValueError("bytes (or base64 text) are wanted")
+
+
+def _date(_: ColumnType, value: Any) -> dt.date:
+    if isinstance(value, dt.datetime):
+        if value.time() != dt.time():
+            raise ValueError("it has a time of day")
+        return value.date()
+    if isinstance(value, dt.date):
+        return value
+    if isinstance(value, str):
+        return dt.date.fromisoformat(value)
+    raise ValueError("a date is wanted")
+
+
+def _moment(value: Any) -> dt.datetime:
+    if isinstance(value, dt.datetime):
+        return value
+    if isinstance(value, dt.date):
+        return dt.datetime(value.year, value.month, value.day)
+    if isinstance(value, str):
+        return dt.datetime.fromisoformat(value)
+    raise ValueError("a timestamp is wanted")
+
+
+def _timestamp(_: ColumnType, value: Any) -> dt.datetime:
+    moment = _moment(value)
+    if moment.tzinfo is not None:
+        raise ValueError("it carries a time zone, the column has none")
+    return moment
+
+
+def _timestamptz(_: ColumnType, value: Any) -> dt.datetime:
+    moment = _moment(value)
+    if moment.tzinfo is None:
+        raise ValueError("it carries no time zone, the column wants one")
+    return moment.astimezone(dt.UTC)
+
+
+def _uuid(_: ColumnType, value: Any) -> uuid.UUID:
+    if isinstance(value, uuid.UUID):
+        return value
+    if isinstance(value, str):
+        return uuid.UUID(value)
+    raise ValueError("a UUID is wanted")
+
+
+def _json(_: ColumnType, value: Any) -> str:
+    import msgspec
+
+    if not isinstance(value, str):
+        raise ValueError("JSON text is wanted")
+    msgspec.json.decode(value.encode())
+    return value
+
+
+_COERCIONS: dict[Kind, Callable[[ColumnType, Any], Value]] = {
+    Kind.INTEGER: _integer,
+    Kind.BIGINT: _integer,
+    Kind.DECIMAL: _decimal,
+    Kind.DOUBLE: _double,
+    Kind.BOOLEAN: _boolean,
+    Kind.TEXT: _text,
+    Kind.BYTES: _bytes,
+    Kind.DATE: _date,
+    Kind.TIMESTAMP: _timestamp,
+    Kind.TIMESTAMPTZ: _timestamptz,
+    Kind.UUID: _uuid,
+    Kind.JSON: _json,
+}

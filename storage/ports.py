@@ -1,0 +1,201 @@
+"""The ports: all that the rest of Hornbeam may ask of the world outside the process.
+
+Every adapter (RocksDB, local files, simulated, HBase, HDFS, ZooKeeper) passes the contract suite
+of its port in `tests/contract/`. All methods are called from one event loop; an adapter that
+blocks for longer than some microseconds does so in its own threads.
+
+Errors: `Unavailable` when the outcome is unknown or the service cannot be reached (puts are
+idempotent, so the caller repeats them), `DiskFull`, `Corruption`. Nothing else escapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+TOMBSTONE = b""
+"""The value of a deleted row. Store deletes are never used on live data: a delete marker would
+hide older versions from the snapshots that still need them."""
+
+NEWEST = (1 << 63) - 1
+"""Read timestamp that sees every version."""
+
+
+class Cell(NamedTuple):
+    """One version of one row."""
+
+    key: bytes
+    ts: int
+    value: bytes
+
+
+class Put(NamedTuple):
+    """One row to write; `value` TOMBSTONE deletes."""
+
+    key: bytes
+    value: bytes
+
+
+class TableStore(Protocol):
+    """Sorted tables of versioned rows, one cell per row. Timestamps are milliseconds.
+
+    Precondition: within one table no row key is a proper prefix of another (our key encoding
+    guarantees it).
+    """
+
+    async def create_table(self, table: str) -> None:
+        """Create if absent. Idempotent."""
+
+    async def drop_table(self, table: str) -> None:
+        """Remove with all content. Idempotent."""
+
+    async def tables(self) -> list[str]:
+        """Names of all tables, sorted."""
+
+    async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
+        """Newest version with ts ≤ `at` of each key, in order; None if absent or a tombstone."""
+
+    def scan(
+        self,
+        table: str,
+        start: bytes,
+        end: bytes | None,
+        at: int,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[Cell]]:
+        """Rows with start ≤ key < end (None: to the last) as of `at`, in key order, in batches.
+
+        Tombstones are left out and do not count towards `limit`. All batches belong to `at`;
+        a put with ts > `at` during the scan changes nothing.
+        """
+
+    async def scan_prefixes(
+        self, table: str, prefixes: Sequence[bytes], at: int
+    ) -> list[list[Cell]]:
+        """For each prefix all rows that start with it, in key order. For short ranges."""
+
+    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+        """Write all with timestamp `ts`. Atomic per row, not across rows; idempotent.
+
+        On return every later read sees it. Survives a crash of the process; survives a crash of
+        the machine only after `flush`.
+        """
+
+    async def check_and_put(
+        self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
+    ) -> bool:
+        """Write if the newest value equals `expected` (None: absent). Atomic."""
+
+    async def flush(self) -> None:
+        """On return everything put before survives a crash of the machine."""
+
+    async def purge(self, table: str, horizon: int) -> int:
+        """Drop versions no snapshot ≥ `horizon` can see, tombstones included; returns how many."""
+
+    async def size(self, table: str) -> int:
+        """Bytes on disk and in memory, roughly."""
+
+    async def close(self) -> None:
+        """Flush and release. Idempotent."""
+
+
+class Position(NamedTuple):
+    """Where a record begins in a slave's log; ordered."""
+
+    epoch: int
+    sequence: int
+    offset: int
+
+
+START = Position(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of the log. `first_ts`/`last_ts` are not known to it; readers look inside."""
+
+    epoch: int
+    sequence: int
+    sealed: bool
+    bytes: int
+
+
+class Log(Protocol):
+    """One slave's write-ahead log: checksummed frames in rolled segments."""
+
+    async def append(self, payloads: Sequence[bytes]) -> Position:
+        """Append all frames in order; on return they survive a crash of the machine.
+
+        Returns the position just after them. Callers are serialized in call order. After
+        Unavailable the frames may or may not be there; the log refuses further appends until it
+        is reopened under a new epoch.
+        """
+
+    def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:
+        """Durable records from `start` on, with the position just after each.
+
+        Drops a torn tail of the last, unsealed segment (and counts it); raises Corruption with
+        the position when damage lies before a valid frame or in a sealed segment.
+        """
+
+    async def roll(self) -> None:
+        """Seal the open segment and begin the next."""
+
+    async def segments(self) -> list[Segment]:
+        """In order."""
+
+    async def drop_before(self, position: Position) -> int:
+        """Delete sealed segments that end at or before `position`; returns how many."""
+
+    async def close(self) -> None:
+        """Seal and release. Idempotent."""
+
+
+class Clock(Protocol):
+    """Wall time, monotonic time and waiting."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970. May jump."""
+
+    def monotonic(self) -> float:
+        """Seconds; never goes back."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Ids(Protocol):
+    """Fresh identifiers."""
+
+    def new(self) -> str:
+        """32 hexadecimal digits, never given before."""
+
+
+class Versioned(NamedTuple):
+    """A coordination value; `version` counts its writes from 1."""
+
+    value: bytes
+    version: int
+
+
+class Coordination(Protocol):
+    """Small shared state with compare-and-set, and membership. ZooKeeper's shape."""
+
+    async def read(self, path: str) -> Versioned | None: ...
+
+    async def write(self, path: str, value: bytes, expected: int) -> int:
+        """Write if the current version is `expected` (0: absent); returns the new version.
+
+        Raises StalePlan when it is not.
+        """
+
+    async def join(self, member: str) -> None:
+        """Appear in `members` until `leave`, `close` or the end of the process."""
+
+    async def leave(self, member: str) -> None: ...
+
+    async def members(self) -> tuple[str, ...]: ...
+
+    async def close(self) -> None: ...

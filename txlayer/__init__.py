@@ -1,0 +1,1 @@
+"""The write path: statements to changes, locks, constraints, commit, recovery, watermark."""
