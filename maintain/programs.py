@@ -1,0 +1,277 @@
+"""Maintenance programs: from the changes of a transaction to every stored row that changes.
+
+Compiled once per catalog version. A program is closures over positions, slices and codecs; what
+runs per row never looks at the catalog.
+
+**Law.** For the state B before and B′ after a transaction, both satisfying the foreign keys:
+`view(B)` with the view's mutations applied is `view(B′)`; the same for every index; and no
+mutation has `old == new`. In short: incremental = recomputed.
+
+**Algorithm**, for one view with path R1 … Rk (a view row is a *chain* of rows c1 … ck in which
+each references the one before; it is keyed by ck):
+
+1. *Affected keys* of Rk: a superset of the keys whose view row differs.
+
+   - every changed row of Rk itself;
+   - below an *in-place* update of Ri, i < k (its foreign key on the path is unchanged): the view
+     rows that hold it, through the view's own key or an index over the view if one fits and may
+     be read; otherwise as for a move;
+   - below a *moved* row of Ri, i < k (its foreign key on the path changed, NULL included): all
+     rows below it in B, level by level through base foreign keys.
+
+   Inserts and deletes of Ri, i < k, need nothing: the rows below them were changed as well.
+
+2. *Old view rows*: read from the view by key; or, when the view is still being built and may lack
+   rows, by walking up in B. A row inserted into Rk has none.
+
+3. *New view rows*: if the chain of the old one has only in-place updates, the old one with those
+   slices replaced. Otherwise walk up from Rk's row in B′ (B and this transaction's own changes).
+
+4. Emit what differs, and the index rows that follow from (old, new).
+
+Steps 2 and 3 are exact for any key, so the law needs only that step 1 misses none. Take ck whose
+view row differs, ck itself unchanged, and let cj be the nearest changed row above it. The rows
+between are unchanged, so they are below cj in B as in B′, and cj is in both states. If cj moved,
+ck is found by descending from it. If not, and B has the view row, ck is found in the view. If B
+has no view row, some ci above cj got a parent where it had none, which is a move, and ck is below
+it in B, the rows between being updated in place at most. ∎
+
+Reads are batched: one per level on the way down, one of the view, one per level on the way up;
+a base row read for one view serves the others. An update of an ancestor holds all view rows below
+it in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from maintain.changes import Change, Mutation
+from maintain.indexes import IndexProgram, compile_index, projection
+from maintain.paths import BaseRows, JoinPath, Key, Level, compile_path
+from maintain.ways import Way, way_into_view, way_to_children
+from schema.catalog import Catalog, JoinView
+from schema.types import Row
+from storage.codec.rows import Codecs
+from storage.snapshot import RowReader
+
+Pair = tuple[Row | None, Row | None]
+"""A row before and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A relation or view as it is stored: its own rows and those of its indexes."""
+
+    name: str
+    key: Callable[[Row], bytes]
+    indexes: tuple[IndexProgram, ...]
+
+    def emit(self, pairs: Iterable[Pair], into: list[Mutation]) -> None:
+        for old, new in pairs:
+            row = old if new is None else new
+            if old == new or row is None:
+                continue
+            into.append(Mutation(self.name, self.key(row), old, new))
+            for index in self.indexes:
+                into += index.mutations(old, new)
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """How to leave one level downwards: to its children, and straight to view rows if possible."""
+
+    level: Level
+    to_view: Way | None
+    child: Level
+    to_children: Way
+
+    def split(self, changes: Mapping[Key, Change]) -> tuple[list[Key], list[Key]]:
+        """Keys of updated rows: whose view rows to find directly, whose children to find."""
+        direct: list[Key] = []
+        below: list[Key] = []
+        for key, change in changes.items():
+            if change.old is None or change.new is None:
+                continue
+            by_view = self.to_view is not None and self.level.in_place(change)
+            (direct if by_view else below).append(key)
+        return direct, below
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViewProgram:
+    """Keeps one join view; see the module's algorithm."""
+
+    stored: Stored
+    path: JoinPath
+    descents: tuple[Descent, ...]
+    readable: bool
+
+    async def pairs(self, base: BaseRows) -> list[Pair]:
+        """View rows before and after, of every affected key."""
+        keys, held = await self._affected(base)
+        old = await self._old_rows(base, keys, held)
+        new = await self._new_rows(base, keys, old)
+        return [(old.get(key), new.get(key)) for key in keys]
+
+    async def _affected(self, base: BaseRows) -> tuple[dict[Key, None], dict[Key, Row]]:
+        """Affected keys of the last relation, and the view rows met on the way to them."""
+        keys = dict.fromkeys(base.changes(self.path.last.relation))
+        held: dict[Key, Row] = {}
+        below: dict[Key, None] = {}
+        for descent in self.descents:
+            direct, start = descent.split(base.changes(descent.level.relation))
+            if direct and descent.to_view is not None:
+                way = descent.to_view
+                for row in await way.rows(base.reader, direct):
+                    keys[key := way.key(row)] = None
+                    if way.layout == self.stored.name:
+                        held[key] = row
+            below = await self._children(base, descent, below | dict.fromkeys(start))
+        return keys | below, held
+
+    async def _children(
+        self, base: BaseRows, descent: Descent, above: Mapping[Key, None]
+    ) -> dict[Key, None]:
+        if not above:
+            return {}
+        way, child = descent.to_children, descent.child.relation
+        rows = await way.rows(base.reader, list(above))
+        if way.layout == child:
+            for row in rows:
+                base.remember(child, way.key(row), row)
+        return dict.fromkeys(map(way.key, rows))
+
+    async def _old_rows(
+        self, base: BaseRows, keys: Iterable[Key], held: dict[Key, Row]
+    ) -> dict[Key, Row]:
+        last = self.path.last.relation
+        changes = base.changes(last)
+        asked = [
+            key
+            for key in keys
+            if key not in held and ((change := changes.get(key)) is None or change.old is not None)
+        ]
+        if not asked:
+            return held
+        if self.readable:
+            versions = await base.reader.get(self.stored.name, asked)
+            found = {k: v.row for k, v in zip(asked, versions, strict=True) if v is not None}
+            return held | found
+        await base.fetch(last, asked)
+        return held | await self.path.join(
+            base, _present(asked, base.before(last)), BaseRows.before
+        )
+
+    async def _new_rows(
+        self, base: BaseRows, keys: Iterable[Key], old: Mapping[Key, Row]
+    ) -> dict[Key, Row]:
+        touched = [level for level in self.path.levels if base.changes(level.relation)]
+        patches = [(level, base.changes(level.relation)) for level in touched]
+        last = self.path.last
+        new: dict[Key, Row] = {}
+        walk: list[Key] = []
+        for key in keys:
+            row = old.get(key)
+            patched = None if row is None else _patched(row, patches)
+            if patched is not None:
+                new[key] = patched
+                continue
+            walk.append(key)
+            if row is not None:
+                base.remember(last.relation, key, row[last.start :])
+        await base.fetch(last.relation, walk)
+        rows = _present(walk, base.after(last.relation))
+        return new | await self.path.join(base, rows, BaseRows.after)
+
+
+def _patched(row: Row, patches: Sequence[tuple[Level, Mapping[Key, Change]]]) -> Row | None:
+    """View row `row` after in-place updates of its chain; None if the chain itself changed."""
+    for level, changes in patches:
+        change = changes.get(level.key_in_view(row))
+        if change is None:
+            continue
+        if change.new is None or not level.in_place(change):
+            return None
+        row = row[: level.start] + change.new + row[level.end :]
+    return row
+
+
+def _present(keys: Iterable[Key], look_up: Callable[[Key], Row | None]) -> dict[Key, Row]:
+    return {key: row for key in keys if (row := look_up(key)) is not None}
+
+
+class Programs:
+    """All maintenance of one catalog version."""
+
+    def __init__(
+        self,
+        keys: Mapping[str, Callable[[Row], Key]],
+        relations: Mapping[str, Stored],
+        views: Sequence[ViewProgram],
+    ) -> None:
+        self._keys = keys
+        self._relations = relations
+        self._views = {
+            relation: tuple(v for v in views if relation in v.path.relations)
+            for relation in relations
+        }
+
+    async def mutations(self, changes: Sequence[Change], reader: RowReader) -> list[Mutation]:
+        """Every stored row that differs after `changes`, once each: base rows, views, indexes.
+
+        `changes` are the net changes of one transaction, unique per relation and key; `reader` is
+        the committed state before it. What the reader raises is passed on.
+        """
+        base = BaseRows(reader, self._by_key(changes))
+        found: list[Mutation] = []
+        for name, changed in base.changed.items():
+            self._relations[name].emit(((c.old, c.new) for c in changed.values()), found)
+        # A view over several changed relations is run once, over all of their changes.
+        views = dict.fromkeys(view for name in base.changed for view in self._views[name])
+        for view in views:
+            view.stored.emit(await view.pairs(base), found)
+        return found
+
+    def _by_key(self, changes: Sequence[Change]) -> dict[str, dict[Key, Change]]:
+        by_key: dict[str, dict[Key, Change]] = {}
+        for change in changes:
+            row = change.old if change.new is None else change.new
+            if row is None or change.old == change.new:
+                continue
+            key = self._keys[change.relation](row)
+            of_relation = by_key.setdefault(change.relation, {})
+            assert key not in of_relation, f"{change.relation}: two changes of one row"
+            of_relation[key] = change
+        return by_key
+
+
+def compile_programs(catalog: Catalog, codecs: Codecs) -> Programs:
+    """Compile all base relations, and all views and indexes that commits must maintain."""
+    names = catalog.schema.names
+    return Programs(
+        {name: projection(catalog.layout(name).key_positions) for name in names},
+        {name: _stored(catalog, codecs, name) for name in names},
+        [_view(catalog, codecs, v) for v in catalog.views if catalog.maintained(v.name)],
+    )
+
+
+def _stored(catalog: Catalog, codecs: Codecs, name: str) -> Stored:
+    indexes = (index.name for index in catalog.indexes_on(name))
+    kept = tuple(compile_index(catalog, codecs, i) for i in indexes if catalog.maintained(i))
+    return Stored(name, codecs(name).key, kept)
+
+
+def _view(catalog: Catalog, codecs: Codecs, view: JoinView) -> ViewProgram:
+    path = compile_path(catalog, view)
+    descents = (
+        Descent(
+            path.levels[i],
+            way_into_view(catalog, view, i),
+            path.levels[i + 1],
+            way_to_children(catalog, view.path[i + 1], edge),
+        )
+        for i, edge in enumerate(view.edges)
+    )
+    stored = _stored(catalog, codecs, view.name)
+    return ViewProgram(stored, path, tuple(descents), catalog.readable(view.name))

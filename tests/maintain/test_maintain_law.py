@@ -1,0 +1,167 @@
+"""Incremental = recomputed = DuckDB, over generated schemas, catalogs and transactions."""
+
+from maintain_world import World, catalog, index, relation, view
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schema.catalog import State
+from schema.model import Schema
+
+STATES = [State.READABLE] * 4 + [State.BUILDING, State.CATCHING_UP, State.QUARANTINED]
+KEYS = range(3)
+
+
+def draw_parents(relations, random):
+    """Mostly chains, so that paths get long; sometimes two parents."""
+    chosen = relations[-1:] if random.random() < 0.7 else random.sample(relations, len(relations))
+    others = [r for r in relations if r not in chosen[:1]]
+    return [*chosen[:1], *others[: random.choice([0, 0, 1])]]
+
+
+def draw_schema(random):
+    """Relations with one- or two-column keys; foreign keys to earlier relations and themselves,
+    plain (nullable, composite NULLs too) or as the beginning of the key."""
+    relations, nullable = [], {}
+    for i in range(random.randint(2, 5)):
+        name = f"r{i}"
+        columns, key, foreign_keys = [], [], []
+        for j, parent in enumerate(draw_parents(relations, random)):
+            names = [f"f{j}{column}" for column in parent.primary_key]
+            columns += names
+            foreign_keys.append((" ".join(names), parent.name, " ".join(parent.primary_key)))
+            if j == 0 and random.random() < 0.3:
+                key += names[:: random.choice([1, -1])]
+        key += [f"k{i}a", f"k{i}b"][: random.randint(1, 2)]
+        own = [column for column in key if column not in columns]
+        if random.random() < 0.3:
+            names = [f"s{column}" for column in key]
+            columns += names
+            foreign_keys.append((" ".join(names), name, " ".join(key)))
+        columns += [*own, "v"]
+        random.shuffle(columns)
+        relations.append(relation(name, " ".join(columns), " ".join(key), *foreign_keys))
+        nullable[name] = set(columns) - set(key)
+    return Schema(tuple(relations))
+
+
+def draw_catalog(random):
+    schema = draw_schema(random)
+    parent = {}
+    for r in schema.relations:
+        edges = [fk for fk in r.foreign_keys if fk.parent != r.name]
+        if edges and random.random() < 0.95:
+            parent[r.name] = random.choice(edges)
+    views, indexes = [], []
+    for r in schema.relations:
+        path, edges = [r.name], []
+        while path[0] in parent:
+            edges.insert(0, parent[path[0]])
+            path.insert(0, edges[0].parent)
+            if random.random() < 0.7:
+                views.append(view(schema, *path, edges=tuple(edges)))
+        for fk in r.foreign_keys:
+            if random.random() < 0.6:
+                columns = random.sample(fk.columns, len(fk.columns))
+                indexes.append(index(r.name, " ".join(columns)))
+    views = [v for v in views if random.random() < 0.8]
+    views = [type(v)(f"v{i}", v.path, v.edges, v.columns) for i, v in enumerate(views)]
+    for v in views:
+        for _ in range(random.randint(0, 2)):
+            of = schema.relation(random.choice(v.path))
+            columns = [v.names[of.name, c] for c in random.choice([of.primary_key, ("v",)])]
+            include = [random.choice(v.columns).name]
+            indexes.append(index(v.name, random.choice(["", "-"]) + " ".join(columns), include))
+    indexes = [type(i)(f"i{n}", i.on, i.columns, i.include) for n, i in enumerate(indexes)]
+    states = {thing.name: random.choice(STATES) for thing in (*views, *indexes)}
+    return catalog(schema, views, indexes, states)
+
+
+class Transaction:
+    """Random statements over a copy of the base rows; keeps foreign keys whole."""
+
+    def __init__(self, world, random):
+        self.schema, self.random = world.catalog.schema, random
+        self.rows = {name: dict(world.rows[name]) for name in self.schema.names}
+
+    def run(self):
+        for _ in range(self.random.choice([1, 1, 2, 3, 6])):
+            r = self.random.choice(self.schema.relations)
+            rows = self.rows[r.name]
+            action = self.random.choice([self.insert, self.insert, self.update, self.delete])
+            if action == self.insert or rows:
+                action(r)
+        return self.rows
+
+    def reference(self, fk):
+        """Values for a foreign key; None when only NULL is possible."""
+        keys = sorted(self.rows[fk.parent])
+        if not keys or self.random.random() < 0.15:
+            return None
+        return self.random.choice(keys)
+
+    def values(self, r, keep):
+        """A new row that leaves the columns of `keep` as they are; None if there is no parent."""
+        values = {c.name: self.random.choice(KEYS) for c in r.columns} | keep
+        for fk in r.foreign_keys:
+            if set(fk.columns) <= set(keep):
+                continue
+            found = self.reference(fk)
+            if found is None and set(fk.columns) & set(r.primary_key):
+                return None
+            nulls = [None] * len(fk.columns)
+            if found is None and len(nulls) > 1 and self.random.random() < 0.5:
+                nulls[0] = 7  # partly NULL: references nothing
+            values |= zip(fk.columns, found or nulls, strict=True)
+        return tuple(values[c.name] for c in r.columns)
+
+    def insert(self, r):
+        row = self.values(r, {})
+        if row is not None:
+            self.rows[r.name].setdefault(tuple(row[i] for i in r.key_positions), row)
+
+    def update(self, r):
+        key = self.random.choice(sorted(self.rows[r.name]))
+        keep = dict(zip(r.primary_key, key, strict=True))
+        if self.random.random() < 0.5:
+            keep |= zip(r.column_names, self.rows[r.name][key], strict=True)
+            keep["v"] = self.random.choice([None, *KEYS])
+        row = self.values(r, keep)
+        self.rows[r.name][key] = row
+
+    def delete(self, r):
+        self.remove(r, self.random.choice(sorted(self.rows[r.name])))
+
+    def remove(self, r, key):
+        """Delete with CASCADE or SET NULL."""
+        if self.rows[r.name].pop(key, None) is None:
+            return
+        for child, fk in self.schema.children(r.name):
+            positions = [child.positions[c] for c in fk.columns]
+            for child_key, row in list(self.rows[child.name].items()):
+                if tuple(row[i] for i in positions) != key:
+                    continue
+                if set(fk.columns) & set(child.primary_key) or self.random.random() < 0.5:
+                    self.remove(child, child_key)
+                else:
+                    row = self.rows[child.name].get(child_key, row)
+                    row = tuple(None if i in positions else v for i, v in enumerate(row))
+                    if child_key in self.rows[child.name]:
+                        self.rows[child.name][child_key] = row
+
+
+@settings(max_examples=150)
+@given(st.randoms(use_true_random=True))
+def test_incremental_equals_recomputed_equals_duckdb(random):
+    world = World(draw_catalog(random))
+    for _ in range(8):
+        after = Transaction(world, random).run()
+        changed = {
+            name: {
+                key: after[name].get(key)
+                for key in {**rows, **after[name]}
+                if rows.get(key) != after[name].get(key)
+            }
+            for name, rows in ((name, world.rows[name]) for name in after)
+        }
+        world.commit(changed)
+        world.check()

@@ -1,0 +1,40 @@
+import pytest
+
+from maintain.lifecycle import TRANSITIONS, Event, transition
+from schema.catalog import State
+from schema.errors import InvalidRequest
+
+
+def test_a_view_lives_through_a_build_damage_and_a_rebuild():
+    state = State.BUILDING
+    seen = []
+    for event in (Event.BUILT, Event.CAUGHT_UP, Event.DAMAGED, Event.REBUILD, Event.DROP):
+        state = transition(state, event)
+        seen.append(state)
+    assert seen == [
+        State.CATCHING_UP,
+        State.READABLE,
+        State.QUARANTINED,
+        State.BUILDING,
+        State.DROPPING,
+    ]
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("event", Event)
+def test_an_edge_outside_the_table_is_refused(state, event):
+    if (state, event) in TRANSITIONS:
+        assert transition(state, event) is TRANSITIONS[state, event]
+    else:
+        with pytest.raises(InvalidRequest, match=event.value) as refused:
+            transition(state, event)
+        assert refused.value.cure
+
+
+@pytest.mark.parametrize("state", set(State) - {State.DROPPING})
+def test_everything_can_be_dropped(state):
+    assert transition(state, Event.DROP) is State.DROPPING
+
+
+def test_nothing_leaves_dropping():
+    assert not any(state is State.DROPPING for state, _ in TRANSITIONS)
