@@ -48,11 +48,14 @@ class EquiJoin:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeyJoin:
-    """An equi-join that follows a foreign key completely: `child` and `parent` are aliases."""
+    """An equi-join that follows a foreign key completely: `child` and `parent` are aliases.
+
+    `implied`: it is not written as such but follows from other equalities."""
 
     child: str
     parent: str
     foreign_key: ForeignKey
+    implied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class Filter:
     """A conjunct of WHERE (or of an inner ON) that compares one column with constants.
 
     `values` are constants or `Parameter`s; one for every comparison but IN and IS_NULL.
+    That of PREFIX is the whole LIKE pattern: `abc%`, or a parameter whose pattern may be any.
     """
 
     alias: str
@@ -77,11 +81,12 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One plain column of ORDER BY."""
+    """One plain column of ORDER BY. A block lists them only when all of them are plain."""
 
     alias: str
     column: str
     descending: bool = False
+    nulls_first: bool = False
 
 
 @dataclass(frozen=True)
