@@ -1,0 +1,321 @@
+"""Hypothesis strategies that every area's property tests share: types, values, schemas, rows.
+
+Schemas hold what the product has to get right: trees and DAGs of relations, composite keys, keys
+made of foreign keys, nullable foreign keys, two foreign keys to the same parent, self-references,
+every column type. Rows of `rows_for` satisfy all constraints of their schema.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import strategies as st
+
+from schema.model import (
+    Column,
+    DeclaredIndex,
+    Default,
+    DefaultKind,
+    ForeignKey,
+    KeyPart,
+    OnDelete,
+    Relation,
+    Schema,
+)
+from schema.types import ColumnType, Kind, Row, Value
+
+KEY_KINDS = tuple(kind for kind in Kind if kind is not Kind.JSON)
+SIMPLE_KINDS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.TEXT, Kind.DATE, Kind.BOOLEAN)
+CLOCK_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+FEW = 6  # values of one type in `few_values`: enough to differ, few enough to meet again
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+
+
+@st.composite
+def column_types(draw: st.DrawFn, kinds: Sequence[Kind] = tuple(Kind)) -> ColumnType:
+    """A type of one of `kinds`, with parameters where the kind has them."""
+    kind = draw(st.sampled_from(kinds))
+    if kind is Kind.DECIMAL:
+        precision = draw(st.integers(1, 38))
+        return ColumnType(kind, precision, draw(st.integers(0, precision)))
+    if kind is Kind.TEXT:
+        return ColumnType(kind, length=draw(st.none() | st.integers(8, 40)))
+    return ColumnType(kind)
+
+
+def values(type_: ColumnType) -> st.SearchStrategy[Any]:
+    """Any value of a type but NULL, extremes included."""
+    match type_.kind:
+        case Kind.INTEGER:
+            return st.integers(-(1 << 31), (1 << 31) - 1)
+        case Kind.BIGINT:
+            return st.integers(-(1 << 63), (1 << 63) - 1)
+        case Kind.DECIMAL:
+            precision, scale = type_.precision or 38, type_.scale or 0
+            limit = 10**precision - 1
+            return st.integers(-limit, limit).map(lambda number: _decimal(number, scale))
+        case Kind.DOUBLE:
+            return st.floats(allow_nan=False).map(lambda number: number + 0.0)
+        case Kind.BOOLEAN:
+            return st.booleans()
+        case Kind.TEXT:
+            return TEXTS
+        case Kind.BYTES:
+            return st.binary(max_size=8)
+        case Kind.DATE:
+            return st.dates(dt.date(1900, 1, 1), dt.date(2100, 12, 31))
+        case Kind.TIMESTAMP:
+            return st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 12, 31))
+        case Kind.TIMESTAMPTZ:
+            moments = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 12, 31))
+            return moments.map(lambda moment: moment.replace(tzinfo=dt.UTC))
+        case Kind.UUID:
+            return st.uuids()
+        case Kind.JSON:
+            return st.sampled_from(
+                ['{"a": [1, null]}', "[]", '"text"', "1.50", "null", '{"é": {}}']
+            )
+
+
+def _decimal(number: int, scale: int) -> Decimal:
+    return Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -scale))
+
+
+def few_values(type_: ColumnType) -> st.SearchStrategy[Any]:
+    """One of `FEW` values of a type, so that rows share values and filters and joins match."""
+    match type_.kind:
+        case Kind.INTEGER | Kind.BIGINT:
+            return st.integers(-1, FEW - 2)
+        case Kind.DECIMAL:
+            scale = type_.scale or 0
+            return st.integers(-3, FEW - 4).map(lambda number: _decimal(number, scale))
+        case Kind.DOUBLE:
+            return st.integers(-1, FEW - 2).map(lambda number: number / 2)
+        case Kind.TEXT:
+            return st.sampled_from(["", "a", "A", "ab", "b%", "é"])
+        case Kind.BYTES:
+            return st.sampled_from([b"", b"\0", b"\0\xff", b"a", b"\xff", b"\xff\xff"])
+        case Kind.DATE:
+            return st.integers(0, FEW - 1).map(lambda day: dt.date(2024, 2, 27) + dt.timedelta(day))
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
+            zone = dt.UTC if type_.kind is Kind.TIMESTAMPTZ else None
+            start = dt.datetime(2024, 2, 28, 23, 59, 59, 999_999, zone)
+            return st.integers(0, FEW - 1).map(lambda second: start + dt.timedelta(0, second))
+        case Kind.UUID:
+            return st.integers(0, FEW - 1).map(_uuid)
+        case _:
+            return values(type_)
+
+
+def _uuid(number: int) -> Any:
+    import uuid
+
+    return uuid.UUID(int=number << 120 | 1)
+
+
+@st.composite
+def defaults(draw: st.DrawFn, type_: ColumnType) -> Default | None:
+    """No default, a literal, or one that is computed where the type allows it."""
+    kinds: list[DefaultKind | None] = [None, None, DefaultKind.LITERAL]
+    if type_.kind in CLOCK_KINDS:
+        kinds.append(DefaultKind.NOW)
+    if type_.kind in {Kind.INTEGER, Kind.BIGINT}:
+        kinds.append(DefaultKind.IDENTITY)
+    kind = draw(st.sampled_from(kinds))
+    if kind is DefaultKind.LITERAL:
+        return Default(kind, draw(values(type_)))
+    return Default(kind) if kind else None
+
+
+@st.composite
+def schemas(
+    draw: st.DrawFn,
+    *,
+    min_relations: int = 1,
+    max_relations: int = 5,
+    tree: bool | None = None,
+    kinds: Sequence[Kind] = tuple(Kind),
+    with_defaults: bool = False,
+    with_indexes: bool = True,
+    self_references: bool = True,
+    on_delete: Sequence[OnDelete] = tuple(OnDelete),
+    max_columns: int = 3,
+) -> Schema:
+    """A valid schema; parents are declared before children.
+
+    `tree` True: at most one foreign key per relation to another relation; False: up to two (a
+    DAG); None: either. Names are plain and unique in the whole schema, so that natural SQL can be
+    made of them: relation `r2`, key `r2_k0`, value `r2_v0`, foreign key column `r2_f0_r1_k0`.
+    """
+    as_tree = draw(st.booleans()) if tree is None else tree
+    relations: list[Relation] = []
+    for number in range(draw(st.integers(min_relations, max_relations))):
+        maker = _RelationMaker(draw, f"r{number}", kinds, with_defaults, on_delete)
+        for _ in range(draw(st.integers(0, 1 if as_tree else 2)) if relations else 0):
+            maker.reference(draw(st.sampled_from(relations)))
+        maker.own_columns(max_columns)
+        if self_references and draw(st.integers(0, 3)) == 0:
+            maker.reference_itself()
+        relations.append(maker.relation())
+    indexes = [draw(_indexes(relation)) for relation in relations] if with_indexes else []
+    return Schema(tuple(relations), tuple(index for found in indexes for index in found))
+
+
+class _RelationMaker:
+    """Collects the columns and foreign keys of one relation."""
+
+    def __init__(
+        self,
+        draw: st.DrawFn,
+        name: str,
+        kinds: Sequence[Kind],
+        with_defaults: bool,
+        on_delete: Sequence[OnDelete],
+    ) -> None:
+        self.draw, self.name, self.kinds = draw, name, kinds
+        self.with_defaults, self.on_delete = with_defaults, on_delete
+        self.columns: list[Column] = []
+        self.key: list[str] = []
+        self.foreign_keys: list[ForeignKey] = []
+
+    def reference(self, parent: Relation) -> None:
+        """A foreign key to `parent`, part of the primary key in one case of three."""
+        in_key = self.draw(st.integers(0, 2)) == 0
+        nullable = not in_key and self.draw(st.booleans())
+        columns = self._reference(parent.name, parent.columns, parent.primary_key, nullable)
+        if in_key:
+            self.key += columns
+
+    def reference_itself(self) -> None:
+        self._reference(self.name, tuple(self.columns), tuple(self.key), nullable=True)
+
+    def _reference(
+        self, parent: str, columns: Sequence[Column], key: Sequence[str], nullable: bool
+    ) -> list[str]:
+        by_name = {column.name: column for column in columns}
+        prefix = f"{self.name}_f{len(self.foreign_keys)}"
+        names = [f"{prefix}_{column}" for column in key]
+        self.columns += [
+            Column(name, by_name[column].type, nullable)
+            for name, column in zip(names, key, strict=True)
+        ]
+        allowed = [how for how in self.on_delete if nullable or how is not OnDelete.SET_NULL]
+        how = self.draw(st.sampled_from(allowed))
+        self.foreign_keys.append(
+            ForeignKey(f"{prefix}_fkey", tuple(names), parent, tuple(key), how)
+        )
+        return names
+
+    def own_columns(self, max_columns: int) -> None:
+        """Key columns (needed if no foreign key is in the key) and values."""
+        key_kinds = [kind for kind in self.kinds if kind in KEY_KINDS]
+        for number in range(self.draw(st.integers(0 if self.key else 1, 2))):
+            name = f"{self.name}_k{number}"
+            self.columns.append(Column(name, self.draw(column_types(key_kinds)), False))
+            self.key.append(name)
+        for number in range(self.draw(st.integers(0, max_columns))):
+            type_ = self.draw(column_types(self.kinds))
+            default = self.draw(defaults(type_)) if self.with_defaults else None
+            identity = default is not None and default.kind is DefaultKind.IDENTITY
+            nullable = not identity and self.draw(st.booleans())
+            self.columns.append(Column(f"{self.name}_v{number}", type_, nullable, default))
+
+    def relation(self) -> Relation:
+        """Columns and key in any order: neither has to follow the other."""
+        columns = self.draw(st.permutations(self.columns))
+        key = self.draw(st.permutations(self.key))
+        return Relation(self.name, tuple(columns), tuple(key), tuple(self._ordered(key)))
+
+    def _ordered(self, key: Sequence[str]) -> list[ForeignKey]:
+        """Self-references were made before the key was put into its final order."""
+        return [_in_order(fk, key) if fk.parent == self.name else fk for fk in self.foreign_keys]
+
+
+def _in_order(foreign_key: ForeignKey, key: Sequence[str]) -> ForeignKey:
+    by_parent = dict(zip(foreign_key.parent_columns, foreign_key.columns, strict=True))
+    columns = tuple(by_parent[column] for column in key)
+    return ForeignKey(
+        foreign_key.name, columns, foreign_key.parent, tuple(key), foreign_key.on_delete
+    )
+
+
+@st.composite
+def _indexes(draw: st.DrawFn, relation: Relation) -> list[DeclaredIndex]:
+    usable = [c.name for c in relation.columns if c.type.kind in KEY_KINDS]
+    found = []
+    for number in range(draw(st.integers(0, 2))):
+        names = draw(st.lists(st.sampled_from(usable), min_size=1, max_size=2, unique=True))
+        parts = tuple(KeyPart(name, draw(st.booleans())) for name in names)
+        others = [name for name in relation.column_names if name not in names]
+        include = draw(st.lists(st.sampled_from(others), max_size=1)) if others else []
+        unique = draw(st.integers(0, 3)) == 0
+        found.append(
+            DeclaredIndex(
+                f"{relation.name}_i{number}", relation.name, parts, tuple(include), unique
+            )
+        )
+    return found
+
+
+@st.composite
+def rows_for(
+    draw: st.DrawFn, schema: Schema, *, max_rows: int = 5, few: bool = True
+) -> dict[str, list[Row]]:
+    """Relation → rows that satisfy primary keys, foreign keys, NOT NULL and UNIQUE.
+
+    Inserting relation by relation in the schema's order, row by row, violates nothing at any
+    step. `few` draws values that recur. `schema` must be declared parents first.
+    """
+    data: dict[str, list[Row]] = {}
+    for relation in schema.relations:
+        rows = data[relation.name] = []
+        unique = [i for i in schema.indexes if i.relation == relation.name and i.unique]
+        keys = [relation.primary_key, *(tuple(p.column for p in i.columns) for i in unique)]
+        seen: list[set[Row]] = [set() for _ in keys]
+        for _ in range(draw(st.integers(0, max_rows))):
+            row = _row(draw, schema, relation, data, few)
+            if row is not None and _is_new(relation, row, keys, seen):
+                rows.append(row)
+    return data
+
+
+def _is_new(
+    relation: Relation, row: Row, keys: Sequence[tuple[str, ...]], seen: Sequence[set[Row]]
+) -> bool:
+    """Does `row` repeat no key? Notes its keys if so. A key with a NULL repeats nothing."""
+    found = [tuple(row[relation.positions[name]] for name in key) for key in keys]
+    if any(key in before for key, before in zip(found, seen, strict=True)):
+        return False
+    for key, before in zip(found, seen, strict=True):
+        if None not in key:
+            before.add(key)
+    return True
+
+
+def _row(
+    draw: st.DrawFn,
+    schema: Schema,
+    relation: Relation,
+    data: dict[str, list[Row]],
+    few: bool,
+) -> Row | None:
+    """A row whose foreign keys hold; None if a mandatory parent has no rows."""
+    found: dict[str, Value] = {}
+    for foreign_key in relation.foreign_keys:
+        parent = schema.relation(foreign_key.parent)
+        nullable = all(relation.column(name).nullable for name in foreign_key.columns)
+        choices: list[Row | None] = [*([None] if nullable else []), *data[parent.name]]
+        if not choices:
+            return None
+        row = draw(st.sampled_from(choices))
+        for name, position in zip(foreign_key.columns, parent.key_positions, strict=True):
+            found[name] = row[position] if row is not None else None
+    for column in relation.columns:
+        if column.name not in found:
+            any_value = few_values(column.type) if few else values(column.type)
+            found[column.name] = draw(st.none() | any_value if column.nullable else any_value)
+    return tuple(found[name] for name in relation.column_names)
