@@ -22,14 +22,13 @@ Lookup = Callable[[Key], Row | None]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One relation of a path. `start`/`end` is its slice of a view row; `parent_key` projects the
-    foreign key out of a row of the relation, None at the top of the path; `key` projects its key
-    out of one of its rows, `key_in_view` out of a view row."""
+    """One relation of a path. `start`/`end` is its slice of a view row, `key_in_view` projects its
+    key out of a view row, `parent_key` the foreign key out of a row of the relation itself (None
+    at the top of the path)."""
 
     relation: str
     start: int
     end: int
-    key: Projection
     key_in_view: Projection
     parent_key: Projection | None
 
@@ -140,7 +139,6 @@ def compile_path(catalog: Catalog, view: JoinView) -> JoinPath:
         end = start + len(relation.columns)
         in_view = tuple(column.column for column in view.columns[start:end])
         assert in_view == relation.column_names, f"{view.name}: columns are not the path's"
-        keys = relation.key_positions
         references = () if edge is None else edge.columns
         parent_key = projection([relation.positions[column] for column in references])
         levels.append(
@@ -148,8 +146,7 @@ def compile_path(catalog: Catalog, view: JoinView) -> JoinPath:
                 relation=name,
                 start=start,
                 end=end,
-                key=projection(keys),
-                key_in_view=projection([start + position for position in keys]),
+                key_in_view=projection([start + position for position in relation.key_positions]),
                 parent_key=parent_key if references else None,
             )
         )

@@ -83,7 +83,7 @@ class Descent:
 
     level: Level
     to_view: Way | None
-    child: Level
+    child: str
     to_children: Way
 
     def split(self, changes: Mapping[Key, Change]) -> tuple[list[Key], list[Key]]:
@@ -135,7 +135,7 @@ class ViewProgram:
     ) -> dict[Key, None]:
         if not above:
             return {}
-        way, child = descent.to_children, descent.child.relation
+        way, child = descent.to_children, descent.child
         rows = await way.rows(base.reader, list(above))
         if way.layout == child:
             for row in rows:
@@ -268,7 +268,7 @@ def _view(catalog: Catalog, codecs: Codecs, view: JoinView) -> ViewProgram:
         Descent(
             path.levels[i],
             way_into_view(catalog, view, i),
-            path.levels[i + 1],
+            view.path[i + 1],
             way_to_children(catalog, view.path[i + 1], edge),
         )
         for i, edge in enumerate(view.edges)

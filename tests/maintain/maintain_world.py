@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
 
 import duckdb
 
@@ -15,6 +16,7 @@ from storage.codec.rows import Codecs
 from storage.snapshot import KeyRange, RowVersion
 
 INTEGER = ColumnType(Kind.INTEGER)
+EVERYTHING = KeyRange()
 
 
 def relation(name, columns, key, *foreign_keys):
@@ -34,7 +36,7 @@ def relation(name, columns, key, *foreign_keys):
 def view(schema, *path, edges=None):
     edges = edges or tuple(
         next(fk for fk in schema.relation(child).foreign_keys if fk.parent == parent)
-        for parent, child in zip(path, path[1:], strict=False)
+        for parent, child in pairwise(path)
     )
     columns = tuple(
         ViewColumn(f"{name}_{c}", name, c) for name in path for c in schema.relation(name).positions
@@ -50,7 +52,7 @@ def index(on, columns, include=()):
 def catalog(schema, views=(), indexes=(), states=None):
     """All READABLE but for what `states` says."""
     names = [thing.name for thing in (*views, *indexes)]
-    states = {name: State.READABLE for name in names} | (states or {})
+    states = dict.fromkeys(names, State.READABLE) | (states or {})
     return Catalog(1, schema, Forest(()), tuple(views), tuple(indexes), tuple(states.items()))
 
 
@@ -87,6 +89,7 @@ class World:
         self._note("get", layout)
         assert keys, "a read of nothing"
         assert len(set(keys)) == len(keys), "a key read twice in one get"
+        assert not any(None in key for key in keys), "NULL references nothing"
         return [self._version(layout, self.rows[layout].get(key)) for key in keys]
 
     async def prefixes(self, layout, prefixes):
@@ -99,7 +102,7 @@ class World:
                 under[key[:n]].append(self._version(layout, row))
         return [under[prefix] for prefix in prefixes]
 
-    async def scan(self, layout, key_range=KeyRange(), *, reverse=False, limit=None):
+    async def scan(self, layout, key_range=EVERYTHING, *, reverse=False, limit=None):
         self._note("scan", layout)
         n = len(key_range.prefix)
         rows = [
@@ -130,18 +133,21 @@ class World:
 
     def commit(self, rows):
         """A transaction: relation → key → new row or None. Returns its mutations."""
-        changes = [
-            Change(name, self.rows[name].get(key), new)
-            for name, by_key in rows.items()
-            for key, new in by_key.items()
-            if self.rows[name].get(key) != new
-        ]
+        changes = self.changes(rows)
         self.reads.clear()
         mutations = asyncio.run(self.programs.mutations(changes, self))
         self.apply(mutations)
         for change in changes:
             self._write_duck(change)
         return mutations
+
+    def changes(self, rows):
+        return [
+            Change(name, self.rows[name].get(key), new)
+            for name, by_key in rows.items()
+            for key, new in by_key.items()
+            if self.rows[name].get(key) != new
+        ]
 
     def apply(self, mutations):
         keys = [(m.layout, m.key) for m in mutations]

@@ -1,0 +1,70 @@
+"""Maintenance over the real store: what programs and builds write is what a snapshot reads."""
+
+import asyncio
+from random import Random
+
+import pytest
+from maintain_world import World
+from test_maintain_law import Transaction, changed_rows, draw_catalog
+
+from maintain.recompute import build_batches
+from storage.ports import TOMBSTONE, Put
+from storage.rocks.store import RocksStore
+from storage.snapshot import Snapshot
+
+
+class StoreWorld(World):
+    """Commits to a store as well; programs read the store."""
+
+    def __init__(self, catalog, store):
+        super().__init__(catalog)
+        self.store, self.now = store, 0
+
+    async def create(self):
+        for name in self.names:
+            await self.store.create_table(self.catalog.layout(name).table)
+
+    def snapshot(self):
+        return Snapshot(self.store, self.codecs, self.now)
+
+    async def commit_to_store(self, rows):
+        mutations = await self.programs.mutations(self.changes(rows), self.snapshot())
+        self.apply(mutations)
+        writes = {}
+        for m in mutations:
+            value = TOMBSTONE if m.new is None else self.codecs(m.layout).encode(m.new)
+            table = self.catalog.layout(m.layout).table
+            writes.setdefault(table, []).append(Put(m.key, value))
+        self.now += 1
+        await self.store.put(writes, self.now)
+
+    async def stored(self, name):
+        return [row async for batch in self.snapshot().scan(name) for row in batch]
+
+    async def built(self, name, after=None):
+        batches = build_batches(self.catalog, self.codecs, name, self.snapshot(), after=after)
+        return [batch async for batch in batches]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_law_holds_over_the_store(tmp_path, seed):
+    async def run():
+        random = Random(seed)
+        store = await RocksStore.open(tmp_path)
+        world = StoreWorld(draw_catalog(random), store)
+        await world.create()
+        for _ in range(12):
+            await world.commit_to_store(changed_rows(world, Transaction(world, random).run()))
+        for name in world.names:
+            rows = world.rows[name]
+            stored = await world.stored(name)
+            assert {world.key(name, row): row for row in stored} == rows
+            assert stored == sorted(stored, key=world.codecs(name).key)
+            built = await world.built(name)
+            assert {world.key(name, r): r for b in built for _, r in b.rows} == rows
+            for batch in built:
+                rest = [pair for b in await world.built(name, batch.resume) for pair in b.rows]
+                assert rest == [pair for b in built[built.index(batch) + 1 :] for pair in b.rows]
+        await store.close()
+
+    asyncio.run(run())
