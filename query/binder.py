@@ -4,9 +4,14 @@ One walk over the tree. The tree itself stays as written (identifiers folded); w
 is noted on its nodes, where rewriting and execution find it, also in copies:
 
 * `Table.meta["source"]` = (index in `statement.blocks`, alias): a relation or view of ours;
-* `Column.meta["column"]` = (index of the block, alias, column): the column it means;
-* `Star.meta["columns"]` = what the star stands for: (index or None, alias, column, output name);
+* `Column.meta["column"]` = (index of the block, alias, column): the column it means; the index
+  is None when that is a column of a CTE, subquery or function, and the alias "" when it has none;
+  `meta["shadowed"]`: an inner SELECT has the same alias, so that only the bare name reaches it;
+* `Star.meta["columns"]` = what the star stands for, each as in `Column.meta` with its visible
+  name and its output name behind it;
 * `Column.meta["alias"]` = True: it means an output column of its own SELECT;
+* `Join.meta["pairs"]` = the columns that USING or NATURAL equates, each as in `Column.meta` with
+  its visible name behind it;
 * `Placeholder.meta["parameter"]` = its `Parameter` (`query/parse.py`).
 
 Refused: whatever `query/parse.py` refuses; FROM items other than relations, readable views,
@@ -25,7 +30,7 @@ from sqlglot import exp
 from query.algebra import BoundStatement, Order, Parameter, Source, StatementKind
 from query.blocks import Conjunct, Gathered, Resolve, SourceColumn, make_block, split
 from query.constants import named_type
-from query.names import Frame, Item, OutputColumn, Target, ambiguous, unknown
+from query.names import ANONYMOUS, Frame, Item, OutputColumn, Target, ambiguous, unknown
 from query.parse import DIALECT, TABLE_FUNCTIONS, at, function_name, parse
 from schema.catalog import Catalog
 from schema.errors import SqlError, UnknownName, Unsupported
@@ -79,6 +84,9 @@ class _Shape:
     open: bool = False
 
 
+_Entry = tuple[int, Item, OutputColumn, str]
+"""A column in the SELECT of that number, and its visible name there."""
+
 Scope = dict[str, _Shape]
 """CTEs by name."""
 
@@ -102,7 +110,8 @@ class _Binder:
         self.frames: list[Frame] = []
         self.targets: dict[int, Target] = {}
         self.nodes: list[exp.Column] = []
-        self.stars: list[tuple[exp.Expr, list[tuple[int, Item, OutputColumn, str]]]] = []
+        self.stars: list[tuple[exp.Expr, list[tuple[_Entry, str]]]] = []
+        self.pairs: list[tuple[exp.Join, list[tuple[_Entry, _Entry]]]] = []
         self.parameters: dict[int | str, ColumnType | None] = {}
         self.kind = StatementKind.SELECT
         self.target: str | None = None
@@ -126,17 +135,23 @@ class _Binder:
         with_sources = [gathered for gathered in self.gathered if gathered.sources]
         index = {gathered.select: i for i, gathered in enumerate(with_sources)}
         for number, gathered in enumerate(with_sources):
-            for source, node in zip(gathered.sources, gathered.nodes, strict=True):
-                node.meta["source"] = (number, source.alias)
-        for column in self.nodes:
-            target = self.targets[id(column)]
-            if target.item.relation is not None:
-                place = index[target.select], target.item.alias, target.column.name
-                column.meta["column"] = place
+            for source, table in zip(gathered.sources, gathered.nodes, strict=True):
+                table.meta["source"] = (number, source.alias)
+
+        def place(select: int, item: Item, column: OutputColumn) -> tuple[int | None, str, str]:
+            number = index[select] if item.relation is not None else None
+            return number, item.name, column.name
+
+        for node in self.nodes:
+            target = self.targets[id(node)]
+            node.meta["column"] = place(target.select, target.item, target.column)
         for star, entries in self.stars:
             star.meta["columns"] = tuple(
-                (index.get(select) if item.relation else None, item.alias, column.name, name)
-                for select, item, column, name in entries
+                (*place(*entry[:3]), entry[3], name) for entry, name in entries
+            )
+        for join, pairs in self.pairs:
+            join.meta["pairs"] = tuple(
+                tuple((*place(*side[:3]), side[3]) for side in pair) for pair in pairs
             )
         self._type_parameters(tree)
         blocks = tuple(
@@ -399,7 +414,8 @@ class _Binder:
         return _Select(Frame(number, parent), gathered, ctes)
 
     def _select(self, node: exp.Select, parent: Frame | None, ctes: Scope) -> _Shape:
-        select = self._open(parent, self._ctes(node, parent, ctes))
+        select = self._open(parent, ctes)
+        select.ctes = self._ctes(node, parent, ctes)
         self._refuse(node)
         origin = node.args.get("from_")
         joins = node.args.get("joins") or ()
@@ -539,7 +555,7 @@ class _Binder:
             yield (names[i] if i < len(names) else column.name), column
 
     def _derived(self, node: exp.Expr, shape: _Shape, select: _Select, name: str = "") -> set[str]:
-        alias = node.alias or name or f"unnamed_subquery{len(select.frame.items)}"
+        alias = node.alias or name or f"{ANONYMOUS}{len(select.frame.items)}"
         visible = tuple(self._visible(node, shape.columns))
         columns = tuple((name, OutputColumn(name, column.type)) for name, column in visible)
         self._add_item(Item(alias, columns, open=shape.open), node, select)
@@ -559,7 +575,7 @@ class _Binder:
                 self._expression(argument, select)
         alias = node.args.get("alias")
         names = [column.name for column in alias.columns] if alias else []
-        item_alias = node.alias or f"{name}{len(select.frame.items)}"
+        item_alias = node.alias or f"{ANONYMOUS}{len(select.frame.items)}"
         columns = tuple((name, OutputColumn(name, None)) for name in names)
         self._add_item(Item(item_alias, columns, open=not names), node, select)
         return {item_alias}
@@ -609,17 +625,20 @@ class _Binder:
         names = [name.name for name in join.args.get("using") or ()]
         if join.args.get("method") == "NATURAL":
             names = self._common(left, right, select)
-            join.meta["using"] = tuple(names)
-        pairs = []
+        pairs, entries = [], []
+        number = select.frame.select
         for name in names:
             a = self._one_side(name, left, join, select)
             b = self._one_side(name, right, join, select)
-            for item in (a, b):
-                self._use(item, item.find(name), select.gathered)
+            sides = [(number, item, column, name) for item in (a, b) if (column := item.find(name))]
+            for _, item, column, _ in sides:
+                self._use(item, column, select.gathered)
+            entries.append((sides[0], sides[1]))
             pair = _source_column(a, name), _source_column(b, name)
             if pair[0] is not None and pair[1] is not None:
                 pairs.append((pair[0], pair[1]))
             self._hide(join.args.get("side") or "", name, a, b, select)
+        self.pairs.append((join, entries))
         return pairs
 
     def _hide(self, side: str, name: str, a: Item, b: Item, select: _Select) -> None:
@@ -688,16 +707,18 @@ class _Binder:
         for _, item, column, name in kept:
             if name not in replaced:
                 self._use(item, column, self._gathered_of(item, select))
-        named = [(s, item, c, renames.get(name, name)) for s, item, c, name in kept]
-        self.stars.append((star, named))
+        self.stars.append((star, [(entry, renames.get(entry[3], entry[3])) for entry in kept]))
         return [
-            OutputColumn(name, self._type(replaced[name]) if name in replaced else column.type)
-            for _, _, column, name in named
+            OutputColumn(
+                renames.get(name, name),
+                self._type(replaced[name]) if name in replaced else column.type,
+            )
+            for _, _, column, name in kept
         ]
 
     def _star_entries(
         self, node: exp.Expr, table: exp.Expr | None, select: _Select
-    ) -> Iterator[tuple[int, Item, OutputColumn, str]]:
+    ) -> Iterator[_Entry]:
         if table is None:
             if not select.frame.items:
                 raise SqlError(f"* without FROM{at(node, self.sql)}")
@@ -728,7 +749,8 @@ class _Binder:
                 if node.name not in bound:
                     self._column(node, select, aliases_first)
             case exp.Star():
-                self._only_counted(node)
+                if not isinstance(node.parent, exp.Count):
+                    raise _row_as_value(f"*{at(node, self.sql)}")
             case exp.Placeholder():
                 self.parameters.setdefault(node.meta["parameter"].name, None)
             case exp.Lambda():
@@ -746,16 +768,9 @@ class _Binder:
         for child in node.iter_expressions():
             self._expression(child, select, aliases_first=aliases_first, bound=bound)
 
-    def _only_counted(self, node: exp.Expr) -> None:
-        if not isinstance(node.parent, exp.Count):
-            raise Unsupported(f"* as a value{at(node, self.sql)}", cure="name the columns")
-
     def _column(self, node: exp.Column, select: _Select, aliases_first: bool) -> None:
         if isinstance(node.this, exp.Star):
-            self._only_counted(node)
-            if select.frame.item(node.table) is None:
-                raise self._unknown_alias(node, node.table, select)
-            return
+            raise _row_as_value(f"{node.table}.*{at(node, self.sql)}")
         if node.args.get("db"):
             raise self._unknown_column(node, node.sql(DIALECT), ())
         if node.table:
@@ -800,6 +815,9 @@ class _Binder:
                 column = found[0].find(name)
                 assert column is not None
                 self._bind(node, frame, found[0], column)
+                called = select.frame.item(found[0].alias)
+                if called is None or called[0] is not frame:
+                    node.meta["shadowed"] = True
                 return
             if name in frame.merged or frame.open():
                 return
@@ -810,10 +828,7 @@ class _Binder:
 
     def _no_column(self, node: exp.Column, select: _Select) -> None:
         if select.frame.item(node.name) is not None:
-            raise Unsupported(
-                f"the whole row {node.name} as a value{at(node, self.sql)}",
-                cure=f"write {node.name}.* or name its columns",
-            )
+            raise _row_as_value(f"{node.name}{at(node, self.sql)}")
         known = [*select.frame.visible(), *select.aliases]
         raise self._unknown_column(node, node.name, known)
 
@@ -910,6 +925,10 @@ def _resolver(targets: Mapping[int, Target], select: int) -> Resolve:
         return SourceColumn(target.item.alias, target.column.name, target.column.type)
 
     return resolve
+
+
+def _row_as_value(what: str) -> Unsupported:
+    return Unsupported(f"a whole row as a value: {what}", cure="name the columns")
 
 
 def _source_column(item: Item, name: str) -> SourceColumn | None:

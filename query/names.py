@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from schema.errors import UnknownName
 from schema.types import ColumnType
 
+ANONYMOUS = "?"
+"""What the aliases that we give to items without one begin with; SQL cannot write it unquoted."""
+
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
@@ -34,6 +37,11 @@ class Item:
     columns: tuple[tuple[str, OutputColumn], ...]
     relation: str | None = None
     open: bool = False
+
+    @property
+    def name(self) -> str:
+        """The alias by which SQL can call it, or ""."""
+        return "" if self.alias.startswith(ANONYMOUS) else self.alias
 
     def find(self, name: str) -> OutputColumn | None:
         for visible, column in self.columns:

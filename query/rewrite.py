@@ -1,0 +1,402 @@
+"""Rewriting: joins that a readable view holds are read from the view (seed 002, VI-B).
+
+Per block with inner joins only: sources whose foreign-key joins form the path of a view, or the
+lower end of one, are replaced by the view; the join conditions inside it are dropped, everything
+else stays, and result columns keep their names and order. Beyond the paper: blocks in
+subqueries, self-joins, one view several times in a block, joins that only follow from others.
+
+Why the result is the same. A view holds one row per row of its last relation whose foreign keys
+up the path are not NULL, joined with its ancestors. The replaced sources' conditions imply the
+view's own, so they select from the same combinations. When the view has ancestors above those
+that the block names, the foreign keys up to them must be NOT NULL: since foreign keys are
+enforced, each row then has exactly one ancestor, and none is lost or doubled. A condition is
+dropped only if the view's own join makes it true for all its rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+
+from query.algebra import Block, Comparison, ForeignKeyJoin, StatementKind
+from query.binder import BoundQuery, bind_tree, output_name
+from query.blocks import Classes, split
+from query.parse import DIALECT
+from schema.catalog import Catalog, JoinView
+
+MAX_CANDIDATES = 14
+"""Candidates of one block among which the best cover is searched exhaustively (2^14 at most)."""
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_POINT = {Comparison.EQ, Comparison.IN}
+
+
+@dataclass(frozen=True, slots=True)
+class ViewUse:
+    """A view in place of the sources `aliases`, in path order; `alias` is its own."""
+
+    view: str
+    aliases: tuple[str, ...]
+    block: int = 0
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The statement over views. `notes` say, per join that no view serves, why."""
+
+    bound: BoundQuery
+    uses: tuple[ViewUse, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def rewrite(bound: BoundQuery, catalog: Catalog) -> Rewritten:
+    """`bound` over the readable views of `catalog`. Writes and queries without joins come back as
+    they are. Never raises for a bound query."""
+    if bound.statement.kind is not StatementKind.SELECT:
+        return Rewritten(bound)
+    tree = bound.ast.copy()
+    selects = _selects(tree)
+    namer = _Namer(tree)
+    uses: list[ViewUse] = []
+    notes: list[str] = []
+    for number, block in enumerate(bound.statement.blocks):
+        chosen, why = _cover(number, block, selects[number], catalog)
+        uses += [replace(use, alias=namer.alias(use.view)) for use in chosen]
+        notes += why
+    if not uses:
+        return Rewritten(bound, (), tuple(notes))
+    _Change(tree, catalog, uses).apply(selects)
+    again = bind_tree(tree, tree.sql(DIALECT), catalog)
+    kept = replace(again, columns=bound.columns, parameter_types=bound.parameter_types)
+    return Rewritten(kept, tuple(uses), tuple(dict.fromkeys(notes)))
+
+
+# -- which views
+
+
+def _cover(
+    number: int, block: Block, select: exp.Select, catalog: Catalog
+) -> tuple[tuple[ViewUse, ...], list[str]]:
+    """The views that take the most joins out of a block, and why the others stay."""
+    if not block.inner_only:
+        note = "a block with outer, semi or anti joins is answered from its relations"
+        return (), [note] if len(block.sources) > 1 else []
+    free = _free_names(select)
+    if free is None:
+        return (), ["some columns have no name to call them by: give every FROM item an alias"]
+    readable = [view for view in catalog.views if catalog.readable(view.name)]
+    hidden = {view.name for view in readable if _hidden(view, free, select)}
+    candidates = [
+        ViewUse(view.name, aliases, number)
+        for view in readable
+        if view.name not in hidden
+        for aliases in _occurrences(block, view, catalog)
+    ]
+    chosen = _best(candidates, block, catalog)
+    covered = {frozenset(pair) for use in chosen for pair in pairwise(use.aliases)}
+    uncovered = (
+        join
+        for join in block.fk_joins
+        if not join.implied and frozenset((join.child, join.parent)) not in covered
+    )
+    return chosen, [_why(join, block, catalog, hidden) for join in uncovered]
+
+
+def _occurrences(block: Block, view: JoinView, catalog: Catalog) -> Iterator[tuple[str, ...]]:
+    """Aliases of the block that form the lower end of the view's path, at least two of them."""
+
+    def climb(level: int, aliases: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        if len(aliases) > 1 and _lossless(view, level, catalog):
+            yield aliases
+        if level == 0:
+            return
+        for join in block.fk_joins:
+            if join.child == aliases[0] and join.foreign_key == view.edges[level - 1]:
+                yield from climb(level - 1, (join.parent, *aliases))
+
+    for source in block.sources:
+        if source.relation == view.last:
+            yield from climb(len(view.path) - 1, (source.alias,))
+
+
+def _lossless(view: JoinView, level: int, catalog: Catalog) -> bool:
+    """Does every row of path[level] have its ancestors above? (Foreign keys are enforced.)"""
+    return not any(
+        catalog.schema.relation(child).column(column).nullable
+        for child, edge in zip(view.path[1 : level + 1], view.edges[:level], strict=True)
+        for column in edge.columns
+    )
+
+
+def _best(candidates: Sequence[ViewUse], block: Block, catalog: Catalog) -> tuple[ViewUse, ...]:
+    """The disjoint candidates that remove most joins; among equals those whose key or index
+    serves a filter, then those that read the fewest relations. Bounded exhaustive search."""
+    filtered = {(f.alias, f.column) for f in block.filters if f.comparison in _POINT}
+
+    def weight(use: ViewUse) -> tuple[int, int, int]:
+        view = catalog.view[use.view]
+        return len(use.aliases) - 1, _served(use, filtered, catalog), -len(view.path)
+
+    ranked = sorted(candidates, key=weight, reverse=True)[:MAX_CANDIDATES]
+    best: tuple[tuple[int, ...], tuple[ViewUse, ...]] = ((0, 0, 0), ())
+
+    def search(i: int, taken: tuple[ViewUse, ...], total: tuple[int, ...]) -> None:
+        nonlocal best
+        if total > best[0]:
+            best = total, taken
+        for j in range(i, len(ranked)):
+            use = ranked[j]
+            if not any(set(use.aliases) & set(other.aliases) for other in taken):
+                more = tuple(a + b for a, b in zip(total, weight(use), strict=True))
+                search(j + 1, (*taken, use), more)
+
+    search(0, (), (0, 0, 0))
+    return best[1]
+
+
+def _served(use: ViewUse, filtered: set[tuple[str, str]], catalog: Catalog) -> int:
+    """1 if the view's key or a readable index of it begins with a filtered column."""
+    view = catalog.view[use.view]
+    indexes = [i.name for i in catalog.indexes_on(use.view) if catalog.readable(i.name)]
+    first = {catalog.layout(name).key[0].column for name in (use.view, *indexes)}
+    alias = dict(zip(reversed(view.path), reversed(use.aliases), strict=False))
+    columns = {(alias[c.relation], c.column) for c in view.columns
+               if c.relation in alias and c.name in first}  # fmt: skip
+    return int(bool(columns & filtered))
+
+
+def _why(join: ForeignKeyJoin, block: Block, catalog: Catalog, hidden: set[str]) -> str:
+    """Why no view serves this join, in words."""
+    child, key = block.relation(join.child), join.foreign_key
+    what = f"join {join.child} to {join.parent} ({child}.{key.name})"
+    if catalog.forest.parent.get(child) != key:
+        return f"{what}: the foreign key is no edge of a tree"
+    views = [v for v in catalog.views if key in v.edges and child in v.path]
+    if not views:
+        return f"{what}: no view holds this edge"
+    for view in views:
+        if not catalog.readable(view.name):
+            state = catalog.state.get(view.name)
+            return f"{what}: view {view.name} is {state.value if state else 'not built'}"
+        if view.name in hidden:
+            return f"{what}: an alias or a CTE of the statement has a name of view {view.name}"
+    names = ", ".join(view.name for view in views)
+    return f"{what}: not the whole of {names} is joined here, or another view serves its sources"
+
+
+# -- the tree
+
+
+def _selects(tree: exp.Expr) -> dict[int, exp.Select]:
+    """Block number → its SELECT."""
+    found = {}
+    for table in tree.find_all(exp.Table):
+        source = table.meta.get("source")
+        if source is not None:
+            select = table.find_ancestor(exp.Select)
+            assert isinstance(select, exp.Select)
+            found[source[0]] = select
+    return found
+
+
+def _free_names(select: exp.Select) -> set[str] | None:
+    """Names in a SELECT that stay without a qualifier, so that a view's column of that name would
+    capture them; None when a star or a USING stands for columns that we cannot call."""
+    stars = [star for node in select.expressions if (star := _star_of(node)) is not None]
+    if any(_nameless(star.meta["columns"]) or not star.meta["columns"] for star in stars):
+        return None
+    if any(_nameless(pair) for join in _joins(select) for pair in join.meta.get("pairs", ())):
+        return None
+    return {
+        column.table or column.name
+        for column in select.find_all(exp.Column)
+        if not column.meta.get("column", (None, ""))[1] or column.meta.get("shadowed")
+    }
+
+
+def _joins(select: exp.Select) -> Iterator[exp.Join]:
+    return (join for join in select.find_all(exp.Join) if join.parent_select is select)
+
+
+def _nameless(places: Iterable[tuple[Any, ...]]) -> bool:
+    return any(not place[1] for place in places)
+
+
+def _star_of(node: exp.Expr) -> exp.Star | None:
+    inner = node.this if isinstance(node, exp.Column) else node
+    return inner if isinstance(inner, exp.Star) else None
+
+
+def _hidden(view: JoinView, free: set[str], select: exp.Select) -> bool:
+    """Would the statement's own names mean something else beside this view, or hide it?"""
+    ctes = {cte.alias for cte in select.root().find_all(exp.CTE)}
+    return view.name in ctes or bool(free & set(view.names.values()))
+
+
+class _Namer:
+    """Aliases for views, unlike every name that the statement uses."""
+
+    def __init__(self, tree: exp.Expr) -> None:
+        self.taken = {node.name for node in tree.find_all(exp.Identifier)}
+
+    def alias(self, view: str) -> str:
+        alias, n = view, 1
+        while alias in self.taken:
+            n += 1
+            alias = f"{view}_{n}"
+        self.taken.add(alias)
+        return alias
+
+
+class _Change:
+    """Puts the chosen views into the tree, in place."""
+
+    def __init__(self, tree: exp.Expr, catalog: Catalog, uses: Iterable[ViewUse]) -> None:
+        self.tree = tree
+        self.catalog = catalog
+        self.uses: dict[int, list[ViewUse]] = {}
+        self.of: dict[tuple[int | None, str], tuple[ViewUse, str]] = {}
+        for use in uses:
+            self.uses.setdefault(use.block, []).append(use)
+            path = catalog.view[use.view].path[-len(use.aliases) :]
+            for alias, relation in zip(use.aliases, path, strict=True):
+                self.of[use.block, alias] = use, relation
+
+    def apply(self, selects: dict[int, exp.Select]) -> None:
+        for number in self.uses:
+            self._name_projections(selects[number])
+            self._replace_sources(selects[number], number)
+        for column in list(self.tree.find_all(exp.Column)):
+            self._qualify(column)
+
+    def _qualify(self, column: exp.Column) -> None:
+        place = column.meta.get("column")
+        if place is None:
+            return
+        number, alias, name = place
+        if (number, alias) in self.of:
+            use, relation = self.of[number, alias]
+            view = self.catalog.view[use.view]
+            column.set("this", _identifier(view.names[relation, name]))
+            column.set("table", _identifier(use.alias))
+        elif alias and not column.table and not column.meta.get("shadowed"):
+            column.set("table", _identifier(alias))
+
+    # projections
+
+    def _name_projections(self, select: exp.Select) -> None:
+        """Every result column gets an explicit name, and stars are written out."""
+        named: list[exp.Expr] = []
+        for node in select.expressions:
+            star = _star_of(node)
+            if star is not None:
+                named += self._written_out(star)
+            elif isinstance(node, exp.Alias):
+                named.append(node)
+            else:
+                named.append(exp.Alias(this=node, alias=_identifier(output_name(node))))
+        select.set("expressions", named)
+
+    def _written_out(self, star: exp.Star) -> Iterator[exp.Expr]:
+        replaced = {alias.alias: alias.this for alias in star.args.get("replace") or ()}
+        for number, alias, column, visible, name in star.meta["columns"]:
+            value = replaced.get(visible) or _column((number, alias, column), visible)
+            yield exp.Alias(this=value, alias=_identifier(name))
+
+    # FROM and WHERE
+
+    def _replace_sources(self, select: exp.Select, number: int) -> None:
+        items, conditions = _flatten(select)
+        where = select.args.get("where")
+        if where is not None:
+            conditions += split(where.this)
+        # Views first: what is lateral to a replaced source has to follow its view.
+        origin: list[exp.Expr] = [_view_table(use) for use in self.uses[number]]
+        origin += [item for item in items if item.meta.get("source") not in self.of]
+        select.set("from_", exp.From(this=origin[0]))
+        select.set("joins", [exp.Join(this=item) for item in origin[1:]])
+        kept = [condition for condition in conditions if not self._inside(condition)]
+        select.set("where", exp.Where(this=_conjunction(kept)) if kept else None)
+
+    def _inside(self, condition: exp.Expr) -> bool:
+        """Is it an equality that the view's own join makes true?"""
+        if not isinstance(condition, exp.EQ):
+            return False
+        places = [
+            side.unnest().meta.get("column") for side in (condition.this, condition.expression)
+        ]
+        if None in places or any(place[:2] not in self.of for place in places):
+            return False
+        (left_use, left), (right_use, right) = (self.of[place[:2]] for place in places)
+        if left_use is not right_use:
+            return False
+        classes = _edge_classes(self.catalog.view[left_use.view])
+        return classes.same((left, places[0][2]), (right, places[1][2])) and places[0] != places[1]
+
+
+def _flatten(select: exp.Select) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    """FROM items in order, and the conjuncts of their ONs; all joins are inner here."""
+    items: list[exp.Expr] = []
+    conditions: list[exp.Expr] = []
+
+    def add(item: exp.Expr, joins: Iterable[exp.Join]) -> None:
+        own = item.args.get("joins") or []
+        if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Table):
+            add(item.this, own)
+        else:
+            item.set("joins", None)
+            items.append(item)
+            add_joins(own)
+        add_joins(joins)
+
+    def add_joins(joins: Iterable[exp.Join]) -> None:
+        for join in joins:
+            add(join.this, ())
+            conditions.extend(split(join.args.get("on")))
+            conditions.extend(_equal(*pair) for pair in join.meta.get("pairs", ()))
+
+    add(select.args["from_"].this, select.args.get("joins") or ())
+    return items, conditions
+
+
+def _equal(left: tuple[Any, ...], right: tuple[Any, ...]) -> exp.EQ:
+    return exp.EQ(this=_column(left, left[3]), expression=_column(right, right[3]))
+
+
+def _column(place: tuple[Any, ...], name: str) -> exp.Column:
+    column = exp.Column(this=_identifier(name), table=_identifier(place[1]))
+    column.meta["column"] = place[:3]
+    return column
+
+
+def _edge_classes(view: JoinView) -> Classes:
+    classes = Classes()
+    for (parent, child), edge in zip(pairwise(view.path), view.edges, strict=True):
+        for column, referenced in zip(edge.columns, edge.parent_columns, strict=True):
+            classes.unite((child, column), (parent, referenced))
+    return classes
+
+
+def _view_table(use: ViewUse) -> exp.Table:
+    alias = exp.TableAlias(this=_identifier(use.alias)) if use.alias != use.view else None
+    return exp.Table(this=_identifier(use.view), alias=alias)
+
+
+def _conjunction(conditions: Sequence[exp.Expr]) -> exp.Expr:
+    wrapped = [exp.Paren(this=c) if isinstance(c, exp.Or) else c for c in conditions]
+    result = wrapped[0]
+    for condition in wrapped[1:]:
+        result = exp.And(this=result, expression=condition)
+    return result
+
+
+def _identifier(name: str) -> exp.Identifier:
+    plain = _PLAIN.fullmatch(name) and name.upper() not in DuckDB.Tokenizer.KEYWORDS
+    return exp.Identifier(this=name, quoted=not plain)
