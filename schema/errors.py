@@ -8,7 +8,7 @@
     ├── SqlError                    sql-invalid             a statement cannot be bound
     │   ├── UnknownName             sql-unknown-name
     │   ├── TypeMismatch            sql-type-mismatch
-    │   └── Unsupported             sql-unsupported         right SQL that we refuse, with the reason
+    │   └── Unsupported             sql-unsupported         right SQL that we refuse, and why
     ├── ConstraintViolation         constraint-violation
     │   ├── NotNullViolation        not-null-violation
     │   ├── UniqueViolation         unique-violation
@@ -24,7 +24,7 @@
     ├── LimitExceeded               limit-exceeded          rows, bytes, parameters, locks
     ├── StatementTimeout            statement-timeout
     ├── Overloaded                  overloaded              retryable
-    ├── Unavailable                 unavailable             store or log cannot be reached; retryable
+    ├── Unavailable                 unavailable             store or log out of reach; retryable
     │   └── DiskFull                disk-full
     ├── Corruption                  corruption              bytes on disk that must not be there
     └── InvalidRequest              invalid-request         a request, option or setting

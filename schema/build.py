@@ -1,0 +1,389 @@
+"""The one place where a schema is validated, whatever it was read from.
+
+A loader (`ddl`, `reflect`) collects drafts: names with their places, nothing checked. `build`
+turns them into a `Schema` or raises SchemaError at the place of the offending name. What a
+`Schema` promises to the rest of the house (model.py) is established here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from schema.errors import CircularReference, SchemaError
+from schema.graph import find_cycle
+from schema.model import (
+    Column,
+    DeclaredIndex,
+    Default,
+    DefaultKind,
+    ForeignKey,
+    KeyPart,
+    OnDelete,
+    Relation,
+    Schema,
+)
+from schema.types import ColumnType, Kind
+
+SYSTEM_PREFIX = "s."
+"""Names of system tables begin so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was read; `line` and `column` count from 1, 0 means unknown."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    def error(self, message: str, *, cure: str, **details: Any) -> SchemaError:
+        return SchemaError(
+            message, cure=cure, file=self.file, line=self.line, column=self.column, **details
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name as it will be stored, and where it stands."""
+
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDraft:
+    name: Name
+    type: ColumnType
+    nullable: bool = True
+    default: Default | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeyDraft:
+    """`parent_columns` empty means the parent's primary key; `name` None means a made one."""
+
+    name: Name | None
+    columns: tuple[Name, ...]
+    parent: Name
+    parent_columns: tuple[Name, ...] = ()
+    on_delete: OnDelete = OnDelete.RESTRICT
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDraft:
+    """An index or a UNIQUE constraint; `columns` with their direction (True is descending)."""
+
+    name: Name | None
+    relation: Name
+    columns: tuple[tuple[Name, bool], ...]
+    include: tuple[Name, ...] = ()
+    unique: bool = False
+
+
+@dataclass(slots=True)
+class RelationDraft:
+    """Collected while a relation is read; `primary_keys` holds every declaration of one."""
+
+    name: Name
+    columns: list[ColumnDraft] = field(default_factory=list)
+    primary_keys: list[tuple[Name, ...]] = field(default_factory=list)
+    foreign_keys: list[ForeignKeyDraft] = field(default_factory=list)
+
+
+def build(relations: Sequence[RelationDraft], indexes: Sequence[IndexDraft]) -> Schema:
+    """Raises SchemaError, or CircularReference when relations reference each other in a circle."""
+    _check_names([relation.name for relation in relations], "relation")
+    bare = {draft.name.text: _bare_relation(draft) for draft in relations}
+    whole = tuple(_with_foreign_keys(draft, bare) for draft in relations)
+    schema = Schema(whole, tuple(_indexes(indexes, bare)))
+    _check_acyclic(schema, relations)
+    return schema
+
+
+def _check_names(names: Iterable[Name], what: str, owner: str = "") -> None:
+    """Names of one name space; `owner` is the relation that they are in, with a dot."""
+    seen: dict[str, Name] = {}
+    for name in names:
+        _check_name(name, what)
+        first = seen.setdefault(name.text, name)
+        if first is not name:
+            where = f"; the first is in line {first.place.line}" if first.place.line else ""
+            raise name.place.error(
+                f"{what} {owner}{name.text} is declared twice",
+                cure=f"drop or rename one of them{where}",
+                name=name.text,
+            )
+
+
+def _check_name(name: Name, what: str) -> None:
+    text = name.text
+    if not text or not text.isprintable() or '"' in text or "'" in text:
+        raise name.place.error(
+            f"{what} name {text!r} is empty or holds a quote or an unprintable character",
+            cure="use letters, digits, underscores and blanks",
+            name=text,
+        )
+    if text.startswith(SYSTEM_PREFIX):
+        raise name.place.error(
+            f"{what} name {text} is reserved: names that begin with {SYSTEM_PREFIX!r} are the "
+            "system's",
+            cure="choose another name",
+            name=text,
+        )
+
+
+def _bare_relation(draft: RelationDraft) -> Relation:
+    """The relation without its foreign keys, which need all other relations."""
+    name = draft.name
+    if not draft.columns:
+        raise name.place.error(
+            f"relation {name.text} has no columns",
+            cure="declare at least one column",
+            name=name.text,
+        )
+    _check_names([column.name for column in draft.columns], "column", f"{name.text}.")
+    key = _primary_key(draft)
+    columns = tuple(
+        Column(c.name.text, c.type, c.nullable and c.name.text not in key, c.default)
+        for c in draft.columns
+    )
+    for column, column_draft in zip(columns, draft.columns, strict=True):
+        _check_default(name, column, column_draft.name.place)
+    return Relation(name.text, columns, key)
+
+
+def _primary_key(draft: RelationDraft) -> tuple[str, ...]:
+    name = draft.name
+    if not draft.primary_keys:
+        raise name.place.error(
+            f"relation {name.text} has no primary key",
+            cure="add PRIMARY KEY (columns); rows are stored and found by it",
+            name=name.text,
+        )
+    if len(draft.primary_keys) > 1:
+        raise draft.primary_keys[1][0].place.error(
+            f"relation {name.text} has two primary keys",
+            cure="for a composite key write one PRIMARY KEY (a, b) after the columns",
+            name=name.text,
+        )
+    types = {column.name.text: column.type for column in draft.columns}
+    return _key_columns(draft.primary_keys[0], name.text, types, "the primary key")
+
+
+def _key_columns(
+    names: Sequence[Name], relation: str, types: dict[str, ColumnType], what: str
+) -> tuple[str, ...]:
+    """Columns of a key or index: they exist, differ, and have an order."""
+    _check_columns(names, relation, types, what)
+    for name in names:
+        if types[name.text].kind is Kind.JSON:
+            raise name.place.error(
+                f"column {relation}.{name.text} of type JSON cannot be in {what}",
+                cure="equal documents may be written differently; use a column of another type",
+                name=name.text,
+            )
+    return tuple(name.text for name in names)
+
+
+def _check_columns(
+    names: Sequence[Name], relation: str, known: Iterable[str], what: str
+) -> tuple[str, ...]:
+    known = list(known)
+    seen: set[str] = set()
+    for name in names:
+        if name.text not in known:
+            raise name.place.error(
+                f"{what} names column {name.text}, which {relation} does not have",
+                cure=f"{relation} has: {', '.join(known)}",
+                name=name.text,
+            )
+        if name.text in seen:
+            raise name.place.error(
+                f"{what} names column {relation}.{name.text} twice",
+                cure="name it once",
+                name=name.text,
+            )
+        seen.add(name.text)
+    return tuple(name.text for name in names)
+
+
+def _check_default(relation: Name, column: Column, place: Place) -> None:
+    identity = column.default is not None and column.default.kind is DefaultKind.IDENTITY
+    if identity and column.type.kind not in {Kind.INTEGER, Kind.BIGINT}:
+        raise place.error(
+            f"identity column {relation.text}.{column.name} has type {column.type.sql()}",
+            cure="declare it BIGINT",
+            name=column.name,
+        )
+
+
+def _with_foreign_keys(draft: RelationDraft, bare: dict[str, Relation]) -> Relation:
+    child = bare[draft.name.text]
+    named = [fk.name for fk in draft.foreign_keys if fk.name is not None]
+    _check_names(named, "foreign key", f"{child.name}.")
+    taken = {name.text for name in named}
+    found: list[ForeignKey] = []
+    for foreign_key in draft.foreign_keys:
+        made = _foreign_key(foreign_key, child, bare, taken)
+        _check_new(foreign_key, made, found)
+        found.append(made)
+    return Relation(child.name, child.columns, child.primary_key, tuple(found))
+
+
+def _check_new(draft: ForeignKeyDraft, made: ForeignKey, before: Sequence[ForeignKey]) -> None:
+    for other in before:
+        if (other.columns, other.parent) == (made.columns, made.parent):
+            raise draft.columns[0].place.error(
+                f"foreign key {made.name} says the same as {other.name}",
+                cure="drop one of them",
+                name=made.name,
+            )
+
+
+def _foreign_key(
+    draft: ForeignKeyDraft, child: Relation, bare: dict[str, Relation], taken: set[str]
+) -> ForeignKey:
+    """`taken` holds the names of the relation's foreign keys; a made name is added."""
+    what = f"foreign key {draft.name.text}" if draft.name else f"a foreign key of {child.name}"
+    columns = _check_columns(draft.columns, child.name, child.column_names, what)
+    parent = bare.get(draft.parent.text)
+    if parent is None:
+        raise draft.parent.place.error(
+            f"{what} references {draft.parent.text}, which is not a relation of this schema",
+            cure=f"relations are: {', '.join(bare)}",
+            name=draft.parent.text,
+        )
+    columns = _in_key_order(draft, what, columns, parent)
+    _check_types(draft, what, (child, columns), parent)
+    _check_set_null(draft, what, child)
+    name = draft.name.text if draft.name else _made_name(child.name, draft.columns, "fkey", taken)
+    return ForeignKey(name, columns, parent.name, parent.primary_key, draft.on_delete)
+
+
+def _in_key_order(
+    draft: ForeignKeyDraft, what: str, columns: tuple[str, ...], parent: Relation
+) -> tuple[str, ...]:
+    """Child columns in the order of the parent's primary key."""
+    key = ", ".join(parent.primary_key)
+    if draft.parent_columns:
+        named = _check_columns(draft.parent_columns, parent.name, parent.column_names, what)
+    else:
+        named = parent.primary_key
+    place = (draft.parent_columns or (draft.parent,))[0].place
+    if set(named) != set(parent.primary_key):
+        raise place.error(
+            f"{what} references {parent.name} ({', '.join(named)}), which is not its whole "
+            "primary key",
+            cure=f"reference {parent.name} ({key})",
+            name=parent.name,
+        )
+    if len(columns) != len(named):
+        raise draft.columns[0].place.error(
+            f"{what} has {len(columns)} columns for the {len(named)} of {parent.name} ({key})",
+            cure=f"give one column for each of {key}",
+            name=draft.columns[0].text,
+        )
+    by_parent = dict(zip(named, columns, strict=True))
+    return tuple(by_parent[column] for column in parent.primary_key)
+
+
+def _check_types(
+    draft: ForeignKeyDraft, what: str, source: tuple[Relation, tuple[str, ...]], parent: Relation
+) -> None:
+    """Both sides must hold the same values with the same encoding; a text's length is free."""
+    child, columns = source
+    places = {name.text: name.place for name in draft.columns}
+    for name, key in zip(columns, parent.primary_key, strict=True):
+        mine, theirs = child.column(name).type, parent.column(key).type
+        if (mine.kind, mine.precision, mine.scale) != (theirs.kind, theirs.precision, theirs.scale):
+            raise places[name].error(
+                f"{what}: {child.name}.{name} is {mine.sql()}, {parent.name}.{key} is "
+                f"{theirs.sql()}",
+                cure=f"declare {child.name}.{name} as {theirs.sql()}",
+                name=name,
+            )
+
+
+def _check_set_null(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
+    if draft.on_delete is not OnDelete.SET_NULL:
+        return
+    for name in draft.columns:
+        if not child.column(name.text).nullable:
+            raise name.place.error(
+                f"{what} says ON DELETE SET NULL, but {child.name}.{name.text} is NOT NULL",
+                cure="allow NULL in the column, or use ON DELETE RESTRICT or CASCADE",
+                name=name.text,
+            )
+
+
+def _made_name(relation: str, columns: Sequence[Name], suffix: str, taken: set[str]) -> str:
+    """PostgreSQL's way of naming; a number is added until the name is free, and it is taken."""
+    base = "_".join((relation, *(column.text for column in columns), suffix))
+    name, number = base, 0
+    while name in taken:
+        number += 1
+        name = f"{base}{number}"
+    taken.add(name)
+    return name
+
+
+def _indexes(drafts: Sequence[IndexDraft], bare: dict[str, Relation]) -> Iterable[DeclaredIndex]:
+    """Relations and indexes share one name space: both are layouts of the catalog."""
+    named = [draft.name for draft in drafts if draft.name is not None]
+    _check_names(named, "index")
+    for name in named:
+        if name.text in bare:
+            raise name.place.error(
+                f"index {name.text} has the name of a relation",
+                cure="rename the index",
+                name=name.text,
+            )
+    taken = {name.text for name in named} | set(bare)
+    for draft in drafts:
+        yield _index(draft, bare, taken)
+
+
+def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> DeclaredIndex:
+    relation = bare.get(draft.relation.text)
+    if relation is None:
+        raise draft.relation.place.error(
+            f"an index is declared on {draft.relation.text}, which is not a relation of this "
+            "schema",
+            cure=f"relations are: {', '.join(bare)}",
+            name=draft.relation.text,
+        )
+    names = [name for name, _ in draft.columns]
+    suffix = "key" if draft.unique else "idx"
+    text = draft.name.text if draft.name else _made_name(relation.name, names, suffix, taken)
+    types = {column.name: column.type for column in relation.columns}
+    what = f"index {text}"
+    _key_columns(names, relation.name, types, what)
+    include = _check_columns((*names, *draft.include), relation.name, types, what)[len(names) :]
+    parts = tuple(KeyPart(name.text, descending) for name, descending in draft.columns)
+    return DeclaredIndex(text, relation.name, parts, include, draft.unique)
+
+
+def _check_acyclic(schema: Schema, drafts: Sequence[RelationDraft]) -> None:
+    cycle = find_cycle(schema)
+    if cycle is None:
+        return
+    edges = [
+        (child, next(fk for fk in schema.relation(child).foreign_keys if fk.parent == parent))
+        for child, parent in itertools.pairwise(cycle)
+    ]
+    child, closing = edges[-1]
+    position = schema.relation(child).foreign_keys.index(closing)
+    draft = next(draft for draft in drafts if draft.name.text == child)
+    place = draft.foreign_keys[position].parent.place
+    names = ", ".join(f"{relation}.{foreign_key.name}" for relation, foreign_key in edges)
+    raise CircularReference(
+        f"relations reference each other in a circle: {' -> '.join(cycle)} (foreign keys {names})",
+        cure="drop one of these foreign keys and keep its columns as plain ones",
+        file=place.file,
+        line=place.line,
+        column=place.column,
+        cycle=cycle,
+    )

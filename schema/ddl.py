@@ -1,0 +1,418 @@
+"""DDL files: the schema as SQL text, read with located errors and written back.
+
+Read (sqlglot's "postgres", which reads DuckDB's, MySQL's and SQLite's common forms too):
+CREATE TABLE, CREATE [UNIQUE] INDEX … INCLUDE, and ALTER TABLE … ADD [CONSTRAINT …] as pg_dump
+writes it. Whatever is not understood is refused: nothing in a file is silently left out. Every
+node is checked to have no part but those that are read here (`_Statement.only`).
+
+Constraints are checked on the net changes at the end of a transaction, so DEFERRABLE and
+INITIALLY … are accepted, and NO ACTION is RESTRICT.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from schema.build import (
+    ColumnDraft,
+    ForeignKeyDraft,
+    IndexDraft,
+    Name,
+    Place,
+    RelationDraft,
+    build,
+)
+from schema.model import Default, DefaultKind, OnDelete, Schema
+from schema.render import render_ddl
+from schema.sqltext import SERIAL, read_default, read_type
+
+__all__ = ["load_ddl", "render_ddl"]
+
+_DIALECT = Dialect.get_or_raise("postgres")
+_QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
+_STATEMENTS = "a DDL file holds CREATE TABLE, CREATE INDEX and ALTER TABLE … ADD CONSTRAINT"
+
+
+def load_ddl(text: str, file: str = "<ddl>") -> Schema:
+    """The schema that `text` declares; forward references are allowed.
+
+    Raises SchemaError or CircularReference with `file`, line and column (from 1).
+    """
+    drafts = _Drafts()
+    for statement in _statements(text, file):
+        _read(statement, drafts)
+    return build(list(drafts.relations.values()) + drafts.repeated, drafts.indexes)
+
+
+@dataclass(slots=True)
+class _Drafts:
+    """`repeated` holds further declarations of a name; the builder refuses them."""
+
+    relations: dict[str, RelationDraft] = field(default_factory=dict)
+    repeated: list[RelationDraft] = field(default_factory=list)
+    indexes: list[IndexDraft] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """One statement's tokens and tree, and the way from a node back to its place."""
+
+    text: str
+    file: str
+    tokens: Sequence[Token]
+
+    def parse(self) -> exp.Expr:
+        parser = _DIALECT.parser(error_level=ErrorLevel.RAISE)
+        try:
+            (tree,) = parser.parse(list(self.tokens), self.text)
+        except ParseError as error:
+            raise self._syntax_error(error) from None
+        assert tree is not None
+        return tree
+
+    def _syntax_error(self, error: ParseError) -> Exception:
+        """The parser gives line and column of the offending token's *last* character."""
+        found = error.errors[0]
+        end = (found["line"], found["col"])
+        token = next((t for t in self.tokens if (t.line, t.col) == end), self.tokens[-1])
+        place = self.place(token.start)
+        line = self.text.split("\n")[place.line - 1].strip()
+        return place.error(
+            f"syntax error at {token.text}: {str(found['description']).lower()}",
+            cure=f"correct the line: {line}",
+            name=token.text,
+        )
+
+    def place(self, offset: int) -> Place:
+        """Place of the character at `offset` of the file."""
+        line_start = self.text.rfind("\n", 0, offset) + 1
+        return Place(self.file, self.text.count("\n", 0, offset) + 1, offset - line_start + 1)
+
+    @property
+    def start(self) -> int:
+        return self.tokens[0].start
+
+    def offset(self, node: exp.Expr) -> int:
+        """Offset of the first identifier or literal of `node`; the statement's without one."""
+        starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
+        return min(starts, default=self.start)
+
+    def keyword(self, word: str, after: int) -> int:
+        """Offset of the first `word` behind offset `after`, or `after` if there is none."""
+        for token in self.tokens[self._index(after) :]:
+            if token.text.upper() == word and token.token_type not in _QUOTED:
+                return token.start
+        return after
+
+    def behind(self, offset: int) -> Place:
+        """Place of the token behind the one at `offset`."""
+        index = min(self._index(offset) + 1, len(self.tokens) - 1)
+        return self.place(self.tokens[index].start)
+
+    def _index(self, offset: int) -> int:
+        return bisect_left(self.tokens, offset, key=lambda token: token.start)
+
+    def name(self, node: exp.Expr | None) -> Name:
+        """An identifier, folded to lower case unless it is quoted."""
+        if not isinstance(node, exp.Identifier):
+            what = node.sql("postgres") if node is not None else "nothing"
+            self.refuse(what, self.offset(node) if node is not None else self.start, "write a name")
+        text = node.name if node.args.get("quoted") else node.name.lower()
+        return Name(text, self.place(self.offset(node)))
+
+    def table(self, node: exp.Expr | None) -> Name:
+        assert isinstance(node, exp.Table), node
+        self.only(node, {"this"}, "names are not qualified: leave the schema's name out")
+        return self.name(node.this)
+
+    def names(self, nodes: Sequence[exp.Expr]) -> tuple[Name, ...]:
+        return tuple(self.name(node) for node in nodes)
+
+    def only(self, node: exp.Expr, parts: set[str], cure: str, at: int | None = None) -> None:
+        """Refuse a node that says more than we read: unknown parts would be lost."""
+        for part, value in node.args.items():
+            if value and part not in parts and not part.startswith("_"):
+                where = self.offset(node) if at is None else at
+                self.refuse(part.replace("_", " ").upper(), where, cure)
+
+    def refuse(self, what: str, offset: int, cure: str) -> NoReturn:
+        raise self.place(offset).error(f"{what} is not supported here", cure=cure, name=what)
+
+
+def _statements(text: str, file: str) -> Iterator[_Statement]:
+    try:
+        tokens = _DIALECT.tokenize(text)
+    except TokenError as error:
+        raise _unreadable(text, file, error) from None
+    current: list[Token] = []
+    for token in tokens:
+        if token.token_type is not TokenType.SEMICOLON:
+            current.append(token)
+        elif current:
+            yield _Statement(text, file, current)
+            current = []
+    if current:
+        yield _Statement(text, file, current)
+
+
+def _unreadable(text: str, file: str, error: TokenError) -> Exception:
+    offset = int(getattr(error, "start", 0) or 0)
+    return (
+        _Statement(text, file, ())
+        .place(offset)
+        .error(f"unreadable text: {error}", cure="is a quote or a comment left open?")
+    )
+
+
+def _read(statement: _Statement, drafts: _Drafts) -> None:
+    words = [token.text.upper() for token in statement.tokens[:2]]
+    if words[0] not in {"CREATE", "ALTER"}:
+        statement.refuse(words[0], statement.start, _STATEMENTS)
+    tree = statement.parse()
+    kind = str(tree.args.get("kind") or "").upper()
+    if isinstance(tree, exp.Create) and kind == "TABLE":
+        draft = _read_table(statement, tree, drafts)
+        if drafts.relations.setdefault(draft.name.text, draft) is not draft:
+            drafts.repeated.append(draft)
+    elif isinstance(tree, exp.Create) and kind == "INDEX":
+        drafts.indexes.append(_read_index(statement, tree))
+    elif isinstance(tree, exp.Alter) and kind == "TABLE":
+        _read_alter(statement, tree, drafts)
+    else:
+        statement.refuse(" ".join(words), statement.start, _STATEMENTS)
+
+
+def _read_table(statement: _Statement, tree: exp.Create, drafts: _Drafts) -> RelationDraft:
+    if not isinstance(tree.this, exp.Schema):
+        statement.refuse("CREATE TABLE without columns", statement.start, "declare the columns")
+    cure = "declare a plain table: CREATE TABLE name (columns and constraints)"
+    statement.only(tree, {"this", "kind", "exists"}, cure, statement.start)
+    draft = RelationDraft(statement.table(tree.this.this))
+    for element in tree.this.expressions:
+        if isinstance(element, exp.ColumnDef):
+            _read_column(statement, element, draft, drafts)
+        elif isinstance(element, exp.Identifier):
+            raise statement.place(statement.offset(element)).error(
+                f"column {element.name} has no type",
+                cure="give it one, such as INTEGER",
+                name=element.name,
+            )
+        else:
+            _read_constraint(statement, element, draft, drafts)
+    return draft
+
+
+def _read_column(
+    statement: _Statement, node: exp.ColumnDef, draft: RelationDraft, drafts: _Drafts
+) -> None:
+    name = statement.name(node.this)
+    start = statement.offset(node.this)
+    kind = node.args.get("kind")
+    if not isinstance(kind, exp.DataType):
+        raise name.place.error(
+            f"column {name.text} has no type", cure="give it one, such as INTEGER", name=name.text
+        )
+    statement.only(node, {"this", "kind", "constraints"}, "leave it out", start)
+    column = ColumnDraft(name, read_type(kind, statement.behind(start)))
+    if kind.this in SERIAL:
+        column = ColumnDraft(name, column.type, False, Default(DefaultKind.IDENTITY))
+    for constraint in node.args.get("constraints") or ():
+        column = _column_constraint(statement, constraint, column, draft, drafts)
+    draft.columns.append(column)
+
+
+def _column_constraint(
+    statement: _Statement,
+    node: exp.ColumnConstraint,
+    column: ColumnDraft,
+    draft: RelationDraft,
+    drafts: _Drafts,
+) -> ColumnDraft:
+    """Applies one inline constraint; returns the column as it is then."""
+    name, kind = column.name, node.kind
+    start = statement.offset(node.parent.this) if node.parent else statement.start
+    match kind:
+        case exp.PrimaryKeyColumnConstraint():
+            statement.only(kind, {"include"}, "write PRIMARY KEY alone", start)
+            draft.primary_keys.append((name,))
+        case exp.UniqueColumnConstraint():
+            statement.only(kind, {"include"}, "write UNIQUE alone", start)
+            label = statement.name(node.this) if node.this else None
+            drafts.indexes.append(IndexDraft(label, draft.name, ((name, False),), unique=True))
+        case exp.Reference():
+            label = statement.name(node.this) if node.this else None
+            draft.foreign_keys.append(_foreign_key(statement, label, (name,), kind))
+        case exp.NotNullColumnConstraint():
+            nullable = bool(kind.args.get("allow_null"))
+            return ColumnDraft(name, column.type, nullable, column.default)
+        case exp.GeneratedAsIdentityColumnConstraint() | exp.AutoIncrementColumnConstraint():
+            cure = "write GENERATED BY DEFAULT AS IDENTITY"
+            statement.only(kind, {"this"}, cure, statement.keyword("IDENTITY", start))
+            _check_single_default(column)
+            return ColumnDraft(name, column.type, False, Default(DefaultKind.IDENTITY))
+        case exp.DefaultColumnConstraint():
+            _check_single_default(column)
+            place = statement.behind(statement.keyword("DEFAULT", start))
+            default = read_default(kind.this, column.type, place)
+            return ColumnDraft(name, column.type, column.nullable, default)
+        case _:
+            _refuse_constraint(statement, node, start)
+    return column
+
+
+def _check_single_default(column: ColumnDraft) -> None:
+    if column.default is not None:
+        raise column.name.place.error(
+            f"column {column.name.text} has two defaults",
+            cure="leave one; SERIAL and IDENTITY are defaults too",
+            name=column.name.text,
+        )
+
+
+_REFUSED: dict[type[exp.Expr | exp.ColumnConstraintKind], tuple[str, str]] = {
+    exp.CheckColumnConstraint: ("CHECK", "check the values in the application"),
+    exp.CollateColumnConstraint: ("COLLATE", "text is ordered by code point; leave it out"),
+    exp.ComputedColumnConstraint: ("GENERATED", "compute the value in queries or when writing"),
+    exp.ExcludeColumnConstraint: ("EXCLUDE", "use UNIQUE, or check in the application"),
+    exp.CommentColumnConstraint: ("COMMENT", "write a -- comment"),
+    exp.LikeProperty: ("LIKE", "write the columns out"),
+}
+
+
+def _refuse_constraint(statement: _Statement, node: exp.Expr, after: int) -> NoReturn:
+    kind = node.kind if isinstance(node, exp.ColumnConstraint) else node
+    word, cure = _REFUSED.get(type(kind), (kind.sql("postgres"), "leave it out"))
+    statement.refuse(word, statement.keyword(word, after), cure)
+
+
+def _read_constraint(
+    statement: _Statement,
+    node: exp.Expr,
+    draft: RelationDraft,
+    drafts: _Drafts,
+    label: Name | None = None,
+) -> None:
+    """A table constraint, in CREATE TABLE or ALTER TABLE."""
+    match node:
+        case exp.Constraint():
+            named = statement.name(node.this)
+            for part in node.expressions:
+                _read_constraint(statement, part, draft, drafts, named)
+        case exp.PrimaryKey():
+            statement.only(node, {"expressions", "include"}, "write PRIMARY KEY (columns)")
+            draft.primary_keys.append(statement.names(node.expressions))
+        case exp.UniqueColumnConstraint():
+            statement.only(node, {"this", "include"}, "write UNIQUE (columns); NULLs are distinct")
+            columns = tuple((name, False) for name in statement.names(node.this.expressions))
+            drafts.indexes.append(IndexDraft(label, draft.name, columns, unique=True))
+        case exp.ForeignKey():
+            statement.only(node, {"expressions", "reference"}, "put the options behind REFERENCES")
+            columns_ = statement.names(node.expressions)
+            reference = node.args["reference"]
+            draft.foreign_keys.append(_foreign_key(statement, label, columns_, reference))
+        case _:
+            _refuse_constraint(statement, node, statement.start)
+
+
+_ON_DELETE = {
+    "ON DELETE RESTRICT": OnDelete.RESTRICT,
+    "ON DELETE NO ACTION": OnDelete.RESTRICT,
+    "ON DELETE CASCADE": OnDelete.CASCADE,
+    "ON DELETE SET NULL": OnDelete.SET_NULL,
+}
+_NO_EFFECT = {
+    "ON UPDATE RESTRICT",
+    "ON UPDATE NO ACTION",
+    "MATCH SIMPLE",
+    "DEFERRABLE",
+    "NOT DEFERRABLE",
+    "INITIALLY DEFERRED",
+    "INITIALLY IMMEDIATE",
+}
+
+
+def _foreign_key(
+    statement: _Statement, label: Name | None, columns: tuple[Name, ...], node: exp.Reference
+) -> ForeignKeyDraft:
+    target = node.this
+    listed: tuple[Name, ...] = ()
+    if isinstance(target, exp.Schema):
+        listed = statement.names(target.expressions)
+        target = target.this
+    parent = statement.table(target)
+    on_delete = OnDelete.RESTRICT
+    for option in node.args.get("options") or ():
+        text = " ".join(str(option).upper().split())
+        if text in _ON_DELETE:
+            on_delete = _ON_DELETE[text]
+        elif text not in _NO_EFFECT:
+            _refuse_option(statement, text, statement.offset(target))
+    return ForeignKeyDraft(label, columns, parent, listed, on_delete)
+
+
+def _refuse_option(statement: _Statement, text: str, parent: int) -> NoReturn:
+    if text.startswith("ON UPDATE"):
+        cure = "keys do not change under their children; write ON UPDATE RESTRICT or nothing"
+        # The word ON may stand before DELETE too, so UPDATE is looked up.
+        statement.refuse(text, statement.keyword("UPDATE", parent), cure)
+    cure = "write ON DELETE RESTRICT, NO ACTION, CASCADE or SET NULL"
+    statement.refuse(text, statement.keyword(text.split()[1], parent), cure)
+
+
+def _read_index(statement: _Statement, tree: exp.Create) -> IndexDraft:
+    cure = "write CREATE [UNIQUE] INDEX name ON relation (columns) INCLUDE (columns)"
+    index = tree.this
+    statement.only(tree, {"this", "kind", "unique", "exists", "concurrently"}, cure)
+    statement.only(index, {"this", "table", "params"}, cure)
+    parameters = index.args["params"]
+    using = parameters.args.get("using")
+    if using is not None and using.name.lower() != "btree":
+        statement.refuse(f"USING {using.name}", statement.keyword("USING", statement.start), cure)
+    relation = statement.table(index.args["table"])
+    start = statement.offset(index.args["table"])
+    for word in ("where", "tablespace"):
+        if parameters.args.get(word):
+            statement.refuse(word.upper(), statement.keyword(word.upper(), start), cure)
+    statement.only(parameters, {"using", "columns", "include"}, cure)
+    columns = tuple(_index_part(statement, part) for part in parameters.args.get("columns") or ())
+    include = statement.names(parameters.args.get("include") or ())
+    name = statement.name(index.this) if index.this else None
+    return IndexDraft(name, relation, columns, include, bool(tree.args.get("unique")))
+
+
+def _index_part(statement: _Statement, part: exp.Expr) -> tuple[Name, bool]:
+    node = part.this if isinstance(part, exp.Ordered) else part
+    if not isinstance(node, exp.Column):
+        cure = "index columns only; put what you compute into a column"
+        statement.refuse(node.sql("postgres"), statement.offset(part), cure)
+    name = statement.name(node.this)
+    start = statement.offset(part)
+    nulls = statement.keyword("NULLS", start)
+    if nulls > start:
+        cure = "NULLs come first in ascending and last in descending order; leave it out"
+        statement.refuse("NULLS", nulls, cure)
+    return name, bool(isinstance(part, exp.Ordered) and part.args.get("desc"))
+
+
+def _read_alter(statement: _Statement, tree: exp.Alter, drafts: _Drafts) -> None:
+    name = statement.table(tree.this)
+    draft = drafts.relations.get(name.text)
+    if draft is None:
+        raise name.place.error(
+            f"ALTER TABLE of {name.text}, which is not declared above",
+            cure="put its CREATE TABLE first",
+            name=name.text,
+        )
+    for action in tree.args["actions"]:
+        if not isinstance(action, exp.AddConstraint):
+            statement.refuse(action.sql("postgres"), statement.start, _STATEMENTS)
+        for constraint in action.expressions:
+            _read_constraint(statement, constraint, draft, drafts)

@@ -1,0 +1,114 @@
+"""render_ddl and load_ddl are inverse, for any schema and any name."""
+
+from dataclasses import replace
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import schemas
+
+from schema.build import SYSTEM_PREFIX
+from schema.ddl import load_ddl, render_ddl
+from schema.model import DefaultKind, OnDelete, Relation, Schema
+
+RESERVED = st.sampled_from(
+    ["order", "user", "Group", "check", "select", "key", "date", "timestamp", "a b", "é", "x.y"]
+)
+NAMES = RESERVED | st.text(
+    st.characters(exclude_categories=["C", "Z"], exclude_characters="\"'"), min_size=1, max_size=6
+).filter(lambda text: text.isprintable() and not text.startswith(SYSTEM_PREFIX))
+
+
+@given(schemas(with_defaults=True))
+def test_round_trip(schema: Schema) -> None:
+    assert load_ddl(render_ddl(schema)) == schema
+
+
+@given(st.data())
+def test_round_trip_with_any_names(data: st.DataObject) -> None:
+    schema = data.draw(schemas(with_defaults=True))
+    names = {name for relation in schema.relations for name in relation.column_names}
+    names |= {relation.name for relation in schema.relations}
+    names |= {index.name for index in schema.indexes}
+    fresh = data.draw(st.lists(NAMES, min_size=len(names), max_size=len(names), unique=True))
+    renamed = rename(schema, dict(zip(sorted(names), fresh, strict=True)))
+    assert load_ddl(render_ddl(renamed)) == renamed
+
+
+def rename(schema: Schema, to: dict[str, str]) -> Schema:
+    def many(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(to[name] for name in names)
+
+    def relation(old: Relation) -> Relation:
+        return Relation(
+            to[old.name],
+            tuple(replace(column, name=to[column.name]) for column in old.columns),
+            many(old.primary_key),
+            tuple(
+                replace(
+                    fk,
+                    columns=many(fk.columns),
+                    parent=to[fk.parent],
+                    parent_columns=many(fk.parent_columns),
+                )
+                for fk in old.foreign_keys
+            ),
+        )
+
+    return Schema(
+        tuple(relation(old) for old in schema.relations),
+        tuple(
+            replace(
+                index,
+                name=to[index.name],
+                relation=to[index.relation],
+                columns=tuple(replace(part, column=to[part.column]) for part in index.columns),
+                include=many(index.include),
+            )
+            for index in schema.indexes
+        ),
+    )
+
+
+@given(schemas(with_defaults=True, on_delete=[OnDelete.RESTRICT], with_indexes=False))
+def test_duckdb_reads_what_we_render(schema: Schema) -> None:
+    """And stores our defaults as the values that we mean."""
+    with duckdb.connect() as database:
+        for relation in schema.relations:
+            plain = tuple(without_identity(column) for column in relation.columns)
+            database.execute(render_ddl(Schema((replace(relation, columns=plain),))))
+            for column in plain:
+                if column.default is not None and column.default.kind is DefaultKind.LITERAL:
+                    assert stored_default(database, relation, column.name) == column.default.value
+
+
+def without_identity(column):  # type: ignore[no-untyped-def]
+    identity = column.default is not None and column.default.kind is DefaultKind.IDENTITY
+    return replace(column, default=None) if identity else column
+
+
+def stored_default(database, relation, name):  # type: ignore[no-untyped-def]
+    """What DuckDB makes of a column's default, as the type that the column has."""
+    (text, type_name), *_ = database.execute(
+        "SELECT column_default, data_type FROM duckdb_columns() "
+        "WHERE table_name = ? AND column_name = ?",
+        [relation.name, name],
+    ).fetchall()
+    (value,) = database.execute(f"SELECT CAST({text} AS {type_name})").fetchone()
+    return relation.column(name).type.coerce(value)
+
+
+def test_only_what_must_be_quoted_is() -> None:
+    text = 'CREATE TABLE "Order" (id INTEGER PRIMARY KEY, "user" TEXT, user_name TEXT)'
+    rendered = render_ddl(load_ddl(text))
+    assert rendered == (
+        'CREATE TABLE "Order" (\n  id INTEGER NOT NULL,\n  "user" TEXT,\n  user_name TEXT,\n'
+        "  PRIMARY KEY (id)\n);\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "  \n-- nothing\n", ";;"])
+def test_nothing_is_the_empty_schema(text: str) -> None:
+    assert load_ddl(text) == Schema(())
+    assert render_ddl(Schema(())) == ""
