@@ -1,0 +1,444 @@
+"""The committer: from prepared transactions to durable, applied, visible ones, in batches.
+
+    commit() ─ encode ─▶ waiting ─ log stage ─▶ logged ─ apply stage ─▶ applied, answered
+
+The log stage takes all that wait, gives them one timestamp and one `Log.append`: the commit
+point. The apply stage puts batches into the store strictly in order, moves the watermark and
+answers. Batch n + 1 is logged while batch n is applied. All transactions that are in here at one
+time hold locks against one another, so those of one batch may share a timestamp.
+
+A timestamp is *in flight* from its tick until its batch is applied, and the watermark stays below
+it. One whose outcome is unknown (the log failed) stays in flight until the process is restarted
+and the log is read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from maintain.changes import Change, Mutation
+from schema.errors import DiskFull, HornbeamError, OutcomeUnknown, Overloaded, Unavailable
+from schema.types import Row
+from storage.codec.rows import Codecs
+from storage.ports import START, TOMBSTONE, Clock, Log, Position, Put, TableStore
+from txlayer.hlc import HybridClock
+from txlayer.records import Batch, Checkpoint, Commit, encode, merged_writes
+from txlayer.steps import Step, Steps, no_steps
+
+MAX_WAITING = 10_000
+"""Transactions that may wait for the log; more are refused as Overloaded."""
+MAX_BATCH_BYTES = 16 << 20
+"""A batch takes no further transaction once it is this large."""
+MAX_LOGGED = 8
+"""Batches that may be logged and not applied; then the log waits for the store."""
+PATIENCE_S = 5.0
+"""After this long without the store's answer, a client is told "committed, not applied yet"."""
+CHECKPOINT_INTERVAL_S = 1.0
+RETRY_MIN_S, RETRY_MAX_S = 0.01, 1.0
+CLOSE_TIMEOUT_S = 10.0
+"""Closing waits so long for the store. What it leaves is in the log and is replayed."""
+
+_LOG = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A transaction that has passed every check and holds its locks.
+
+    `mutations` are all stored rows that change, `changes` the base rows among them, `extra_puts`
+    encoded system rows by physical table. `not_before` is a timestamp that the commit must be
+    later than (the client's bookmark).
+    """
+
+    transaction_id: str
+    mutations: Sequence[Mutation]
+    changes: Sequence[Change]
+    extra_puts: Mapping[str, Sequence[Put]]
+    catalog_version: int
+    not_before: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """`log_ms` includes the wait for the batch. When `applied` is False, `applied_future` is done
+    once the puts are in the store; until then the transaction's locks must be kept."""
+
+    ts: int
+    log_ms: float
+    apply_ms: float
+    applied: bool
+    applied_future: asyncio.Future[None] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """One transaction on its way through."""
+
+    transaction_id: str
+    catalog_version: int
+    writes: Mapping[str, Sequence[Put]]
+    payload: bytes
+    since: float
+    answer: asyncio.Future[Committed]
+    applied: asyncio.Future[None] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Batch:
+    ts: int
+    members: list[_Waiting]
+    logged_at: float | None = None
+    end: Position = START
+
+
+class Committer:
+    """One slave's way to commit. `start` it before the first `commit`."""
+
+    def __init__(
+        self,
+        *,
+        store: TableStore,
+        log: Log,
+        clock: Clock,
+        hlc: HybridClock,
+        codecs_for: Callable[[int], Codecs],
+        checkpointed: Position = START,
+        steps: Steps = no_steps,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._clock = clock
+        self._hlc = hlc
+        self._codecs_for = codecs_for
+        self._steps = steps
+        self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(max_waiting)
+        self._logged: asyncio.Queue[_Batch] = asyncio.Queue(MAX_LOGGED)
+        self._open_batches: deque[_Batch] = deque()
+        self._in_flight: set[int] = set()
+        self._begun = self._finished = 0
+        self._progress = asyncio.Event()
+        self._checkpointing = asyncio.Lock()
+        self._accepting = False
+        self._stages: list[asyncio.Task[None]] = []
+        self._timers: list[asyncio.Task[None]] = []
+        self._applied_upto = checkpointed
+        self._catalog_version = 0
+        self.checkpointed = checkpointed
+        """All of the log before this is applied and durable in the store."""
+        self.failed: HornbeamError | None = None
+        """Why nothing more is accepted, for good."""
+        self.degraded = False
+        """The store refuses puts that are already committed; they are being retried."""
+
+    # ------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Begin to accept. The log must have been recovered before."""
+        self._stages = [self._stage(self._log_batches()), self._stage(self._apply_batches())]
+        self._timers = [
+            self._stage(self._every(CHECKPOINT_INTERVAL_S, self._checkpoint)),
+            self._stage(self._every(PATIENCE_S / 10, self._answer_early)),
+        ]
+        self._accepting = True
+
+    async def close(self) -> None:
+        """Refuse new commits, finish those begun, write a checkpoint. Idempotent.
+
+        A store that does not answer is not waited for longer than 10 s.
+        """
+        if not self._stages:
+            return
+        self._accepting = False
+        await self._finish_or_give_up()
+        async with self._checkpointing:  # a timer is stopped between checkpoints, not inside one
+            stop = (*self._timers, *self._stages)
+            for task in stop:
+                task.cancel()
+        await asyncio.wait(stop)
+        self._stages, self._timers = [], []
+        await self._checkpoint()
+
+    async def _finish_or_give_up(self) -> None:
+        """Drain; if the store keeps us from it, leave the rest to recovery."""
+        drained = asyncio.ensure_future(self._drained())
+        too_long = asyncio.ensure_future(self._clock.sleep(CLOSE_TIMEOUT_S))
+        await asyncio.wait((drained, too_long), return_when=asyncio.FIRST_COMPLETED)
+        if not drained.done():
+            await self._answer_early(0.0)
+            self._fail(Unavailable("The committer was closed before the store answered."))
+            await drained
+        too_long.cancel()
+
+    async def _drained(self) -> bool:
+        """Wait until everything begun is applied; False if the committer fails before."""
+        target = self._begun
+        while self._finished < target and self.failed is None:
+            await self._progress.wait()
+        return self._finished >= target
+
+    async def drain(self) -> None:
+        """Return when every commit begun before the call is applied.
+
+        Raises Unavailable if the committer fails before that.
+        """
+        if not await self._drained():
+            raise self._refusal()
+
+    # ------------------------------------------------------------ commits
+
+    async def commit(self, prepared: Prepared) -> Committed:
+        """Make a transaction durable and apply it. The caller holds its locks and keeps them until
+        it is applied; it must not be cancelled meanwhile (the commit would go on without it).
+
+        Raises Overloaded and Unavailable (nothing happened), OutcomeUnknown.
+        """
+        self._require_working()
+        if not self._accepting:
+            raise Unavailable("The committer is closed.", cure="Try again after the restart.")
+        if prepared.not_before:
+            self._hlc.merge(prepared.not_before)
+        since = self._clock.monotonic()
+        waiting = _encoded(prepared, self._codecs_for(prepared.catalog_version), since)
+        try:
+            self._waiting.put_nowait(waiting)
+        except asyncio.QueueFull:
+            raise Overloaded(
+                f"More than {self._waiting.maxsize} transactions wait for the log.",
+                cure="Try again a little later; commit less at a time.",
+            ) from None
+        self._begun += 1
+        self._steps(Step.QUEUED)
+        return await waiting.answer
+
+    def watermark(self) -> int:
+        """The newest timestamp at which everything is applied; later commits are all above it."""
+        return min(self._in_flight) - 1 if self._in_flight else self._hlc.observe()
+
+    def hold(self) -> AbstractContextManager[int]:
+        """Reserve a timestamp and keep the watermark below it while the context lasts."""
+        return self._hold()
+
+    @contextmanager
+    def _hold(self) -> Iterator[int]:
+        ts = self._hlc.tick()
+        self._in_flight.add(ts)
+        try:
+            yield ts
+        finally:
+            self._in_flight.discard(ts)
+
+    # ------------------------------------------------------------ stages
+
+    async def _log_batches(self) -> None:
+        while True:
+            batch = self._new_batch(self._take(await self._waiting.get()))
+            self._steps(Step.TICKED)
+            record = Batch(batch.ts, [msgspec.Raw(w.payload) for w in batch.members])
+            try:
+                batch.end = await self._log.append([encode(record)])
+            except Unavailable as error:
+                self._fail(error)
+                return
+            batch.logged_at = self._clock.monotonic()
+            self._steps(Step.LOGGED)
+            await self._logged.put(batch)
+
+    def _take(self, first: _Waiting) -> list[_Waiting]:
+        """All that wait now, as far as one batch may hold them."""
+        members, size = [first], len(first.payload)
+        while size < MAX_BATCH_BYTES and not self._waiting.empty():
+            members.append(self._waiting.get_nowait())
+            size += len(members[-1].payload)
+        return members
+
+    def _new_batch(self, members: list[_Waiting]) -> _Batch:
+        batch = _Batch(self._hlc.tick(), members)
+        self._in_flight.add(batch.ts)
+        self._open_batches.append(batch)
+        return batch
+
+    async def _apply_batches(self) -> None:
+        while True:
+            batch = await self._logged.get()
+            self._steps(Step.APPLYING)
+            await self._put(merged_writes(w.writes for w in batch.members), batch.ts)
+            self._steps(Step.APPLIED)
+            self._finish(batch)
+            self._steps(Step.FINISHED)
+
+    async def _put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+        """Put what is committed: there is no way but forward, so it is tried for ever."""
+        pause_s = RETRY_MIN_S
+        while True:
+            try:
+                await self._store.put(writes, ts)
+            except Unavailable as error:
+                if not self.degraded:
+                    _LOG.warning("store refuses committed rows; retrying", ts=ts, error=str(error))
+                self.degraded = True
+                await self._clock.sleep(pause_s)
+                pause_s = min(pause_s * 2, RETRY_MAX_S)
+            else:
+                self.degraded = False
+                return
+
+    def _finish(self, batch: _Batch) -> None:
+        oldest = self._open_batches.popleft()
+        assert oldest is batch, "batches are applied in the order of the log"
+        self._in_flight.discard(batch.ts)
+        self._applied_upto = batch.end
+        self._catalog_version = batch.members[-1].catalog_version
+        self._finished += len(batch.members)
+        for waiting in batch.members:
+            self._answer(waiting, batch, applied=True)
+            if waiting.applied is not None and not waiting.applied.done():
+                waiting.applied.set_result(None)
+        self._notify()
+
+    def _answer(self, waiting: _Waiting, batch: _Batch, *, applied: bool) -> None:
+        if waiting.answer.done():
+            return
+        if not applied:
+            waiting.applied = asyncio.get_running_loop().create_future()
+        logged_at = batch.logged_at or waiting.since
+        log_ms = (logged_at - waiting.since) * 1000
+        apply_ms = (self._clock.monotonic() - logged_at) * 1000
+        waiting.answer.set_result(Committed(batch.ts, log_ms, apply_ms, applied, waiting.applied))
+
+    # ------------------------------------------------------------ timers
+
+    async def _every(self, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self._clock.sleep(seconds)
+            await action()
+
+    async def _answer_early(self, patience_s: float = PATIENCE_S) -> None:
+        """Tell clients whose batch is logged, but not applied for long, that it is committed."""
+        now = self._clock.monotonic()
+        for batch in self._open_batches:
+            if batch.logged_at is not None and now - batch.logged_at >= patience_s:
+                for waiting in batch.members:
+                    self._answer(waiting, batch, applied=False)
+
+    async def _checkpoint(self) -> None:
+        """Make what is applied durable in the store, and note it in the log."""
+        async with self._checkpointing:
+            upto = self._applied_upto
+            if upto == self.checkpointed or self.failed is not None:
+                return
+            record = Checkpoint(upto, self._hlc.last, self._catalog_version)
+            try:
+                await self._store.flush()
+            except Unavailable as error:
+                _LOG.warning("no checkpoint: the store does not flush", error=str(error))
+                return
+            self._steps(Step.CHECKPOINT_FLUSHED)
+            try:
+                await self._log.append([encode(record)])
+            except Unavailable as error:
+                self._fail(error)
+                return
+            self.checkpointed = upto
+            self._steps(Step.CHECKPOINTED)
+
+    # ------------------------------------------------------------ failure
+
+    def _stage(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A stage that dies of anything unforeseen takes the committer down with it."""
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        _LOG.error("a stage of the committer died", exc_info=error)
+        self._fail(Unavailable(f"The committer has stopped: {error!r}."))
+
+    def _fail(self, error: HornbeamError) -> None:
+        """Accept nothing more. Logged or half-logged transactions have an unknown outcome; those
+        that still wait have none."""
+        if self.failed is not None:
+            return
+        self.failed = error
+        _LOG.error("the committer accepts nothing more", error=str(error))
+        for batch in self._open_batches:
+            if batch.logged_at is None:
+                for waiting in batch.members:
+                    _refuse(waiting, _unknown(waiting))
+        while not self._waiting.empty():
+            _refuse(self._waiting.get_nowait(), self._refusal())
+        self._notify()
+
+    def _require_working(self) -> None:
+        if self.failed is not None:
+            raise self._refusal()
+
+    def _refusal(self) -> Unavailable:
+        kind = DiskFull if isinstance(self.failed, DiskFull) else Unavailable
+        return kind(
+            f"Nothing can be committed: {self.failed.message if self.failed else ''}",
+            cure="Free space or mend the log's disk, then restart; reads go on meanwhile.",
+        )
+
+    def _notify(self) -> None:
+        """Wake everybody who waits for progress now."""
+        self._progress.set()
+        self._progress.clear()
+
+
+def _encoded(prepared: Prepared, codecs: Codecs, since: float) -> _Waiting:
+    """Encode a transaction for the log and for the store, each row once."""
+    known: dict[tuple[str, int], bytes] = {}
+
+    def encoded(layout: str, row: Row) -> bytes:
+        # By identity: a changed row and the mutation of its relation are the same object.
+        place = (layout, id(row))
+        value = known.get(place)
+        if value is None:
+            value = known[place] = codecs(layout).encode(row)
+        return value
+
+    writes: dict[str, list[Put]] = {}
+    for mutation in prepared.mutations:
+        value = TOMBSTONE if mutation.new is None else encoded(mutation.layout, mutation.new)
+        table = codecs(mutation.layout).layout.table
+        writes.setdefault(table, []).append(Put(mutation.key, value))
+    for table, puts in prepared.extra_puts.items():
+        writes.setdefault(table, []).extend(puts)
+    changes = [
+        (
+            change.relation,
+            None if change.old is None else encoded(change.relation, change.old),
+            None if change.new is None else encoded(change.relation, change.new),
+        )
+        for change in prepared.changes
+    ]
+    commit = Commit(
+        bytes.fromhex(prepared.transaction_id), prepared.catalog_version, writes, changes
+    )
+    answer: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+    return _Waiting(
+        prepared.transaction_id, prepared.catalog_version, writes, encode(commit), since, answer
+    )
+
+
+def _refuse(waiting: _Waiting, error: HornbeamError) -> None:
+    if not waiting.answer.done():
+        waiting.answer.set_exception(error)
+
+
+def _unknown(waiting: _Waiting) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"The log failed while transaction {waiting.transaction_id} was written to it.",
+        cure="Ask for the transaction by its id after the restart.",
+        transaction_id=waiting.transaction_id,
+    )

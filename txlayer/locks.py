@@ -1,0 +1,188 @@
+"""Locks on names: shared and exclusive, first in first out, deadlock-free by wait-die.
+
+The table is one slave's memory; a lock protects what the name stands for until the transaction
+that holds it is applied. It is plain state and futures: no I/O, no clock of its own.
+
+Why there is no deadlock. An owner that holds something may wait only if it is older than *every*
+other holder of the lock and *every* waiter ahead, compatible or not; else it dies and is tried
+again with its age kept. An owner that holds nothing may always wait. Suppose a cycle of owners
+that wait for one another. Those that hold nothing are waited for only by owners behind them in
+the same queue; leave them out, and each owner that is left waits for someone that it compared
+itself with: its elder waits for its younger, all the way round, which cannot be. The comparison
+stays true while it waits: locks are handed on in the order of the queue, so whoever comes to hold
+the lock before it was a holder or ahead of it at the start.
+
+Why nobody starves. The oldest owner never dies, queues are first in first out, and a retry keeps
+its age, so each becomes the oldest in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import heapq
+from collections import deque
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+
+from schema.errors import StatementTimeout, TransactionAborted
+
+Age = tuple[int, int] | int
+
+
+class Mode(enum.Enum):
+    """SHARED goes with SHARED; EXCLUSIVE goes with nothing."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+
+
+class LockOwner:
+    """One attempt of one transaction. `age` is kept over its retries; smaller is older.
+
+    An owner asks for one lock at a time. `held` maps names to modes, in the order taken.
+    """
+
+    __slots__ = ("age", "held")
+
+    def __init__(self, age: Age) -> None:
+        self.age = age if isinstance(age, tuple) else (age, 0)
+        self.held: dict[Hashable, Mode] = {}
+
+
+def _new_future() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    owner: LockOwner
+    mode: Mode
+    granted: asyncio.Future[None] = field(default_factory=_new_future)
+
+
+class LockTable:
+    """All locks of one slave. `_queues` has an entry only where somebody waits."""
+
+    def __init__(self) -> None:
+        self._holders: dict[Hashable, dict[LockOwner, Mode]] = {}
+        self._queues: dict[Hashable, deque[_Waiter]] = {}
+
+    async def acquire(
+        self, owner: LockOwner, name: Hashable, mode: Mode, deadline: float | None = None
+    ) -> None:
+        """Take `name`; does not suspend when it is free.
+
+        Re-entrant; asking for EXCLUSIVE while holding SHARED upgrades, ahead of the queue.
+        `deadline` is in seconds of the event loop's clock (that of `Clock.monotonic`).
+
+        Raises TransactionAborted (reason "wait-die") when waiting could close a circle,
+        StatementTimeout at the deadline. What the owner held before, it holds still.
+        """
+        held = owner.held.get(name)
+        if held is mode or held is Mode.EXCLUSIVE:
+            return
+        if self._is_free(name, mode, owner):
+            self._grant(name, mode, owner)
+            return
+        self._die_if_younger(owner, name)
+        await self._wait(owner, name, mode, deadline)
+
+    def release_all(self, owner: LockOwner) -> None:
+        """Free everything `owner` holds and hand it on. Idempotent."""
+        names, owner.held = owner.held, {}
+        for name in names:
+            holders = self._holders[name]
+            del holders[owner]
+            if not holders:
+                del self._holders[name]
+            if name in self._queues:
+                self._hand_on(name)
+
+    @property
+    def held_count(self) -> int:
+        """Names that are locked."""
+        return len(self._holders)
+
+    @property
+    def waiting_count(self) -> int:
+        """Owners that wait."""
+        return sum(map(len, self._queues.values()))
+
+    def hot(self, n: int) -> list[tuple[Hashable, int]]:
+        """The `n` names that most owners wait for, with their number."""
+        lengths = ((name, len(queue)) for name, queue in self._queues.items())
+        return heapq.nlargest(n, lengths, key=lambda item: item[1])
+
+    # ------------------------------------------------------------ inside
+
+    def _is_free(self, name: Hashable, mode: Mode, owner: LockOwner) -> bool:
+        """May `owner` have it at once? An upgrade does not queue: the others wait for it too."""
+        if owner.held.get(name) is None and name in self._queues:
+            return False
+        return self._is_compatible(name, mode, owner)
+
+    def _is_compatible(self, name: Hashable, mode: Mode, owner: LockOwner) -> bool:
+        holders = self._holders.get(name)
+        if not holders:
+            return True
+        if mode is Mode.EXCLUSIVE:
+            return len(holders) == 1 and owner in holders
+        return Mode.EXCLUSIVE not in holders.values()
+
+    def _grant(self, name: Hashable, mode: Mode, owner: LockOwner) -> None:
+        self._holders.setdefault(name, {})[owner] = mode
+        owner.held[name] = mode
+
+    def _die_if_younger(self, owner: LockOwner, name: Hashable) -> None:
+        if owner.held and any(other.age <= owner.age for other in self._ahead(owner, name)):
+            raise TransactionAborted(
+                "An older transaction holds or awaits a lock that this one needs.",
+                cure="Try again; the transaction keeps its place by age.",
+                reason="wait-die",
+            )
+
+    def _ahead(self, owner: LockOwner, name: Hashable) -> Iterator[LockOwner]:
+        """Everybody whom `owner` would wait for, directly or through others in the queue."""
+        yield from (holder for holder in self._holders.get(name, ()) if holder is not owner)
+        if name not in owner.held:
+            yield from (waiter.owner for waiter in self._queues.get(name, ()))
+
+    async def _wait(
+        self, owner: LockOwner, name: Hashable, mode: Mode, deadline: float | None
+    ) -> None:
+        waiter = _Waiter(owner, mode)
+        queue = self._queues.setdefault(name, deque())
+        if name in owner.held:
+            # Only one upgrade can wait: the second is younger than the first, and dies.
+            queue.appendleft(waiter)
+        else:
+            queue.append(waiter)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await waiter.granted
+        except TimeoutError:
+            raise StatementTimeout(
+                "The transaction waited for a lock until its time limit; nothing was written.",
+                cure="Raise timeout_ms, or do less in the transactions that hold this lock.",
+            ) from None
+        finally:
+            self._leave(name, waiter)
+
+    def _leave(self, name: Hashable, waiter: _Waiter) -> None:
+        """Take a waiter that gave up out of the queue; one that was granted is out of it."""
+        queue = self._queues.get(name)
+        if queue is not None and waiter in queue:
+            queue.remove(waiter)
+            self._hand_on(name)
+
+    def _hand_on(self, name: Hashable) -> None:
+        """Grant to the head of the queue, and on, as long as the modes go together."""
+        queue = self._queues[name]
+        while queue and self._is_compatible(name, queue[0].mode, queue[0].owner):
+            waiter = queue.popleft()
+            self._grant(name, waiter.mode, waiter.owner)
+            if not waiter.granted.done():
+                waiter.granted.set_result(None)
+        if not queue:
+            del self._queues[name]

@@ -1,0 +1,46 @@
+"""Where the write path can be cut by a crash: the registry of its named steps.
+
+The committer and recovery call a hook with each step as they reach it. In production it does
+nothing; a simulation raises there, throws the process's memory away, recovers, and compares.
+A new step is added here and is thereby crashed at by every such test.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+
+class Step(enum.StrEnum):
+    """In the order in which one transaction meets them."""
+
+    QUEUED = "queued"
+    """Encoded and waiting for the next batch; nothing is durable."""
+    TICKED = "ticked"
+    """The batch has its timestamp; nothing is durable."""
+    LOGGED = "logged"
+    """The batch is durable in the log: the commit point has passed; nothing is in the store."""
+    APPLYING = "applying"
+    """The batch's puts are about to be sent."""
+    APPLIED = "applied"
+    """The batch's puts are in the store; the watermark has not moved, nobody has an answer."""
+    FINISHED = "finished"
+    """The watermark has moved and the answers are out."""
+    CHECKPOINT_FLUSHED = "checkpoint flushed"
+    """The store is durable up to the new checkpoint; its record is not written."""
+    CHECKPOINTED = "checkpointed"
+    """The checkpoint's record is durable."""
+    REPLAYING = "replaying"
+    """Recovery is about to put one batch again."""
+    REPLAYED = "replayed"
+    """Recovery has put everything; the store is not flushed."""
+    RECOVERED = "recovered"
+    """Recovery's own checkpoint is durable."""
+
+
+Steps = Callable[[str], None]
+"""Called with a `Step`. What it raises ends the stage that called it."""
+
+
+def no_steps(step: str) -> None:
+    """The production hook."""
