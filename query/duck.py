@@ -1,0 +1,204 @@
+"""DuckDB and Arrow: the one place that knows how our types look there, and how to open DuckDB.
+
+UUID and JSON travel as Arrow's canonical extension types, so DuckDB sees UUID and JSON columns.
+On the way out DuckDB gives them as plain text; whoever wants the UUIDs back says the types.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
+
+from schema.errors import TypeMismatch, Unsupported
+from schema.model import Column
+from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
+
+THREADS = 2
+
+_ARROW: dict[Kind, pa.DataType] = {
+    Kind.INTEGER: pa.int32(),
+    Kind.BIGINT: pa.int64(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.TEXT: pa.string(),
+    Kind.BYTES: pa.binary(),
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMP: pa.timestamp("us"),
+    Kind.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
+    Kind.UUID: pa.uuid(),
+    Kind.JSON: pa.json_(),
+}
+
+_DUCKDB: dict[str, ColumnType] = {
+    "tinyint": ColumnType(Kind.INTEGER),
+    "smallint": ColumnType(Kind.INTEGER),
+    "integer": ColumnType(Kind.INTEGER),
+    "utinyint": ColumnType(Kind.INTEGER),
+    "usmallint": ColumnType(Kind.INTEGER),
+    "uinteger": ColumnType(Kind.BIGINT),
+    "bigint": ColumnType(Kind.BIGINT),
+    "ubigint": ColumnType(Kind.DECIMAL, 20, 0),
+    "hugeint": ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, 0),
+    "uhugeint": ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, 0),
+    "float": ColumnType(Kind.DOUBLE),
+    "double": ColumnType(Kind.DOUBLE),
+    "boolean": ColumnType(Kind.BOOLEAN),
+    "varchar": ColumnType(Kind.TEXT),
+    "enum": ColumnType(Kind.TEXT),
+    '"null"': ColumnType(Kind.TEXT),
+    "null": ColumnType(Kind.TEXT),
+    "json": ColumnType(Kind.JSON),
+    "blob": ColumnType(Kind.BYTES),
+    "date": ColumnType(Kind.DATE),
+    "timestamp": ColumnType(Kind.TIMESTAMP),
+    "timestamp_s": ColumnType(Kind.TIMESTAMP),
+    "timestamp_ms": ColumnType(Kind.TIMESTAMP),
+    "timestamp with time zone": ColumnType(Kind.TIMESTAMPTZ),
+    "uuid": ColumnType(Kind.UUID),
+}
+
+
+def connect(
+    *, memory_limit_mb: int = 128, threads: int = THREADS, spill_folder: Path | None = None
+) -> duckdb.DuckDBPyConnection:
+    """An in-memory database that sees nothing but what is registered with it.
+
+    SQL that it runs cannot reach files, the network, extensions, Python variables or its own
+    settings. Without `spill_folder` a query that needs more memory fails.
+    """
+    connection = duckdb.connect(
+        ":memory:",
+        config={
+            "threads": threads,
+            "memory_limit": f"{memory_limit_mb}MiB",
+            "temp_directory": str(spill_folder) if spill_folder is not None else "",
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "allow_community_extensions": False,
+            "python_enable_replacements": False,
+        },
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    # After the folder for spilling is set: without external access that is refused.
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def arrow_type(type_: ColumnType) -> pa.DataType:
+    if type_.kind is Kind.DECIMAL:
+        return pa.decimal128(type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0)
+    return _ARROW[type_.kind]
+
+
+def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+    """All fields are nullable: a view row may be asked for before its NOT NULL is checked."""
+    return pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+
+
+def column_type(type_: DuckDBPyType | pa.DataType) -> ColumnType:
+    """Our type for a DuckDB or an Arrow type. Raises Unsupported for those that have none."""
+    if isinstance(type_, pa.DataType):
+        return _from_arrow(type_)
+    if type_.id == "decimal":
+        parameters = dict(type_.children)
+        return ColumnType(Kind.DECIMAL, int(parameters["precision"]), int(parameters["scale"]))
+    found = _DUCKDB.get(str(type_).lower()) or _DUCKDB.get(type_.id)
+    if found is None:
+        raise _unsupported(type_)
+    return found
+
+
+def _from_arrow(type_: pa.DataType) -> ColumnType:
+    if pa.types.is_decimal(type_):
+        return ColumnType(Kind.DECIMAL, type_.precision, type_.scale)
+    for belongs, kind in _ARROW_KINDS:
+        if belongs(type_):
+            return ColumnType(kind)
+    if type_ == pa.uint64():
+        return _DUCKDB["ubigint"]
+    raise _unsupported(type_)
+
+
+_ARROW_KINDS: tuple[tuple[Callable[[pa.DataType], bool], Kind], ...] = (
+    (lambda t: t == pa.uuid(), Kind.UUID),
+    (lambda t: isinstance(t, pa.JsonType), Kind.JSON),
+    (lambda t: t in (pa.int64(), pa.uint32()), Kind.BIGINT),
+    (lambda t: pa.types.is_integer(t) and t.bit_width <= 32, Kind.INTEGER),
+    (pa.types.is_floating, Kind.DOUBLE),
+    (pa.types.is_boolean, Kind.BOOLEAN),
+    (lambda t: pa.types.is_timestamp(t) and t.tz is not None, Kind.TIMESTAMPTZ),
+    (pa.types.is_timestamp, Kind.TIMESTAMP),
+    (pa.types.is_date, Kind.DATE),
+    (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t), Kind.BYTES),
+    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), Kind.TEXT),
+    (lambda t: pa.types.is_string_view(t) or pa.types.is_null(t), Kind.TEXT),
+    (lambda t: pa.types.is_dictionary(t) and pa.types.is_string(t.value_type), Kind.TEXT),
+)
+
+
+def _unsupported(type_: object) -> Unsupported:
+    return Unsupported(
+        f"A result column of type {type_} cannot be returned.", cure="CAST it to TEXT in the query."
+    )
+
+
+def to_record_batch(columns: Sequence[Column], rows: Sequence[Row]) -> pa.RecordBatch:
+    """Rows whose values have the columns' types, as one batch."""
+    values: Iterable[Sequence[Value]] = zip(*rows, strict=True) if rows else ((),) * len(columns)
+    schema = arrow_schema(columns)
+    arrays = [_array(column, field.type) for column, field in zip(values, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(values: Sequence[Value], type_: pa.DataType) -> pa.Array:
+    if type_ == pa.uuid():
+        packed = [value.bytes if isinstance(value, uuid.UUID) else None for value in values]
+        return pa.ExtensionArray.from_storage(type_, pa.array(packed, type_.storage_type))
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type_, pa.array(values, type_.storage_type))
+    return pa.array(values, type_)
+
+
+def from_record_batch(
+    batch: pa.RecordBatch, types: Sequence[ColumnType | None] | None = None
+) -> list[Row]:
+    """Rows of Python values. `types` (None: as Arrow says) turn text back into UUIDs.
+
+    Raises Unsupported for types without a Python value, TypeMismatch for dates that Python
+    cannot hold (years outside 1 to 9999).
+    """
+    wanted = types or [None] * batch.num_columns
+    columns = [_values(c, type_) for c, type_ in zip(batch.columns, wanted, strict=True)]
+    return list(zip(*columns, strict=True)) if columns else [()] * batch.num_rows
+
+
+def _values(column: pa.Array, wanted: ColumnType | None) -> list[Any]:
+    kind = (wanted or column_type(column.type)).kind
+    if kind is Kind.UUID and pa.types.is_string(column.type):
+        return [None if text is None else uuid.UUID(text) for text in column.to_pylist()]
+    if kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+        values: list[Any] = column.to_pylist()
+        return values
+    try:
+        return _moments(column, kind)
+    except (ValueError, OverflowError, pa.ArrowInvalid) as error:
+        raise TypeMismatch(
+            f"A date or timestamp lies outside the years 1 to 9999: {error}"
+        ) from None
+
+
+def _moments(column: pa.Array, kind: Kind) -> list[Any]:
+    if kind is Kind.DATE:
+        return list(column.cast(pa.date32()).to_pylist())
+    moments = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.timestamp("us")).to_pylist()
+    if kind is Kind.TIMESTAMP:
+        return list(moments)
+    return [None if moment is None else moment.replace(tzinfo=dt.UTC) for moment in moments]

@@ -1,0 +1,172 @@
+"""+ - * and unary minus, ABS and ROUND on numbers, with DuckDB's result types and overflows."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from query.expressions.literals import in_range
+from query.expressions.operands import (
+    BIGINT,
+    DOUBLE,
+    EXACT,
+    INTEGERS,
+    NUMBERS,
+    NotNativeError,
+    Operand,
+    as_decimal,
+    binary,
+    constant,
+    convert,
+    require,
+    scaler,
+    unary,
+)
+from schema.errors import TypeMismatch
+from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
+
+Binary = Callable[[Any, Any], Any]
+
+_INT64_DIGITS = 18
+"""Decimals of at most so many digits are 64-bit numbers in DuckDB."""
+_LIMITS = {Kind.INTEGER: 1 << 31, Kind.BIGINT: 1 << 63}
+_NAMES = {operator.add: "addition", operator.sub: "subtraction", operator.mul: "multiplication"}
+_EXACT: dict[Binary, Binary] = {
+    operator.add: EXACT.add,
+    operator.sub: EXACT.subtract,
+    operator.mul: EXACT.multiply,
+}
+
+
+def arithmetic(function: Binary, left: Operand, right: Operand) -> Operand:
+    """`function` is `operator.add`, `sub` or `mul`. Raises TypeMismatch on overflow, when run."""
+    if left.text is not None or right.text is not None:
+        raise NotNativeError
+    kinds = {left.kind, right.kind}
+    if kinds == {Kind.DATE} and function is operator.sub:
+        return binary(left, right, BIGINT, lambda a, b: (a - b).days)
+    if not kinds <= NUMBERS:
+        raise NotNativeError
+    if Kind.DOUBLE in kinds:
+        return _double(function, convert(left, DOUBLE), convert(right, DOUBLE))
+    if kinds <= INTEGERS:
+        return _integer(function, left, right)
+    return _decimal(function, left, right)
+
+
+def _double(function: Binary, left: Operand, right: Operand) -> Operand:
+    result = binary(left, right, DOUBLE, function)
+    return Operand(DOUBLE, result.evaluate, may_be_nan=True)
+
+
+def _integer(function: Binary, left: Operand, right: Operand) -> Operand:
+    kind = Kind.BIGINT if Kind.BIGINT in (left.kind, right.kind) else Kind.INTEGER
+    limit = _LIMITS[kind]
+    name = _NAMES[function]
+
+    def checked(a: int, b: int) -> int:
+        result: int = function(a, b)
+        if -limit <= result < limit:
+            return result
+        raise TypeMismatch(f"Overflow in {name} of {kind.upper()}: {a} and {b}.")
+
+    return binary(left, right, ColumnType(kind), checked)
+
+
+def _decimal(function: Binary, left: Operand, right: Operand) -> Operand:
+    assert left.type is not None
+    assert right.type is not None
+    type_ = decimal_result(function, left.type, right.type)
+    if function is not operator.mul:
+        left, right = convert(left, type_), convert(right, type_)
+    limit = Decimal(10) ** ((type_.precision or 0) - (type_.scale or 0))
+    exact, name = _EXACT[function], _NAMES[function]
+
+    def checked(a: Any, b: Any) -> Decimal:
+        result: Decimal = exact(a, b)
+        if not result:
+            return abs(result)  # no negative zero
+        if -limit < result < limit:
+            return result
+        raise TypeMismatch(f"Overflow in {name} of {type_.sql()}: {a} and {b}.")
+
+    return binary(left, right, type_, checked)
+
+
+def decimal_result(function: Binary, left: ColumnType, right: ColumnType) -> ColumnType:
+    """DuckDB's type of a sum or a product of decimals (and integers)."""
+    (width_a, scale_a), (width_b, scale_b) = as_decimal(left), as_decimal(right)
+    if function is not operator.mul:
+        scale = max(scale_a, scale_b)
+        width = max(width_a - scale_a, width_b - scale_b) + scale + 1
+        if width > MAX_DECIMAL_PRECISION:
+            raise NotNativeError  # the operands themselves lose digits
+        return ColumnType(Kind.DECIMAL, width, scale)
+    width, scale = width_a + width_b, scale_a + scale_b
+    if scale > MAX_DECIMAL_PRECISION:
+        raise NotNativeError
+    if width > _INT64_DIGITS >= max(width_a, width_b) and scale < _INT64_DIGITS:
+        width = _INT64_DIGITS
+    return ColumnType(Kind.DECIMAL, min(width, MAX_DECIMAL_PRECISION), scale)
+
+
+def minus(operand: Operand) -> Operand:
+    """Unary minus. A negated literal is a literal again."""
+    type_ = require(operand, *NUMBERS).type
+    if type_ is None or operand.text is not None:
+        raise NotNativeError
+    if operand.constant and operand.value is not None:
+        return _negative_constant(type_, operand.value)
+    if type_.kind in INTEGERS:
+        return unary(operand, type_, _checked_integer(type_.kind, operator.neg, "negation"))
+    if type_.kind is Kind.DECIMAL:
+        return unary(operand, type_, EXACT.minus)
+    return unary(operand, type_, operator.neg, may_be_nan=operand.may_be_nan)
+
+
+def _negative_constant(type_: ColumnType, value: Any) -> Operand:
+    """-2147483648 is INTEGER although 2147483648 is BIGINT."""
+    if type_.kind in INTEGERS:
+        number = -value
+        if not in_range(number, Kind.BIGINT):
+            raise NotNativeError
+        if type_.kind is Kind.BIGINT and number == -_LIMITS[Kind.INTEGER]:
+            raise NotNativeError  # INTEGER or BIGINT depends on how it was written
+        return constant(type_, number)
+    return constant(type_, EXACT.minus(value) if isinstance(value, Decimal) else -value)
+
+
+def _checked_integer(kind: Kind, function: Callable[[int], int], name: str) -> Callable[[int], int]:
+    limit = _LIMITS[kind]
+
+    def checked(value: int) -> int:
+        result = function(value)
+        if result < limit:
+            return result
+        raise TypeMismatch(f"Overflow in {name} of {kind.upper()}: {value}.")
+
+    return checked
+
+
+def absolute(operand: Operand) -> Operand:
+    """ABS."""
+    type_ = require(operand, *NUMBERS).type
+    if type_ is None or operand.text is not None:
+        raise NotNativeError
+    if type_.kind in INTEGERS:
+        return unary(operand, type_, _checked_integer(type_.kind, abs, "absolute value"))
+    function = EXACT.abs if type_.kind is Kind.DECIMAL else abs
+    return unary(operand, type_, function, may_be_nan=operand.may_be_nan)
+
+
+def rounded(operand: Operand, digits: int) -> Operand:
+    """ROUND of decimals to `digits` >= 0 places; doubles are DuckDB's affair."""
+    type_ = require(operand, Kind.DECIMAL).type
+    if type_ is None or type_.scale is None:
+        raise NotNativeError
+    if digits >= type_.scale:
+        return operand
+    result = ColumnType(Kind.DECIMAL, type_.precision, digits)
+    return unary(operand, result, scaler(result))

@@ -1,0 +1,154 @@
+"""CAST between types where Python's result is surely DuckDB's."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from sqlglot.expressions import DataType
+
+from query.expressions.literals import in_range, parse_text
+from query.expressions.operands import (
+    INTEGER_DIGITS,
+    INTEGERS,
+    NUMBERS,
+    NotNativeError,
+    Operand,
+    as_decimal,
+    constant,
+    double_from,
+    midnight,
+    scaler,
+    unary,
+)
+from schema.errors import TypeMismatch
+from schema.types import ColumnType, Kind
+
+Cast = Callable[[Any], Any]
+
+_KINDS = {
+    DataType.Type.INT: Kind.INTEGER,
+    DataType.Type.BIGINT: Kind.BIGINT,
+    DataType.Type.DOUBLE: Kind.DOUBLE,
+    DataType.Type.BOOLEAN: Kind.BOOLEAN,
+    DataType.Type.TEXT: Kind.TEXT,
+    DataType.Type.VARCHAR: Kind.TEXT,
+    DataType.Type.DATE: Kind.DATE,
+    DataType.Type.TIMESTAMP: Kind.TIMESTAMP,
+    DataType.Type.TIMESTAMPNTZ: Kind.TIMESTAMP,
+    DataType.Type.TIMESTAMPTZ: Kind.TIMESTAMPTZ,
+    DataType.Type.UUID: Kind.UUID,
+}
+
+
+def target_type(node: DataType) -> ColumnType:
+    """The type named in a CAST. VARCHAR(n) is TEXT: DuckDB does not cut."""
+    if node.this is DataType.Type.DECIMAL:
+        sizes = [int(parameter.name) for parameter in node.expressions]
+        if len(sizes) != 2:
+            raise NotNativeError
+        return ColumnType(Kind.DECIMAL, *sizes)
+    kind = _KINDS.get(node.this)
+    if kind is None or node.args.get("nested") or (node.expressions and kind is not Kind.TEXT):
+        raise NotNativeError
+    return ColumnType(kind)
+
+
+def cast(operand: Operand, to: ColumnType) -> Operand:
+    if operand.type is None:
+        return constant(to, None)
+    if operand.text is not None and to.kind is not Kind.TEXT:
+        value = parse_text(operand.text, to)
+        if value is None:
+            raise NotNativeError
+        return constant(to, value)
+    if operand.type.kind is to.kind is not Kind.DECIMAL or _widens(operand.type, to):
+        return replace(operand, type=to, text=None)
+    return _folded(operand, to, _function(operand.type, to))
+
+
+def _widens(from_: ColumnType, to: ColumnType) -> bool:
+    return from_ == to or (from_.kind is Kind.INTEGER and to.kind is Kind.BIGINT)
+
+
+def _folded(operand: Operand, to: ColumnType, function: Cast) -> Operand:
+    """Constants are cast now, unless that fails: the statement may never get there."""
+    if not operand.constant or operand.value is None:
+        return unary(operand, to, function)
+    try:
+        return constant(to, function(operand.value))
+    except TypeMismatch:
+        return unary(operand, to, function)
+
+
+def _function(from_: ColumnType, to: ColumnType) -> Cast:
+    if to.kind in INTEGERS:
+        return _to_integer(from_, to)
+    if to.kind is Kind.DECIMAL and from_.kind in INTEGERS | {Kind.DECIMAL}:
+        return _to_decimal(to)
+    if to.kind is Kind.DOUBLE and from_.kind in NUMBERS:
+        return double_from(from_)
+    if to.kind is Kind.BOOLEAN and from_.kind in INTEGERS:
+        return bool
+    if to.kind is Kind.TEXT:
+        return _to_text(from_)
+    found = _MOMENTS.get((from_.kind, to.kind))
+    if found is None:
+        raise NotNativeError
+    return found
+
+
+_MOMENTS: dict[tuple[Kind, Kind], Cast] = {
+    (Kind.DATE, Kind.TIMESTAMP): midnight,
+    (Kind.TIMESTAMP, Kind.DATE): dt.datetime.date,
+}
+
+
+def _to_integer(from_: ColumnType, to: ColumnType) -> Cast:
+    if from_.kind is Kind.BOOLEAN:
+        return int
+    if from_.kind not in INTEGERS | {Kind.DECIMAL}:
+        raise NotNativeError
+    whole = scaler(ColumnType(Kind.DECIMAL, 38, 0))
+
+    def to_integer(value: int | Decimal) -> int:
+        number = value if isinstance(value, int) else int(whole(value))
+        if in_range(number, to.kind):
+            return number
+        raise TypeMismatch(f"{value} is out of range for {to.sql()}.")
+
+    return to_integer
+
+
+def _to_decimal(to: ColumnType) -> Cast:
+    scaled = scaler(to)
+    precision, scale = as_decimal(to)
+    limit = Decimal(10) ** (precision - scale)
+
+    def to_decimal(value: int | Decimal) -> Decimal:
+        number = scaled(value)
+        if -limit < number < limit:
+            return number
+        raise TypeMismatch(f"{value} is out of range for {to.sql()}.")
+
+    return to_decimal
+
+
+def _to_text(from_: ColumnType) -> Cast:
+    if from_.kind is Kind.DECIMAL and from_.precision != from_.scale:  # DuckDB writes .5
+        return lambda value: format(value, "f")
+    found = _TEXTS.get(from_.kind)
+    if found is None:
+        raise NotNativeError
+    return found
+
+
+_TEXTS: dict[Kind, Cast] = {
+    **dict.fromkeys(INTEGER_DIGITS, str),
+    Kind.BOOLEAN: lambda value: "true" if value else "false",
+    Kind.DATE: dt.date.isoformat,
+    Kind.UUID: str,
+}

@@ -1,0 +1,355 @@
+"""The compiler: one small handler per kind of SQL expression.
+
+A handler knows every argument of its node. An argument it does not know (a flag of the dialect,
+a modifier) means that the node says more than was understood, so DuckDB has to do it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from query.expressions import arithmetic, casts, comparison, logic, text
+from query.expressions.literals import parse_number
+from query.expressions.operands import (
+    TEXT,
+    Evaluate,
+    NotNativeError,
+    Operand,
+    Parameters,
+    Scope,
+    column_getter,
+    constant,
+)
+from query.expressions.parameters import number_placeholders, parameter_key
+from schema.types import ColumnType, Row, Value
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledExpression:
+    """A closure over (row, parameters). `type` None: the value is always NULL.
+
+    Calling may raise TypeMismatch where DuckDB reports an overflow or a failing cast.
+    """
+
+    type: ColumnType | None
+    evaluate: Evaluate
+
+    def __call__(self, row: Row, parameters: Parameters = ()) -> Value:
+        value: Value = self.evaluate(row, parameters)
+        return value
+
+
+def compile_expression(node: exp.Expression, scope: Scope) -> CompiledExpression | None:
+    """`node` as a closure with DuckDB's meaning, or None if that is not sure.
+
+    Placeholders carry their number in `meta["index"]`; without, they are counted in `node`.
+    Raises what `scope.resolve` raises.
+    """
+    number_placeholders(node)
+    try:
+        operand = _Compiler(scope).compile(node)
+    except NotNativeError:
+        return None
+    return CompiledExpression(operand.type, operand.evaluate)
+
+
+class _Compiler:
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def compile(self, node: Any) -> Operand:
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            raise NotNativeError
+        known, function = handler
+        if any(value and name not in known for name, value in node.args.items()):
+            raise NotNativeError
+        return function(self, node)
+
+    def all(self, *nodes: Any) -> list[Operand]:
+        return [self.compile(node) for node in nodes]
+
+    def sides(self, node: Any) -> list[Operand]:
+        return self.all(node.this, node.expression)
+
+
+Handler = Callable[[_Compiler, Any], Operand]
+_HANDLERS: dict[type, tuple[frozenset[str], Handler]] = {}
+
+
+def _handles(type_: type, *arguments: str) -> Callable[[Handler], Handler]:
+    def register(function: Handler) -> Handler:
+        _HANDLERS[type_] = (frozenset({"this", *arguments}), function)
+        return function
+
+    return register
+
+
+# --- leaves ----------------------------------------------------------------------------------
+
+
+@_handles(exp.Column, "table", "db", "catalog")
+def _column(compiler: _Compiler, node: exp.Column) -> Operand:
+    position, type_ = compiler.scope.resolve(node)
+    return Operand(type_, column_getter(position), position=position)
+
+
+@_handles(exp.Literal, "is_string")
+def _literal(_: _Compiler, node: exp.Literal) -> Operand:
+    if node.is_string:
+        return constant(TEXT, node.this, text=node.this)
+    number = parse_number(node.this)
+    if number is None:
+        raise NotNativeError
+    return constant(*number)
+
+
+@_handles(exp.Null)
+def _null(_: _Compiler, _node: exp.Null) -> Operand:
+    return constant(None, None)
+
+
+@_handles(exp.Boolean)
+def _boolean(_: _Compiler, node: exp.Boolean) -> Operand:
+    return logic.truth(bool(node.this))
+
+
+@_handles(exp.Placeholder)
+def _placeholder(compiler: _Compiler, node: exp.Placeholder) -> Operand:
+    key = parameter_key(node)
+    type_ = compiler.scope.parameter_type(key)
+    if type_ is None:
+        raise NotNativeError
+    return Operand(type_, lambda _row, parameters: parameters[key])  # type: ignore[index]
+
+
+@_handles(exp.Paren)
+def _paren(compiler: _Compiler, node: exp.Paren) -> Operand:
+    return compiler.compile(node.this)
+
+
+# --- comparison and logic --------------------------------------------------------------------
+
+
+def _comparison(test: comparison.Test) -> Handler:
+    return lambda compiler, node: comparison.compare(test, *compiler.sides(node))
+
+
+for _type, _test in {
+    exp.EQ: operator.eq,
+    exp.NEQ: operator.ne,
+    exp.LT: operator.lt,
+    exp.LTE: operator.le,
+    exp.GT: operator.gt,
+    exp.GTE: operator.ge,
+}.items():
+    _handles(_type, "expression")(_comparison(_test))
+
+
+@_handles(exp.NullSafeNEQ, "expression")
+def _distinct(compiler: _Compiler, node: exp.NullSafeNEQ) -> Operand:
+    return comparison.distinct(*compiler.sides(node))
+
+
+@_handles(exp.NullSafeEQ, "expression")
+def _not_distinct(compiler: _Compiler, node: exp.NullSafeEQ) -> Operand:
+    return logic.negation(comparison.distinct(*compiler.sides(node)))
+
+
+@_handles(exp.Between, "low", "high")
+def _between(compiler: _Compiler, node: exp.Between) -> Operand:
+    return comparison.between(*compiler.all(node.this, node.args["low"], node.args["high"]))
+
+
+@_handles(exp.In, "expressions")
+def _in(compiler: _Compiler, node: exp.In) -> Operand:
+    return comparison.member(compiler.compile(node.this), compiler.all(*node.expressions))
+
+
+@_handles(exp.And, "expression")
+def _and(compiler: _Compiler, node: exp.And) -> Operand:
+    parts = compiler.all(*_flattened(node, exp.And))
+    return logic.conjunction([logic.condition(part) for part in parts])
+
+
+@_handles(exp.Or, "expression")
+def _or(compiler: _Compiler, node: exp.Or) -> Operand:
+    parts = compiler.all(*_flattened(node, exp.Or))
+    return logic.disjunction([logic.condition(part) for part in parts])
+
+
+def _flattened(node: Any, type_: Any) -> Iterator[Any]:
+    if type(node) is type_:
+        yield from _flattened(node.this, type_)
+        yield from _flattened(node.expression, type_)
+    else:
+        yield node
+
+
+@_handles(exp.Not)
+def _not(compiler: _Compiler, node: exp.Not) -> Operand:
+    return logic.negation(compiler.compile(node.this))
+
+
+@_handles(exp.Is, "expression")
+def _is(compiler: _Compiler, node: exp.Is) -> Operand:
+    operand = compiler.compile(node.this)
+    match node.expression:
+        case exp.Null():
+            return logic.is_null(operand)
+        case exp.Boolean(this=wanted):
+            return logic.is_truth(operand, bool(wanted))
+    raise NotNativeError
+
+
+@_handles(exp.Case, "ifs", "default")
+def _case(compiler: _Compiler, node: exp.Case) -> Operand:
+    subject = compiler.compile(node.this) if node.this is not None else None
+    branches = []
+    for branch in node.args["ifs"]:
+        test, value = compiler.all(branch.this, branch.args["true"])
+        if subject is not None:
+            test = comparison.compare(operator.eq, subject, test)
+        branches.append((test, value))
+    default = node.args.get("default")
+    return logic.case(branches, constant(None, None) if not default else compiler.compile(default))
+
+
+@_handles(exp.Coalesce, "expressions")
+def _coalesce(compiler: _Compiler, node: exp.Coalesce) -> Operand:
+    return logic.coalesce(compiler.all(node.this, *node.expressions))
+
+
+@_handles(exp.Nullif, "expression")
+def _nullif(compiler: _Compiler, node: exp.Nullif) -> Operand:
+    return logic.nullif(*compiler.sides(node))
+
+
+@_handles(exp.Greatest, "expressions", "ignore_nulls")
+def _greatest(compiler: _Compiler, node: exp.Greatest) -> Operand:
+    return logic.extreme(max, compiler.all(node.this, *node.expressions))
+
+
+@_handles(exp.Least, "expressions", "ignore_nulls")
+def _least(compiler: _Compiler, node: exp.Least) -> Operand:
+    return logic.extreme(min, compiler.all(node.this, *node.expressions))
+
+
+# --- numbers ---------------------------------------------------------------------------------
+
+
+def _arithmetic(function: arithmetic.Binary) -> Handler:
+    return lambda compiler, node: arithmetic.arithmetic(function, *compiler.sides(node))
+
+
+_handles(exp.Add, "expression")(_arithmetic(operator.add))
+_handles(exp.Sub, "expression")(_arithmetic(operator.sub))
+_handles(exp.Mul, "expression")(_arithmetic(operator.mul))
+
+
+@_handles(exp.Neg)
+def _neg(compiler: _Compiler, node: exp.Neg) -> Operand:
+    return arithmetic.minus(compiler.compile(node.this))
+
+
+@_handles(exp.Abs)
+def _abs(compiler: _Compiler, node: exp.Abs) -> Operand:
+    return arithmetic.absolute(compiler.compile(node.this))
+
+
+@_handles(exp.Round, "decimals")
+def _round(compiler: _Compiler, node: exp.Round) -> Operand:
+    digits = _number(node.args.get("decimals"))
+    return arithmetic.rounded(compiler.compile(node.this), digits or 0)
+
+
+@_handles(exp.Cast, "to")
+def _cast(compiler: _Compiler, node: exp.Cast) -> Operand:
+    return casts.cast(compiler.compile(node.this), casts.target_type(node.args["to"]))
+
+
+def _number(node: exp.Expression | None) -> int | None:
+    """A whole number written out."""
+    if node is None:
+        return None
+    if type(node) is not exp.Literal or node.is_string or not node.this.isdecimal():
+        raise NotNativeError
+    return int(node.this)
+
+
+# --- text ------------------------------------------------------------------------------------
+
+
+@_handles(exp.Like, "expression", "negate")
+def _like(compiler: _Compiler, node: exp.Like) -> Operand:
+    return _pattern(compiler, node, None)
+
+
+@_handles(exp.ILike, "expression", "negate")
+def _ilike(compiler: _Compiler, node: exp.ILike) -> Operand:
+    return _pattern(compiler, node, None)
+
+
+@_handles(exp.Escape, "expression")
+def _escape(compiler: _Compiler, node: exp.Escape) -> Operand:
+    character = node.expression
+    like = node.this
+    known = {"this", "expression", "negate"}
+    if type(character) is not exp.Literal or not character.is_string:
+        raise NotNativeError
+    if type(like) not in (exp.Like, exp.ILike) or any(
+        like.args[k] for k in like.args.keys() - known
+    ):
+        raise NotNativeError
+    return _pattern(compiler, like, character.this or None)
+
+
+def _pattern(compiler: _Compiler, node: Any, escape: str | None) -> Operand:
+    insensitive = isinstance(node, exp.ILike)
+    found = text.like(*compiler.sides(node), insensitive=insensitive, escape=escape)
+    return logic.negation(found) if node.args.get("negate") else found
+
+
+@_handles(exp.DPipe, "expression", "safe")
+def _concatenation(compiler: _Compiler, node: exp.DPipe) -> Operand:
+    return text.concatenate(*compiler.sides(node))
+
+
+@_handles(exp.Lower)
+def _lower(compiler: _Compiler, node: exp.Lower) -> Operand:
+    return text.change_case(compiler.compile(node.this), text.lower)
+
+
+@_handles(exp.Upper)
+def _upper(compiler: _Compiler, node: exp.Upper) -> Operand:
+    return text.change_case(compiler.compile(node.this), text.upper)
+
+
+@_handles(exp.Length)
+def _length(compiler: _Compiler, node: exp.Length) -> Operand:
+    return text.length(compiler.compile(node.this))
+
+
+@_handles(exp.Substring, "start", "length")
+def _substring(compiler: _Compiler, node: exp.Substring) -> Operand:
+    start = _number(node.args.get("start"))
+    if start is None:
+        raise NotNativeError
+    return text.substring(compiler.compile(node.this), start, _number(node.args.get("length")))
+
+
+@_handles(exp.Trim, "expression", "position")
+def _trim(compiler: _Compiler, node: exp.Trim) -> Operand:
+    characters = node.expression
+    if characters and not (type(characters) is exp.Literal and characters.is_string):
+        raise NotNativeError
+    return text.trim(
+        compiler.compile(node.this),
+        str(node.args.get("position") or "BOTH"),
+        characters.this if characters else None,
+    )

@@ -1,0 +1,257 @@
+"""Operands: compiled parts of an expression, their types, and DuckDB's implicit conversions."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from query.expressions.literals import parse_text
+from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+Evaluate = Callable[[Row, Parameters], Any]
+
+EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
+"""Wider than any intermediate result; DuckDB rounds decimals half away from zero."""
+
+BOOLEAN = ColumnType(Kind.BOOLEAN)
+INTEGER = ColumnType(Kind.INTEGER)
+BIGINT = ColumnType(Kind.BIGINT)
+DOUBLE = ColumnType(Kind.DOUBLE)
+TEXT = ColumnType(Kind.TEXT)
+DATE = ColumnType(Kind.DATE)
+TIMESTAMP = ColumnType(Kind.TIMESTAMP)
+
+INTEGERS = frozenset({Kind.INTEGER, Kind.BIGINT})
+NUMBERS = INTEGERS | {Kind.DECIMAL, Kind.DOUBLE}
+INTEGER_DIGITS = {Kind.INTEGER: 10, Kind.BIGINT: 19}
+EXACT_DOUBLE_DIGITS = 15
+"""Decimals of so many digits become the same double in DuckDB (which divides) and Python."""
+
+
+class NotNativeError(Exception):
+    """Raised while compiling: DuckDB has to do this one. Never leaves the package."""
+
+
+class Scope(Protocol):
+    """What names mean where the expression stands."""
+
+    def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
+        """Position in the row and type. Raises UnknownName."""
+        ...
+
+    def parameter_type(self, name: int | str) -> ColumnType | None:
+        """Type to which the parameter's value has been coerced; None if it is not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A compiled part. `type` None: a NULL that takes the type of what it meets.
+
+    A `constant` has its value in `value`; a plain column its place in `position`. `text` is the
+    content of a string literal, which also takes the type of what it meets.
+    """
+
+    type: ColumnType | None
+    evaluate: Evaluate
+    constant: bool = False
+    value: Any = None
+    position: int | None = None
+    text: str | None = None
+    may_be_nan: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        if self.type is None:
+            raise NotNativeError
+        return self.type.kind
+
+
+def constant(type_: ColumnType | None, value: Any, *, text: str | None = None) -> Operand:
+    return Operand(type_, lambda _row, _parameters: value, True, value, text=text)
+
+
+def require(operand: Operand, *kinds: Kind) -> Operand:
+    """The operand if it is of one of `kinds`. NULL counts as any."""
+    if operand.type is not None and operand.type.kind not in kinds:
+        raise NotNativeError
+    return operand
+
+
+def column_getter(position: int) -> Evaluate:
+    return lambda row, _parameters: row[position]
+
+
+def unary(
+    operand: Operand, type_: ColumnType, function: Callable[[Any], Any], *, may_be_nan: bool = False
+) -> Operand:
+    """`function` of the operand's value; NULL for NULL."""
+    evaluate = operand.evaluate
+    if operand.position is not None:
+        i = operand.position
+        return Operand(
+            type_,
+            lambda row, _: None if (value := row[i]) is None else function(value),
+            may_be_nan=may_be_nan,
+        )
+    return Operand(
+        type_,
+        lambda row, p: None if (value := evaluate(row, p)) is None else function(value),
+        may_be_nan=may_be_nan,
+    )
+
+
+def binary(
+    left: Operand, right: Operand, type_: ColumnType, function: Callable[[Any, Any], Any]
+) -> Operand:
+    """`function` of two values; NULL if one is NULL. The common shapes have no inner calls."""
+    f, g = left.evaluate, right.evaluate
+    if (left.constant and left.value is None) or (right.constant and right.value is None):
+        return constant(type_, None)
+    if left.position is not None and right.constant:
+        i, k = left.position, right.value
+        return Operand(
+            type_, lambda row, _: None if (value := row[i]) is None else function(value, k)
+        )
+    if left.position is not None:
+        i = left.position
+        return Operand(
+            type_,
+            lambda row, p: (
+                None
+                if (value := row[i]) is None or (other := g(row, p)) is None
+                else function(value, other)
+            ),
+        )
+    return Operand(
+        type_,
+        lambda row, p: (
+            None
+            if (value := f(row, p)) is None or (other := g(row, p)) is None
+            else function(value, other)
+        ),
+    )
+
+
+# --- types -----------------------------------------------------------------------------------
+
+
+def as_decimal(type_: ColumnType) -> tuple[int, int]:
+    """(precision, scale) of a decimal, or of an integer that meets one."""
+    if type_.kind in INTEGER_DIGITS:
+        return INTEGER_DIGITS[type_.kind], 0
+    if type_.kind is not Kind.DECIMAL or type_.precision is None or type_.scale is None:
+        raise NotNativeError
+    return type_.precision, type_.scale
+
+
+def common_type(operands: Sequence[Operand]) -> ColumnType:
+    """The type in which DuckDB compares or unites the operands."""
+    typed = [o.type for o in operands if o.type is not None and o.text is None]
+    if not typed:
+        if any(o.text is not None for o in operands):
+            return TEXT
+        raise NotNativeError
+    found = typed[0]
+    for type_ in typed[1:]:
+        found = _wider(found, type_)
+    return TEXT if found.kind is Kind.TEXT else found
+
+
+def _wider(a: ColumnType, b: ColumnType) -> ColumnType:
+    kinds = {a.kind, b.kind}
+    if len(kinds) == 1 and a.kind is not Kind.DECIMAL:
+        return a
+    if kinds == INTEGERS:
+        return BIGINT
+    if kinds <= NUMBERS:
+        return DOUBLE if Kind.DOUBLE in kinds else _wider_decimal(a, b)
+    if kinds == {Kind.DATE, Kind.TIMESTAMP}:
+        return TIMESTAMP
+    raise NotNativeError
+
+
+def _wider_decimal(a: ColumnType, b: ColumnType) -> ColumnType:
+    (width_a, scale_a), (width_b, scale_b) = as_decimal(a), as_decimal(b)
+    scale = max(scale_a, scale_b)
+    width = max(width_a - scale_a, width_b - scale_b) + scale
+    if width > MAX_DECIMAL_PRECISION:
+        raise NotNativeError  # DuckDB gives up digits and may fail on values that do not fit
+    return ColumnType(Kind.DECIMAL, width, scale)
+
+
+# --- conversions -----------------------------------------------------------------------------
+
+
+def comparable(operands: Sequence[Operand]) -> list[Operand]:
+    """The operands made so that Python's comparison of values says what DuckDB's says.
+
+    Integers and decimals are compared exactly by both; only doubles need rounding first.
+    """
+    type_ = common_type(operands)
+    if type_.kind is not Kind.DECIMAL:
+        return [convert(operand, type_) for operand in operands]
+    return [
+        operand if operand.type is not None and operand.text is None else convert(operand, type_)
+        for operand in operands
+    ]
+
+
+def convert(operand: Operand, type_: ColumnType) -> Operand:
+    """The operand in a type that is at least as wide."""
+    if operand.type is None:
+        return constant(type_, None)
+    if operand.text is not None and type_.kind is not Kind.TEXT:
+        found = parse_text(operand.text, type_)
+        if found is None:
+            raise NotNativeError
+        return constant(type_, found)
+    function = _conversion(operand.type, type_)
+    if function is None:
+        return replace(operand, type=type_)
+    if not operand.constant:
+        return unary(operand, type_, function)
+    return constant(type_, None if operand.value is None else function(operand.value))
+
+
+def _conversion(from_: ColumnType, to: ColumnType) -> Callable[[Any], Any] | None:
+    """None: the values are the same."""
+    if to.kind is Kind.DECIMAL and from_.kind in INTEGERS | {Kind.DECIMAL}:
+        return None if from_ == to else scaler(to)
+    if from_.kind == to.kind or (from_.kind in INTEGERS and to.kind is Kind.BIGINT):
+        return None
+    if to.kind is Kind.DOUBLE:
+        return double_from(from_)
+    if (from_.kind, to.kind) == (Kind.DATE, Kind.TIMESTAMP):
+        return midnight
+    raise NotNativeError
+
+
+def scaler(type_: ColumnType) -> Callable[[Any], Decimal]:
+    """Rounds to the decimal type's scale, half away from zero. The range is the caller's."""
+    unit = Decimal(1).scaleb(-(type_.scale or 0))
+    quantize = EXACT.quantize
+
+    def scaled(value: int | Decimal) -> Decimal:
+        number = quantize(Decimal(value), unit)
+        return number if number else abs(number)
+
+    return scaled
+
+
+def double_from(type_: ColumnType) -> Callable[[Any], float]:
+    if type_.kind is Kind.DECIMAL and (type_.precision or 99) > EXACT_DOUBLE_DIGITS:
+        raise NotNativeError
+    if type_.kind not in NUMBERS:
+        raise NotNativeError
+    return float
+
+
+def midnight(day: dt.date) -> dt.datetime:
+    return dt.datetime(day.year, day.month, day.day)

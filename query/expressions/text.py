@@ -1,0 +1,208 @@
+"""Text: LIKE, ILIKE, ||, LOWER, UPPER, LENGTH, SUBSTRING, TRIM, by code points as in DuckDB."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections.abc import Callable, Sequence
+
+from query.duck import connect
+from query.expressions.operands import (
+    BIGINT,
+    BOOLEAN,
+    TEXT,
+    NotNativeError,
+    Operand,
+    binary,
+    constant,
+    require,
+    unary,
+)
+from schema.types import ColumnType, Kind
+
+SPACES = " \u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
+"""What TRIM takes away: Unicode's space separators, but no tabs and line ends."""
+
+Matcher = Callable[[str], bool]
+
+
+def text(operand: Operand) -> Operand:
+    if operand.type is None:
+        raise NotNativeError
+    return require(operand, Kind.TEXT)
+
+
+def concatenate(left: Operand, right: Operand) -> Operand:
+    """|| of texts or of bytes."""
+    if left.kind is not right.kind or left.kind not in (Kind.TEXT, Kind.BYTES):
+        raise NotNativeError
+    return binary(left, right, ColumnType(left.kind), operator.add)
+
+
+def length(operand: Operand) -> Operand:
+    return unary(text(operand), BIGINT, len)
+
+
+def substring(operand: Operand, start: int, count: int | None) -> Operand:
+    """`start` counts from 1; DuckDB's readings of smaller numbers are its own affair."""
+    if start < 1 or (count is not None and count < 0):
+        raise NotNativeError
+    part = slice(start - 1, None if count is None else start - 1 + count)
+    return unary(text(operand), TEXT, operator.itemgetter(part))
+
+
+def trim(operand: Operand, position: str, characters: str | None) -> Operand:
+    strip = {"LEADING": str.lstrip, "TRAILING": str.rstrip}.get(position, str.strip)
+    removed = SPACES if characters is None else characters
+    return unary(text(operand), TEXT, lambda value: strip(value, removed))
+
+
+# --- case ------------------------------------------------------------------------------------
+
+
+def lower(value: str) -> str:
+    return value.lower() if value.isascii() else value.translate(case_table("lower"))
+
+
+def upper(value: str) -> str:
+    return value.upper() if value.isascii() else value.translate(case_table("upper"))
+
+
+def change_case(operand: Operand, function: Callable[[str], str]) -> Operand:
+    return unary(text(operand), TEXT, function)
+
+
+@functools.cache
+def case_table(function: str) -> dict[int, str]:
+    """What DuckDB's lower or upper makes of each code point that it changes.
+
+    It maps code point by code point, by the Unicode version it was built with; Python maps by
+    context and by its own version. So the table is asked for, once, where it is needed.
+    """
+    with connect(threads=1) as connection:
+        rows = connection.execute(
+            f"SELECT code, {function}(chr(code)) AS changed FROM ("
+            " SELECT unnest(range(1, 55296) || range(57344, 1114112))::INTEGER AS code)"
+            " WHERE changed <> chr(code)"
+        ).fetchall()
+    return dict(rows)
+
+
+# --- patterns --------------------------------------------------------------------------------
+
+
+def like(value: Operand, pattern: Operand, *, insensitive: bool, escape: str | None) -> Operand:
+    """LIKE and ILIKE. No escape character unless there is an ESCAPE clause."""
+    text(value)
+    text(pattern)
+    if escape is not None and (insensitive or len(escape) != 1 or escape in "%_"):
+        raise NotNativeError
+    if not pattern.constant:
+        return _dynamic_like(value, pattern, insensitive, escape)
+    if pattern.value is None:
+        return constant(BOOLEAN, None)
+    matches = matcher(lower(pattern.value) if insensitive else pattern.value, escape)
+    if matches is None:
+        raise NotNativeError  # it ends with the escape character
+    return unary(value, BOOLEAN, _folded(matches) if insensitive else matches)
+
+
+def _folded(matches: Matcher) -> Matcher:
+    return lambda value: matches(lower(value))
+
+
+def _dynamic_like(
+    value: Operand, pattern: Operand, insensitive: bool, escape: str | None
+) -> Operand:
+    if escape is not None:
+        raise NotNativeError  # a pattern may turn out to be malformed
+
+    def test(subject: str, pattern: str) -> bool:
+        if insensitive:
+            subject, pattern = lower(subject), lower(pattern)
+        matches = matcher(pattern, None)
+        assert matches is not None
+        return matches(subject)
+
+    return binary(value, pattern, BOOLEAN, test)
+
+
+@functools.lru_cache(maxsize=256)
+def matcher(pattern: str, escape: str | None) -> Matcher | None:
+    """A test for a LIKE pattern, linear in the subject but for `_`; None if it is malformed."""
+    segments = _segments(pattern, escape)
+    if segments is None:
+        return None
+    plain = ["".join(segment) for segment in segments if None not in segment]  # type: ignore[arg-type]
+    if len(plain) == len(segments):
+        return _plain_matcher(plain)
+    return _general_matcher([_regex(segment) for segment in segments], len(segments[-1]))
+
+
+def _segments(pattern: str, escape: str | None) -> list[list[str | None]] | None:
+    """What stands between the %; None in a segment is `_`."""
+    segments: list[list[str | None]] = [[]]
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            escaped = next(characters, None)
+            if escaped is None:
+                return None
+            segments[-1].append(escaped)
+        elif character == "%":
+            segments.append([])
+        else:
+            segments[-1].append(None if character == "_" else character)
+    return segments
+
+
+def _plain_matcher(segments: Sequence[str]) -> Matcher:
+    """Without `_`: the usual shapes are one call of a string method each."""
+    if len(segments) == 1:
+        return functools.partial(operator.eq, segments[0])
+    first, *middle, last = segments
+    middle = [segment for segment in middle if segment]
+    if not middle and not last:
+        return lambda value: value.startswith(first)
+    if not middle and not first:
+        return lambda value: value.endswith(last)
+    if not first and not last and len(middle) == 1:
+        return lambda value: middle[0] in value
+    return functools.partial(_find_all, first, middle, last)
+
+
+def _find_all(first: str, middle: Sequence[str], last: str, value: str) -> bool:
+    """Leftmost matches are enough: they leave the most room for what follows."""
+    if not value.startswith(first):
+        return False
+    at = len(first)
+    for segment in middle:
+        found = value.find(segment, at)
+        if found < 0:
+            return False
+        at = found + len(segment)
+    return len(value) - len(last) >= at and value.endswith(last)
+
+
+def _regex(segment: Sequence[str | None]) -> re.Pattern[str]:
+    """A segment has no repetition, so nothing can backtrack."""
+    return re.compile("".join("." if c is None else re.escape(c) for c in segment), re.DOTALL)
+
+
+def _general_matcher(segments: Sequence[re.Pattern[str]], tail: int) -> Matcher:
+    first, *rest = segments
+    if not rest:
+        return lambda value: first.fullmatch(value) is not None
+    *middle, last = rest
+
+    def matches(value: str) -> bool:
+        found = first.match(value)
+        for segment in middle:
+            if found is None:
+                return False
+            found = segment.search(value, found.end())
+        start = len(value) - tail
+        return found is not None and start >= found.end() and last.match(value, start) is not None
+
+    return matches
