@@ -1,0 +1,89 @@
+"""The order in which the sources of a block are read. Pure.
+
+Greedy: begin with the source that the query's own constants reach most cheaply, then always take
+the source that the rows read so far reach most cheaply (by key, key prefix or index), else one
+that has to be read by itself. Every beginning is tried; the cheapest order wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from query.access import Access, Reach, Term, choose
+from query.algebra import Block
+from schema.catalog import Catalog
+
+MAX_BEGINNINGS = 6
+"""Beginnings that are tried; a plan is made once per statement, but 20 sources have 20."""
+
+
+def order_joins(
+    catalog: Catalog,
+    block: Block,
+    *,
+    order: Sequence[tuple[str, Term]] = (),
+    limited: bool = False,
+    given: Mapping[str, float] | None = None,
+) -> tuple[Access, ...]:
+    """One access per source, in reading order; later ones may need columns of earlier ones.
+
+    `given` are rows that are there before (answers of subqueries), with how many they may be.
+    """
+    alone = {
+        source.alias: choose(
+            catalog,
+            block,
+            source.alias,
+            order=leading_terms(order, source.alias),
+            limited=limited and all(alias == source.alias for alias, _ in order),
+        )
+        for source in block.sources
+    }
+    if len(alone) == 1 and not given:
+        return tuple(alone.values())
+    cheapest = sorted(alone, key=lambda alias: alone[alias].cost)[:MAX_BEGINNINGS]
+    beginnings = [None, *cheapest] if given else cheapest
+    orders = (_greedy(catalog, block, alone, alias, given or {}) for alias in beginnings)
+    return min(orders, key=lambda steps: sum(step.cost for step in steps))
+
+
+def leading_terms(order: Sequence[tuple[str, Term]], alias: str) -> tuple[Term, ...]:
+    """The terms of ORDER BY up to the first one of another source."""
+    terms = []
+    for name, term in order:
+        if name != alias:
+            break
+        terms.append(term)
+    return tuple(terms)
+
+
+def _greedy(
+    catalog: Catalog,
+    block: Block,
+    alone: Mapping[str, Access],
+    first: str | None,
+    given: Mapping[str, float],
+) -> tuple[Access, ...]:
+    steps = [alone[first]] if first is not None else []
+    fetched = dict(given) | {step.alias: step.rows for step in steps}
+    left = [alias for alias in alone if alias != first]
+    while left:
+        choices = [_next(catalog, block, alone[alias], fetched) for alias in left]
+        step = min(choices, key=lambda path: (not path.join_columns, path.cost))
+        steps.append(step)
+        fetched[step.alias] = step.rows
+        left.remove(step.alias)
+    return tuple(steps)
+
+
+def _next(catalog: Catalog, block: Block, alone: Access, fetched: Mapping[str, float]) -> Access:
+    """The cheaper of: joined to what is there, or by itself."""
+    joined = choose(catalog, block, alone.alias, fetched=fetched)
+    return joined if joined.join_columns and joined.cost <= alone.cost else alone
+
+
+def nested_loops(steps: Sequence[Access]) -> bool:
+    """Can every source but the first be looked up, key by key, from rows before it?"""
+    return all(
+        step.join_columns and step.single and step.reach is not Reach.SCAN for step in steps[1:]
+    )

@@ -1,0 +1,289 @@
+"""Queries that never leave our code: nested loops over access paths, filter, order, limit.
+
+One SELECT without grouping, over one source or over several that are looked up key by key, with
+expressions that `query/expressions.py` compiles, and optionally plain aggregates over all rows.
+Everything is decided when the statement is prepared; a run only resolves parameters, reads and
+calls closures. `query/native_plan.py` makes the plans.
+
+Memory is bounded: rows stream, but for an ORDER BY that no path delivers. That one keeps
+LIMIT + OFFSET rows, or gives up with `TooManyRows` before it has yielded anything.
+"""
+
+from __future__ import annotations
+
+import decimal
+import itertools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from sqlglot import exp
+
+from query.access import Access, Parameters, value_of
+from query.fetch import LOOKUP_BATCH, Key, chunks, fetch, lookup
+from schema.errors import SqlError
+from schema.types import ColumnType, Row, Value
+from storage.snapshot import RowReader
+
+SORT_ROWS = 20_000
+"""Rows that are sorted in memory; more of them go to DuckDB, which can spill."""
+_EXACT = decimal.Context(prec=76)
+
+
+class TooManyRows(Exception):
+    """A sort outgrew `SORT_ROWS` before anything was yielded."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortTerm:
+    """One term of ORDER BY, evaluated on the joined row."""
+
+    value: Callable[[Row, Any], Value]
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """COUNT, SUM, MIN or MAX over all rows; no argument means COUNT(*)."""
+
+    kind: type[exp.Expr]
+    argument: Callable[[Row, Any], Value] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A joined source: the key of its rows comes from the joined row so far or is constant."""
+
+    access: Access
+    parts: tuple[tuple[int | None, Any], ...]
+    """Per equality: position in the joined row, or None and a constant operand."""
+
+
+@dataclass(frozen=True)
+class NativePlan:
+    """A query ready to run."""
+
+    first: Access
+    lookups: tuple[Lookup, ...]
+    predicate: Callable[[Row, Any], Value] | None
+    """The whole WHERE on a joined row; None when the access path alone fulfils it."""
+    order: tuple[SortTerm, ...]
+    delivered: int
+    """Leading terms of `order` that the rows arrive in already."""
+    aggregates: tuple[Aggregate, ...]
+    project: Callable[[Sequence[Row], Any], list[Row]]
+    limit: Any
+    offset: Any
+    first_row_only: bool = False
+    """MIN or MAX at an end of a key: one row answers."""
+    types: tuple[ColumnType | None, ...] = ()
+    """Of the result's columns."""
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        return (self.first, *(step.access for step in self.lookups))
+
+    async def batches(
+        self, reader: RowReader, parameters: Parameters
+    ) -> AsyncGenerator[list[Row], None]:
+        """The result, in batches. Raises TooManyRows before the first one."""
+        limit, offset = row_count(self.limit, parameters), row_count(self.offset, parameters) or 0
+        if limit == 0:
+            return
+        if self.aggregates:
+            rows = [await self._aggregate(reader, parameters)][offset:]
+            if rows:
+                yield self.project(rows, parameters)
+            return
+        wanted = None if limit is None else limit + offset
+        async with aclosing(self._ordered(reader, parameters, wanted)) as source:
+            async for batch in _slice(source, offset, limit):
+                yield self.project(batch, parameters)
+
+    async def _ordered(
+        self, reader: RowReader, parameters: Parameters, wanted: int | None
+    ) -> AsyncGenerator[Sequence[Row], None]:
+        source = self._rows(reader, parameters, wanted)
+        if self.delivered < len(self.order):
+            source = self._sorted(source, parameters, wanted)
+        async with aclosing(source):
+            async for batch in source:
+                yield batch
+
+    async def _rows(
+        self, reader: RowReader, parameters: Parameters, wanted: int | None
+    ) -> AsyncGenerator[Sequence[Row], None]:
+        """Joined rows that fulfil the WHERE."""
+        limit = self._read_limit(wanted)
+        async with aclosing(fetch(self.first, reader, parameters, limit=limit)) as source:
+            async for batch in source:
+                if not self.lookups:
+                    yield self._matching(batch, parameters)
+                    continue
+                for some in chunks(batch):
+                    rows = await self._join(some, reader, parameters)
+                    yield self._matching(rows, parameters)
+
+    def _read_limit(self, wanted: int | None) -> int | None:
+        """Rows to read, when every row read is a row of the result."""
+        if self.first_row_only:
+            return 1
+        in_order = self.delivered == len(self.order) and not self.aggregates
+        return wanted if in_order and self.predicate is None and not self.lookups else None
+
+    def _matching(self, rows: list[Row], parameters: Parameters) -> list[Row]:
+        predicate = self.predicate
+        if predicate is None:
+            return rows
+        return [row for row in rows if predicate(row, parameters)]
+
+    async def _join(
+        self, rows: Sequence[Row], reader: RowReader, parameters: Parameters
+    ) -> list[Row]:
+        for step in self.lookups:
+            rows = await _extend(step, rows, reader, parameters)
+        return list(rows)
+
+    async def _sorted(
+        self, source: AsyncIterator[Sequence[Row]], parameters: Parameters, wanted: int | None
+    ) -> AsyncGenerator[list[Row], None]:
+        """Sorted rows, at least `wanted` of them.
+
+        With LIMIT, only rows that the delivered part of the order leaves equal are sorted
+        together, and reading stops when enough of them are complete.
+        """
+        few = wanted is not None and wanted <= SORT_ROWS
+        heads = self.order[: self.delivered] if few else ()
+        rest = self.order[len(heads) :]
+        group: list[Row] = []
+        current: Any = None
+        async for batch in source:
+            for head, rows in itertools.groupby(
+                batch, lambda row: tuple(term.value(row, parameters) for term in heads)
+            ):
+                if group and head != current:
+                    yield _sort(group, rest, parameters)
+                    group = []
+                current = head
+                group.extend(rows)
+                group = _bounded(group, rest, parameters, wanted if few else None)
+        yield _sort(group, rest, parameters)
+
+    async def _aggregate(self, reader: RowReader, parameters: Parameters) -> Row:
+        states: list[Value] = [
+            0 if aggregate.kind is exp.Count else None for aggregate in self.aggregates
+        ]
+        async with aclosing(self._rows(reader, parameters, None)) as source:
+            async for batch in source:
+                for i, aggregate in enumerate(self.aggregates):
+                    states[i] = _accumulate(aggregate, states[i], batch, parameters)
+        return tuple(states)
+
+
+# --- running ---------------------------------------------------------------------------------
+
+
+def row_count(operand: Any, parameters: Parameters) -> int | None:
+    """The value of LIMIT or OFFSET; NULL means none. Raises SqlError."""
+    value = value_of(operand, parameters)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise SqlError("LIMIT and OFFSET want a whole number that is not negative")
+    return value
+
+
+async def _slice(
+    source: AsyncIterator[Sequence[Row]], offset: int, limit: int | None
+) -> AsyncGenerator[Sequence[Row], None]:
+    skip, left = offset, limit
+    async for batch in source:
+        rows = batch[skip:] if skip else batch
+        skip = max(0, skip - len(batch))
+        if left is not None:
+            rows = rows[:left]
+            left -= len(rows)
+        if rows:
+            yield rows
+        if left == 0:
+            return
+
+
+async def _extend(
+    step: Lookup, rows: Sequence[Row], reader: RowReader, parameters: Parameters
+) -> list[Row]:
+    """Each row with each of its matches; order of `rows` is kept. NULL matches nothing."""
+    wanted = [_lookup_key(step, row, parameters) for row in rows]
+    distinct = list(dict.fromkeys(key for key in wanted if key is not None))
+    found: dict[Key | None, list[Row]] = {}
+    for some in chunks(distinct):
+        found.update(zip(some, await lookup(step.access, reader, some), strict=True))
+    return [
+        row + match for row, key in zip(rows, wanted, strict=True) for match in found.get(key, ())
+    ]
+
+
+def _lookup_key(step: Lookup, row: Row, parameters: Parameters) -> Key | None:
+    key = tuple(
+        value_of(operand, parameters) if position is None else row[position]
+        for position, operand in step.parts
+    )
+    for value, equality in zip(key, step.access.equalities, strict=True):
+        if value is None and not equality.null:
+            return None
+    return key
+
+
+def _sort(rows: list[Row], terms: Sequence[SortTerm], parameters: Parameters) -> list[Row]:
+    """Stable, last term first, so that each term may have its own direction."""
+    for term in reversed(terms):
+        nulls_high = term.descending is term.nulls_first
+
+        def key(row: Row, term: SortTerm = term, nulls_high: bool = nulls_high) -> Any:
+            value = term.value(row, parameters)
+            return ((value is None) is nulls_high, value)
+
+        rows.sort(key=key, reverse=term.descending)
+    return rows
+
+
+def _bounded(
+    group: list[Row], terms: Sequence[SortTerm], parameters: Parameters, wanted: int | None
+) -> list[Row]:
+    """Keep a group small: with LIMIT only its best rows matter. Raises TooManyRows without."""
+    if wanted is None:
+        if len(group) > SORT_ROWS:
+            raise TooManyRows
+        return group
+    if len(group) > 2 * wanted + LOOKUP_BATCH:
+        return _sort(group, terms, parameters)[:wanted]
+    return group
+
+
+def _accumulate(
+    aggregate: Aggregate, state: Any, rows: Sequence[Row], parameters: Parameters
+) -> Value:
+    if aggregate.argument is None:
+        return int(state) + len(rows)
+    argument = aggregate.argument
+    values: Iterable[Any] = (argument(row, parameters) for row in rows)
+    present = [value for value in values if value is not None]
+    if aggregate.kind is exp.Count:
+        return int(state) + len(present)
+    if not present:
+        kept: Value = state
+        return kept
+    if state is not None:
+        present.append(state)
+    if aggregate.kind is exp.Sum:
+        return _sum(present)
+    best: Value = min(present) if aggregate.kind is exp.Min else max(present)
+    return best
+
+
+def _sum(values: Sequence[Any]) -> Value:
+    """Exact, as DECIMAL(38, scale): what DuckDB's HUGEINT and DECIMAL sums are as values."""
+    return reduce(_EXACT.add, values, decimal.Decimal(0))

@@ -1,0 +1,170 @@
+"""From a bound query to a plan: our own loops where they suffice, else DuckDB. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from query.access import DEFAULT_ROWS, Access, choose
+from query.algebra import Block, EquiJoin, Filter, Parameter
+from query.binder import BoundQuery
+from query.blocks import joinable
+from query.joins import order_joins
+from query.lift import candidates
+from query.native import NativePlan
+from query.native_plan import NotNative, plan_native
+from query.residual import LiftedQuery, ResidualPlan, SourceRead
+from schema.catalog import Catalog
+
+Plan = NativePlan | ResidualPlan
+
+
+def plan_query(bound: BoundQuery, catalog: Catalog) -> Plan:
+    """The plan that runs `bound`."""
+    try:
+        return plan_native(bound, catalog)
+    except NotNative as reason:
+        return plan_residual(bound, catalog, str(reason))
+
+
+def plan_residual(bound: BoundQuery, catalog: Catalog, reason: str) -> ResidualPlan:
+    """DuckDB's plan, whatever our own loops could do. `reason` is for people."""
+    tree = bound.ast.copy()
+    lifted = _lift(replace(bound, ast=tree), catalog)
+    tables = [table for table in tree.find_all(exp.Table) if "source" in table.meta]
+    columns = _columns(tree, tables, bound, catalog)
+    blocks = {table.meta["source"][0] for table in tables}
+    names = _Names()
+    reads: dict[tuple[int, str], tuple[Access, Access]] = {}
+    for number in sorted(blocks):
+        block = _narrowed(bound.statement.blocks[number], number, lifted)
+        block = replace(block, columns={a: columns[number, a] for a in _aliases(block)})
+        given = {item.lift.name: float(DEFAULT_ROWS) for item in lifted if item.lift.join}
+        for access in order_joins(catalog, block, given=given):
+            alone = choose(catalog, block, access.alias) if access.join_columns else access
+            reads[number, access.alias] = (access, alone)
+            names.add(number, access, columns[number, access.alias])
+    _rename(tables, names)
+    parameters = _number_parameters(tree)
+    return ResidualPlan(
+        sql=tree.sql("duckdb"),
+        parameters=parameters,
+        blocks=tuple(
+            tuple(
+                SourceRead(names.of[key], access, alone, names.columns(key, access))
+                for key, (access, alone) in reads.items()
+                if key[0] == number
+            )
+            for number in sorted(blocks)
+        ),
+        lifted=lifted,
+        reason=reason,
+    )
+
+
+def _aliases(block: Block) -> list[str]:
+    return [source.alias for source in block.sources]
+
+
+@dataclass
+class _Names:
+    """Registered names. What is read alike, without join values, is read and registered once."""
+
+    of: dict[tuple[int, str], str] = field(default_factory=dict)
+    _shared: dict[Access, str] = field(default_factory=dict)
+    _columns: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, block: int, access: Access, columns: Iterable[str]) -> None:
+        name = f"source {len(self.of)}"
+        if not access.join_columns:
+            name = self._shared.setdefault(replace(access, alias=""), name)
+        self.of[block, access.alias] = name
+        self._columns.setdefault(name, set()).update(columns)
+
+    def columns(self, key: tuple[int, str], access: Access) -> tuple[str, ...]:
+        """In the source's order, at least one."""
+        wanted = self._columns[self.of[key]]
+        found = tuple(name for name in access.source.column_names if name in wanted)
+        return found or (access.source.key[0].column,)
+
+
+def _columns(
+    tree: exp.Expr, tables: Iterable[exp.Table], bound: BoundQuery, catalog: Catalog
+) -> Mapping[tuple[int, str], frozenset[str]]:
+    """What each source has to bring: the columns used, or all where their number or names count."""
+    whole = any(join.args.get("method") == "NATURAL" for join in tree.find_all(exp.Join)) or any(
+        any(star.args.values()) for star in tree.find_all(exp.Star)
+    )
+    found = {}
+    for table in tables:
+        number, alias = table.meta["source"]
+        block = bound.statement.blocks[number]
+        layout = catalog.layout(block.relation(alias))
+        renamed = table.args.get("alias") is not None and table.args["alias"].args.get("columns")
+        every = whole or renamed or alias not in block.columns
+        used = frozenset(layout.column_names) if every else block.columns[alias]
+        found[number, alias] = used or frozenset({layout.key[0].column})
+    return found
+
+
+def _lift(bound: BoundQuery, catalog: Catalog) -> tuple[LiftedQuery, ...]:
+    """Take subqueries out of the tree, each replaced by a parameter or a table of its answers."""
+    found: list[LiftedQuery] = []
+    gone: set[int] = set()
+    for subquery, lift in list(candidates(bound, catalog)):
+        if any(id(node) in gone for node in _ancestors(subquery)):
+            continue
+        plan = plan_query(lift.query, catalog)
+        if lift.filter is not None:
+            if not isinstance(plan, NativePlan) or plan.types[0] is None:
+                continue
+            if not joinable(plan.types[0], lift.type):
+                continue
+            value = exp.Placeholder(this=lift.name)
+            value.meta["parameter"] = Parameter(lift.name)
+            subquery.replace(value)
+        else:
+            table = exp.to_identifier(lift.name, quoted=True)
+            subquery.replace(exp.Subquery(this=exp.select("c0").from_(exp.Table(this=table))))
+        gone.add(id(subquery))
+        found.append(LiftedQuery(lift, plan))
+    return tuple(found)
+
+
+def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
+    parent = node.parent
+    while parent is not None:
+        yield parent
+        parent = parent.parent
+
+
+def _narrowed(block: Block, number: int, lifted: Iterable[LiftedQuery]) -> Block:
+    """The block with what lifted subqueries tell about its columns."""
+    own = [item.lift for item in lifted if item.lift.block == number]
+    filters: list[Filter] = [lift.filter for lift in own if lift.filter is not None]
+    joins: list[EquiJoin] = [lift.join for lift in own if lift.join is not None]
+    return replace(
+        block,
+        filters=(*block.filters, *filters),
+        equi_joins=(*block.equi_joins, *joins),
+    )
+
+
+def _rename(tables: Iterable[exp.Table], names: _Names) -> None:
+    for table in tables:
+        alias = table.args.get("alias") or exp.TableAlias(
+            this=exp.to_identifier(table.name, quoted=True)
+        )
+        table.set("alias", alias)
+        table.set("this", exp.to_identifier(names.of[table.meta["source"]], quoted=True))
+
+
+def _number_parameters(tree: exp.Expr) -> tuple[tuple[str, int | str], ...]:
+    """Give every parameter a plain name; returns (name, what it stands for)."""
+    numbers: dict[int | str, str] = {}
+    for node in tree.find_all(exp.Placeholder):
+        key = node.meta["parameter"].name
+        node.set("this", numbers.setdefault(key, f"p{len(numbers)}"))
+    return tuple((name, key) for key, name in numbers.items())
