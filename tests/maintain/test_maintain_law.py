@@ -1,9 +1,9 @@
 """Incremental = recomputed = DuckDB, over generated schemas, catalogs and transactions."""
 
-from maintain_world import World, catalog, index, relation, view
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from maintain_world import World, catalog, index, relation, view
+
 from schema.catalog import State
 from schema.model import Schema
 
@@ -162,7 +162,7 @@ def changed_rows(world, after):
     }
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.randoms(use_true_random=True))
 def test_incremental_equals_recomputed_equals_duckdb(random):
     world = World(draw_catalog(random))
