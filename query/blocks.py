@@ -243,7 +243,7 @@ def filters_of(node: exp.Expr, resolve: Resolve) -> Iterator[tuple[SourceColumn,
             yield from _between(node, resolve)
         case exp.In():
             yield from _in(node, resolve)
-        case exp.Like():
+        case exp.Like() if not node.args.get("negate"):
             yield from _like(node, resolve)
         case exp.Is() if isinstance(node.expression, exp.Null):
             column = resolve(node.this.unnest())

@@ -29,6 +29,7 @@ _KINDS = {
     exp.DType.VARBINARY: Kind.BYTES,
     exp.DType.DATE: Kind.DATE,
     exp.DType.TIMESTAMP: Kind.TIMESTAMP,
+    exp.DType.TIMESTAMPNTZ: Kind.TIMESTAMP,
     exp.DType.TIMESTAMPTZ: Kind.TIMESTAMPTZ,
     exp.DType.UUID: Kind.UUID,
     exp.DType.JSON: Kind.JSON,

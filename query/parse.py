@@ -75,13 +75,12 @@ def parse(sql: str) -> exp.Expr:
 
 def place(node: exp.Expr, sql: str) -> str:
     """Where `node` stands in `sql`, as "line L, column C" counted from 1; "" when unknown."""
-    for found in node.walk():
-        if "start" in found.meta:
-            before = sql[: found.meta["start"]]
-            return (
-                f"line {before.count(chr(10)) + 1}, column {len(before.rpartition(chr(10))[2]) + 1}"
-            )
-    return ""
+    starts = [found.meta["start"] for found in node.walk() if "start" in found.meta]
+    if not starts:
+        return ""
+    before = sql[: min(starts)]
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    return f"line {line}, column {column}"
 
 
 def at(node: exp.Expr, sql: str) -> str:
@@ -113,8 +112,10 @@ def _readable(error: SqlglotError) -> str:
     if not details:
         return "the statement cannot be read: " + str(error).splitlines()[0]
     first = details[0]
+    missing = re.search(r"missing for <class '.*\.(\w+)'>", first["description"])
+    what = f"{missing[1].upper()} is incomplete" if missing else first["description"].rstrip(".")
     return (
-        f"the statement cannot be read: {first['description'].rstrip('.')}, near "
+        f"the statement cannot be read: {what}, near "
         f"{first['highlight']!r} (line {first['line']}, column {first['col']})"
     )
 

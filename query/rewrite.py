@@ -214,11 +214,19 @@ def _free_names(select: exp.Select) -> set[str] | None:
         return None
     if any(_nameless(pair) for join in _joins(select) for pair in join.meta.get("pairs", ())):
         return None
+    listed = {id(node) for star in stars for node in _column_names(star)}
     return {
         column.table or column.name
         for column in select.find_all(exp.Column)
         if not column.meta.get("column", (None, ""))[1] or column.meta.get("shadowed")
+        if id(column) not in listed
     }
+
+
+def _column_names(star: exp.Star) -> Iterator[exp.Expr]:
+    """What EXCLUDE and RENAME list: gone when the star is written out."""
+    yield from star.args.get("except_") or ()
+    yield from (alias.this for alias in star.args.get("rename") or ())
 
 
 def _joins(select: exp.Select) -> Iterator[exp.Join]:

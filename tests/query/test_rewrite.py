@@ -1,11 +1,12 @@
 """Rewriting, one golden pair per habit of SQL; each is executed as written and over the views."""
 
-
 import pytest
 from bindertables import FIXTURES, catalog, oracle, reflected, statements, view
 
 from query.binder import bind
-from query.rewrite import rewrite
+from query.rewrite import MAX_CANDIDATES, rewrite
+from schema.catalog import Index
+from schema.model import KeyPart
 
 SHOP = reflected(
     """
@@ -79,3 +80,45 @@ def test_a_rewritten_statement_gives_the_same_rows_and_names(name):
     if found.uses:
         assert names == [column.name for column in bound.columns]
     assert found.bound.columns == bound.columns
+
+
+def test_the_view_whose_index_serves_the_filter_wins():
+    index = Index("by_title", "item__line", (KeyPart("title"),))
+    other = view(SHOP, "orders", "line")
+    sql = (
+        "SELECT l.no FROM line l, item i, orders o"
+        " WHERE l.item = i.id AND l.orders = o.id AND {} = 'x'"
+    )
+    both = catalog(SHOP, [other, *VIEWS], indexes=[index])
+    (use,) = rewrite(bind(sql.format("i.title"), both), both).uses
+    assert use.view == "item__line"
+    plain = catalog(SHOP, [other, *VIEWS])
+    (use,) = rewrite(bind(sql.format("i.title"), plain), plain).uses
+    assert use.view == "orders__line"
+
+
+def test_a_view_that_is_not_readable_is_told_not_used():
+    building = catalog(SHOP, VIEWS, building=["item__line"])
+    found = rewrite(bind("SELECT 1 FROM line l JOIN item i ON l.item = i.id", building), building)
+    assert not found.uses
+    assert found.notes == ("join l to i (line.item_fkey): view item__line is building",)
+
+
+def test_parameters_keep_their_numbers_and_types():
+    bound = bind(
+        "SELECT ? FROM line l JOIN item i ON l.item = i.id AND i.price > ? WHERE l.qty = ?",
+        CATALOG,
+    )
+    found = rewrite(bound, CATALOG)
+    assert found.bound.parameter_types == bound.parameter_types
+    with oracle(CATALOG, DATA) as connection:
+        rows = connection.execute(found.bound.ast.sql("duckdb"), [7, 1.5, 1]).fetchall()
+    assert rows == [(7,)]
+
+
+def test_many_candidates_are_searched_within_bounds():
+    joins = [(f"l{i}", f"i{i}") for i in range(20)]
+    tables = ", ".join(f"line {line}, item {item}" for line, item in joins)
+    where = " AND ".join(f"{line}.item = {item}.id" for line, item in joins)
+    found = rewrite(bind(f"SELECT 1 FROM {tables} WHERE {where}", CATALOG), CATALOG)
+    assert len(found.uses) == MAX_CANDIDATES
