@@ -1,0 +1,52 @@
+import pytest
+from hypothesis import given, strategies as st
+from txlayer_world import VirtualClock
+
+from schema.errors import InvalidRequest
+from txlayer.hlc import MAX_AHEAD_MS, HybridClock
+
+
+@given(st.lists(st.tuples(st.sampled_from(["tick", "observe"]), st.integers(0, 2_000)), max_size=50))
+def test_no_tick_falls_on_or_below_anything_given_out_whatever_the_wall_does(steps):
+    wall = VirtualClock()
+    clock = HybridClock(wall, last=900)
+    highest = clock.last
+    for call, wall_ms in steps:
+        wall.base_ms = wall_ms
+        given_out = getattr(clock, call)()
+        assert given_out > highest if call == "tick" else given_out >= highest
+        assert given_out >= wall_ms
+        highest = given_out
+
+
+def test_ticks_follow_wall_time_and_run_on_when_it_stands_still():
+    wall = VirtualClock(5_000)
+    clock = HybridClock(wall)
+    assert [clock.tick(), clock.tick()] == [5_000, 5_001]
+    wall.base_ms = 9_000
+    assert clock.tick() == 9_000
+    wall.base_ms = 10
+    assert clock.tick() == 9_001
+
+
+def test_a_commit_after_a_published_watermark_lies_above_it():
+    clock = HybridClock(VirtualClock(5_000))
+    watermark = clock.observe()
+    assert clock.tick() == watermark + 1
+
+
+def test_merge_takes_the_near_future_and_refuses_the_far_one():
+    clock = HybridClock(VirtualClock(5_000))
+    clock.merge(5_000 + MAX_AHEAD_MS)
+    assert clock.tick() == 5_001 + MAX_AHEAD_MS
+    with pytest.raises(InvalidRequest, match="future") as refused:
+        clock.merge(5_000 + MAX_AHEAD_MS + 2)
+    assert refused.value.details["ahead_ms"] == MAX_AHEAD_MS + 2
+    clock.merge(1_000_000, trusted=True)
+    assert clock.tick() == 1_000_001
+
+
+def test_merging_the_past_changes_nothing():
+    clock = HybridClock(VirtualClock(5_000), last=7_000)
+    clock.merge(6_999)
+    assert clock.last == 7_000

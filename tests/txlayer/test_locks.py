@@ -1,0 +1,331 @@
+"""The lock table: modes, order, wait-die; and random schedules that must always come to an end."""
+
+import asyncio
+import random
+from collections.abc import Awaitable
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from txlayer_world import settle
+
+from schema.errors import StatementTimeout, TransactionAborted
+from txlayer.locks import LockOwner, LockTable, Mode
+
+S, X = Mode.SHARED, Mode.EXCLUSIVE
+
+
+def begin(awaitable: Awaitable[None]) -> asyncio.Task[None]:
+    return asyncio.ensure_future(awaitable)
+
+
+def test_a_free_lock_is_taken_without_suspending():
+    locks, owner = LockTable(), LockOwner(1)
+    with pytest.raises(StopIteration):
+        locks.acquire(owner, "a", X).send(None)
+    assert owner.held == {"a": X}
+    assert locks.held_count == 1
+
+
+def test_shared_goes_with_shared_and_exclusive_with_nothing():
+    async def run():
+        locks, owners = LockTable(), [LockOwner(n) for n in range(4)]
+        await locks.acquire(owners[0], "a", S)
+        await locks.acquire(owners[1], "a", S)
+        writer = begin(locks.acquire(owners[2], "a", X))
+        late_reader = begin(locks.acquire(owners[3], "a", S))
+        await settle()
+        assert locks.waiting_count == 2
+        locks.release_all(owners[0])
+        await settle()
+        assert not writer.done()
+        locks.release_all(owners[1])
+        await settle()
+        assert writer.done()
+        assert not late_reader.done()  # readers do not pass a writer that waits
+        locks.release_all(owners[2])
+        await late_reader
+        locks.release_all(owners[3])
+        assert (locks.held_count, locks.waiting_count) == (0, 0)
+
+    asyncio.run(run())
+
+
+def test_waiters_are_served_in_the_order_in_which_they_came():
+    async def run():
+        locks, served = LockTable(), []
+
+        async def one(number: int):
+            owner = LockOwner(100 - number)  # later comers are older: age does not reorder
+            await locks.acquire(owner, "a", X)
+            served.append(number)
+            await asyncio.sleep(0)
+            locks.release_all(owner)
+
+        await asyncio.gather(*(one(number) for number in range(20)))
+        assert served == list(range(20))
+
+    asyncio.run(run())
+
+
+def test_release_wakes_all_readers_at_the_head_and_no_more():
+    async def run():
+        locks, writer = LockTable(), LockOwner(0)
+        await locks.acquire(writer, "a", X)
+        waits = [begin(locks.acquire(LockOwner(n), "a", m)) for n, m in enumerate([S, S, X, S])]
+        await settle()
+        locks.release_all(writer)
+        await settle()
+        assert [wait.done() for wait in waits] == [True, True, False, False]
+        for wait in waits:
+            wait.cancel()
+
+    asyncio.run(run())
+
+
+def test_asking_again_is_free_and_exclusive_covers_shared():
+    async def run():
+        locks, owner = LockTable(), LockOwner(1)
+        for mode in (S, S, X, X, S):
+            await locks.acquire(owner, "a", mode)
+        assert owner.held == {"a": X}
+        locks.release_all(owner)
+        locks.release_all(owner)
+        assert locks.held_count == 0
+
+    asyncio.run(run())
+
+
+def test_an_upgrade_waits_for_the_other_readers_and_passes_the_queue():
+    async def run():
+        locks = LockTable()
+        upgrader, reader, writer = LockOwner(1), LockOwner(2), LockOwner(3)
+        await locks.acquire(upgrader, "a", S)
+        await locks.acquire(reader, "a", S)
+        waiting = begin(locks.acquire(writer, "a", X))
+        await settle()
+        upgrade = begin(locks.acquire(upgrader, "a", X))
+        await settle()
+        assert not upgrade.done()
+        locks.release_all(reader)
+        await upgrade
+        assert upgrader.held == {"a": X}
+        assert not waiting.done()
+        locks.release_all(upgrader)
+        await waiting
+
+    asyncio.run(run())
+
+
+def test_of_two_upgrades_the_younger_dies():
+    async def run():
+        locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
+        await locks.acquire(older, "a", S)
+        await locks.acquire(younger, "a", S)
+        upgrade = begin(locks.acquire(older, "a", X))
+        await settle()
+        with pytest.raises(TransactionAborted):
+            await locks.acquire(younger, "a", X)
+        locks.release_all(younger)
+        await upgrade
+
+    asyncio.run(run())
+
+
+def test_a_younger_owner_that_holds_something_dies_and_says_why():
+    async def run():
+        locks, older, younger = LockTable(), LockOwner((1, 0)), LockOwner((1, 1))
+        await locks.acquire(older, "a", X)
+        await locks.acquire(younger, "b", X)
+        with pytest.raises(TransactionAborted) as died:
+            await locks.acquire(younger, "a", X)
+        assert died.value.retryable
+        assert died.value.details == {"reason": "wait-die"}
+        assert younger.held == {"b": X}
+        assert locks.waiting_count == 0
+
+    asyncio.run(run())
+
+
+def test_an_owner_that_holds_nothing_may_wait_and_an_older_one_may_too():
+    async def run():
+        locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
+        await locks.acquire(younger, "a", X)
+        await locks.acquire(older, "b", X)
+        waits = begin(locks.acquire(older, "a", X))
+        newcomer = begin(locks.acquire(LockOwner(9), "b", X))
+        await settle()
+        assert not waits.done()
+        locks.release_all(younger)
+        await waits
+        assert not newcomer.done()
+        locks.release_all(older)
+        await newcomer
+
+    asyncio.run(run())
+
+
+def test_a_reader_may_not_hide_behind_a_writer_that_waits_for_an_older_reader():
+    """Without the look at compatible holders: elder → middle → fresh → elder, for ever."""
+
+    async def run():
+        locks = LockTable()
+        elder, middle, fresh = LockOwner(1), LockOwner(2), LockOwner(3)
+        await locks.acquire(elder, "a", S)
+        await locks.acquire(middle, "b", X)
+        waits = begin(locks.acquire(fresh, "a", X))
+        await settle()
+        with pytest.raises(TransactionAborted):
+            await locks.acquire(middle, "a", S)
+        locks.release_all(middle)
+        await locks.acquire(elder, "b", X)
+        locks.release_all(elder)
+        await waits
+
+    asyncio.run(run())
+
+
+def test_the_deadline_ends_a_wait_and_those_behind_move_up():
+    async def run():
+        locks, reader, behind = LockTable(), LockOwner(1), LockOwner(3)
+        await locks.acquire(reader, "a", S)
+        deadline = asyncio.get_running_loop().time() + 0.01
+        writer = begin(locks.acquire(LockOwner(2), "a", X, deadline))
+        await settle()
+        follower = begin(locks.acquire(behind, "a", S))
+        with pytest.raises(StatementTimeout, match="lock"):
+            await writer
+        await follower
+        assert locks.waiting_count == 0
+        assert behind.held == {"a": S}
+
+    asyncio.run(run())
+
+
+def test_a_wait_that_is_cancelled_leaves_no_trace():
+    async def run():
+        locks, holder, gone = LockTable(), LockOwner(1), LockOwner(2)
+        await locks.acquire(holder, "a", X)
+        wait = begin(locks.acquire(gone, "a", X))
+        await settle()
+        wait.cancel()
+        await settle()
+        assert locks.waiting_count == 0
+        locks.release_all(holder)
+        assert locks.held_count == 0
+
+    asyncio.run(run())
+
+
+def test_a_wait_cancelled_in_the_moment_of_its_grant_is_freed_by_its_owner():
+    async def run():
+        locks, holder, gone = LockTable(), LockOwner(1), LockOwner(2)
+        await locks.acquire(holder, "a", X)
+        wait = begin(locks.acquire(gone, "a", X))
+        await settle()
+        locks.release_all(holder)
+        wait.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await wait
+        assert gone.held == {"a": X}
+        locks.release_all(gone)
+        assert locks.held_count == 0
+
+    asyncio.run(run())
+
+
+def test_hot_names_are_those_that_most_wait_for():
+    async def run():
+        locks, holder = LockTable(), LockOwner(0)
+        for name in "abc":
+            await locks.acquire(holder, name, X)
+        waits = [begin(locks.acquire(LockOwner(n), name, X)) for n, name in enumerate("bbbcc")]
+        await settle()
+        assert locks.hot(1) == [("b", 3)]
+        assert locks.hot(9) == [("b", 3), ("c", 2)]
+        assert (locks.held_count, locks.waiting_count) == (3, 5)
+        for wait in waits:
+            wait.cancel()
+
+    asyncio.run(run())
+
+
+class Crowd:
+    """Transactions that take random locks in random order, and are repeated when they die."""
+
+    def __init__(self, seed: int, names: int) -> None:
+        self.random = random.Random(seed)
+        self.locks = LockTable()
+        self.names = range(names)
+        self.inside: dict[int, dict[LockOwner, Mode]] = {name: {} for name in self.names}
+        self.deaths: dict[int, int] = {}
+
+    async def transaction(self, age: int) -> None:
+        wanted = [
+            (self.random.choice(self.names), self.random.choice([S, X]))
+            for _ in range(self.random.randint(1, 4))
+        ]
+        self.deaths[age] = 0
+        while not await self._attempt(LockOwner(age), wanted):
+            self.deaths[age] += 1
+            await asyncio.sleep(0)
+
+    async def _attempt(self, owner: LockOwner, wanted: list[tuple[int, Mode]]) -> bool:
+        try:
+            for name, mode in wanted:
+                await self.locks.acquire(owner, name, mode)
+                self._enter(owner, name)
+                for _ in range(self.random.randint(0, 2)):
+                    await asyncio.sleep(0)
+        except TransactionAborted:
+            return False
+        finally:
+            for name in owner.held:
+                self.inside[name].pop(owner, None)
+            self.locks.release_all(owner)
+        return True
+
+    def _enter(self, owner: LockOwner, name: int) -> None:
+        self.inside[name][owner] = owner.held[name]
+        modes = list(self.inside[name].values())
+        assert len(modes) == 1 or X not in modes
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 1 << 30), st.integers(1, 5), st.integers(2, 40))
+def test_random_schedules_end_without_deadlock_and_keep_exclusion(seed, names, transactions):
+    async def run():
+        crowd = Crowd(seed, names)
+        ages = list(range(transactions))
+        crowd.random.shuffle(ages)
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(crowd.transaction(age) for age in ages))
+        assert (crowd.locks.held_count, crowd.locks.waiting_count) == (0, 0)
+        assert crowd.deaths[0] == 0  # the oldest never dies
+
+    asyncio.run(run())
+
+
+def test_a_stream_of_newcomers_starves_nobody():
+    """An old transaction over many hot locks ends while younger ones keep coming."""
+
+    async def run():
+        crowd = Crowd(7, 3)
+        ages = iter(range(10, 10_000))
+        finished = asyncio.Event()
+
+        async def newcomers():
+            while not finished.is_set():
+                await crowd.transaction(next(ages))
+
+        streams = [asyncio.ensure_future(newcomers()) for _ in range(6)]
+        await settle()
+        owner = LockOwner(5)
+        for name in crowd.names:  # older than all: it is never told to die
+            await crowd.locks.acquire(owner, name, X)
+            await settle()
+        crowd.locks.release_all(owner)
+        finished.set()
+        await asyncio.gather(*streams)
+        assert next(ages) < 1_000
+
+    asyncio.run(run())

@@ -1,0 +1,241 @@
+"""A world for the write path: store, log and clock in memory, with faults on demand.
+
+Fault model. The store keeps what was put after the last flush in the memory of the *machine*: a
+crash of the process keeps it, a crash of the machine keeps an arbitrary part. A put may fail
+before, after, or half way through its rows. The log keeps whole appends that returned; of one
+that was under way when the machine stopped, any prefix of its frames. Time passes only in sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from maintain.changes import Change, Mutation
+from schema.catalog import Layout
+from schema.errors import Unavailable
+from schema.model import Column, KeyPart
+from schema.types import ColumnType, Kind, Row
+from storage.ports import TOMBSTONE, Cell, Position, Put, Segment
+from txlayer.committer import Committer, Prepared
+from txlayer.hlc import HybridClock
+
+Cells = dict[str, dict[tuple[bytes, int], bytes]]
+TABLE = "r.t.0"
+
+
+class VirtualClock:
+    """Sleeping takes no real time and moves the clock."""
+
+    def __init__(self, wall_ms: int = 1_000_000) -> None:
+        self.base_ms = wall_ms
+        self.now = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._number = 0
+
+    def wall_ms(self) -> int:
+        return self.base_ms + int(self.now * 1000)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self._number += 1
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.now + seconds, self._number, woken))
+        await woken
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass; whoever wakes in it runs, in order."""
+        end = self.now + seconds
+        await settle()
+        while due := [s for s in self._sleepers if s[0] <= end and not s[2].done()]:
+            first = min(due)
+            self._sleepers.remove(first)
+            self.now = max(self.now, first[0])
+            first[2].set_result(None)
+            await settle()
+        self.now = end
+        self._sleepers = [s for s in self._sleepers if not s[2].done()]
+
+
+async def settle() -> None:
+    """Let everything run that can run without time passing."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+class MemoryStore:
+    """The part of a TableStore that the write path uses. `fault` is asked before each put."""
+
+    def __init__(self, cells: Cells | None = None) -> None:
+        self.cells: Cells = cells if cells is not None else {}
+        self.durable: Cells = {table: dict(rows) for table, rows in self.cells.items()}
+        self.puts = 0
+        self.fault: Callable[[int], None] = lambda _: None
+        self.flush_fault: Callable[[], None] = lambda: None
+        self.after_row: Callable[[], None] = lambda: None
+        self.order: list[int] = []
+
+    async def create_table(self, table: str) -> None:
+        self.cells.setdefault(table, {})
+
+    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+        self.puts += 1
+        await asyncio.sleep(0)
+        self.fault(ts)
+        for table, puts in writes.items():
+            for put in puts:
+                self.cells.setdefault(table, {})[put.key, ts] = put.value
+                self.after_row()
+        self.order.append(ts)
+
+    async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
+        return [self._newest(table, key, at) for key in keys]
+
+    def _newest(self, table: str, key: bytes, at: int) -> Cell | None:
+        versions = [(ts, v) for (k, ts), v in self.cells.get(table, {}).items() if k == key]
+        ts, value = max(((ts, v) for ts, v in versions if ts <= at), default=(0, TOMBSTONE))
+        return Cell(key, ts, value) if value != TOMBSTONE else None
+
+    async def flush(self) -> None:
+        self.flush_fault()
+        self.durable = {table: dict(rows) for table, rows in self.cells.items()}
+
+    def after_crash(self, rng: random.Random | None) -> MemoryStore:
+        """What a new process finds: everything, or (`rng`) what the machine's crash left."""
+        if rng is None:
+            return MemoryStore({table: dict(rows) for table, rows in self.cells.items()})
+        kept: Cells = {table: dict(rows) for table, rows in self.durable.items()}
+        for table, rows in self.cells.items():
+            for place, value in rows.items():
+                if rng.random() < 0.5:
+                    kept.setdefault(table, {})[place] = value
+        return MemoryStore(kept)
+
+
+@dataclass
+class _Segment:
+    epoch: int
+    sequence: int
+    frames: list[bytes] = field(default_factory=list)
+    sealed: bool = False
+
+
+class MemoryLog:
+    """A Log whose offsets count frames. `fault` is asked with each append's payloads."""
+
+    def __init__(self, epoch: int = 1, segments: list[_Segment] | None = None) -> None:
+        self.all = segments or []
+        for segment in self.all:
+            segment.sealed = True
+        self.all.append(_Segment(epoch, 1))
+        self.appends: list[int] = []
+        self.broken = False
+        self.fault: Callable[[Sequence[bytes]], None] = lambda _: None
+
+    @property
+    def _open(self) -> _Segment:
+        return self.all[-1]
+
+    async def append(self, payloads: Sequence[bytes]) -> Position:
+        if self.broken:
+            raise Unavailable("The log is broken.")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        try:
+            self.fault(payloads)
+        except Unavailable:
+            self.broken = True
+            raise
+        self._open.frames.extend(payloads)
+        self.appends.append(len(payloads))
+        return Position(self._open.epoch, self._open.sequence, len(self._open.frames))
+
+    async def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:
+        for segment in self.all:
+            for number, frame in enumerate(segment.frames, start=1):
+                position = Position(segment.epoch, segment.sequence, number)
+                if position > start:
+                    yield position, frame
+
+    async def roll(self) -> None:
+        self._open.sealed = True
+        self.all.append(_Segment(self._open.epoch, self._open.sequence + 1))
+
+    async def segments(self) -> list[Segment]:
+        return [Segment(s.epoch, s.sequence, s.sealed, len(s.frames)) for s in self.all]
+
+    async def drop_before(self, position: Position) -> int:
+        gone = [
+            s
+            for s in self.all
+            if s.sealed and Position(s.epoch, s.sequence, len(s.frames)) <= position
+        ]
+        self.all = [s for s in self.all if s not in gone]
+        return len(gone)
+
+    def after_crash(self, epoch: int) -> MemoryLog:
+        copies = [_Segment(s.epoch, s.sequence, list(s.frames)) for s in self.all]
+        return MemoryLog(epoch, copies)
+
+
+class TextCodec:
+    """Rows of one text, encoded as the text."""
+
+    layout = Layout(
+        "t", TABLE, (Column("k", ColumnType(Kind.TEXT)),), (KeyPart("k"),), "t"
+    )
+
+    def __init__(self, encoded: Counter[Row]) -> None:
+        self._encoded = encoded
+
+    def encode(self, row: Row) -> bytes:
+        self._encoded[row] += 1
+        return str(row[0]).encode()
+
+
+class World:
+    """One slave's write path over the store and log of a machine that may crash."""
+
+    def __init__(
+        self,
+        store: MemoryStore | None = None,
+        log: MemoryLog | None = None,
+        *,
+        clock: VirtualClock | None = None,
+        steps: Callable[[str], None] = lambda _: None,
+        last_ts: int = 0,
+        max_waiting: int = 10_000,
+    ) -> None:
+        self.store = store or MemoryStore()
+        self.log = log or MemoryLog()
+        self.clock = clock or VirtualClock()
+        self.hlc = HybridClock(self.clock, last_ts)
+        self.encoded: Counter[Row] = Counter()
+        codec = TextCodec(self.encoded)
+        self.committer = Committer(
+            store=self.store,  # type: ignore[arg-type]
+            log=self.log,  # type: ignore[arg-type]
+            clock=self.clock,
+            hlc=self.hlc,
+            codecs_for=lambda _version: lambda _name: codec,  # type: ignore[arg-type,return-value]
+            steps=steps,
+            max_waiting=max_waiting,
+        )
+
+
+def prepared(number: int, keys: Sequence[str], *, not_before: int = 0) -> Prepared:
+    """A transaction that inserts a row under each of `keys`, holding its number."""
+    rows: list[Row] = [(f"{key}={number}",) for key in keys]
+    return Prepared(
+        transaction_id=f"{number:032x}",
+        mutations=[Mutation("t", k.encode(), None, r) for k, r in zip(keys, rows, strict=True)],
+        changes=[Change("t", None, row) for row in rows],
+        extra_puts={"s.transactions": [Put(number.to_bytes(16), b"done")]},
+        catalog_version=7,
+        not_before=not_before,
+    )

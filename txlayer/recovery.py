@@ -1,0 +1,126 @@
+"""Recovery: what the log says was committed is put into the store again, byte for byte.
+
+Everything before the last checkpoint is in the store already. Of what comes after it, each batch
+is put with its own timestamp and bytes; those that were there before are put over themselves.
+Nothing else is decided here, so a crash during recovery only means to begin again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import cast
+
+import structlog
+
+from storage.ports import START, Log, Position, Segment, TableStore
+from txlayer.records import Batch, Checkpoint, Record, commits, decode, encode, merged_writes
+from txlayer.steps import Step, Steps, no_steps
+
+_LOG = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """`last_ts` is the highest timestamp that may have been given out; the clock starts there.
+    Everything before `position` is applied and durable. `replayed` counts transactions."""
+
+    last_ts: int
+    position: Position
+    replayed: int
+
+
+async def recover(store: TableStore, log: Log, *, steps: Steps = no_steps) -> Recovered:
+    """Bring the store up to the log. Nobody else may write to either meanwhile.
+
+    Raises Corruption with the position when the log is damaged after the last checkpoint, and
+    Unavailable when store or log cannot be reached; it can then be called again.
+    """
+    begin = await last_checkpoint(log) or Checkpoint(START, 0, 0)
+    replay = _Replay(store, begin, steps)
+    async with aclosing(records(log, begin.applied_upto)) as following:
+        async for position, record in following:
+            await replay.take(position, record)
+    steps(Step.REPLAYED)
+    await store.flush()
+    # Always: the log keeps its last checkpoint, and with it the clock, when all else is dropped.
+    done = Checkpoint(replay.position, replay.last_ts, replay.catalog_version)
+    await log.append([encode(done)])
+    _LOG.info("recovered", transactions=replay.replayed, last_ts=replay.last_ts)
+    steps(Step.RECOVERED)
+    return Recovered(replay.last_ts, replay.position, replay.replayed)
+
+
+async def last_checkpoint(log: Log) -> Checkpoint | None:
+    """The newest checkpoint in the log, sought from its end; None: replay all there is.
+
+    Segments before it are not read: damage there is past, and harmless.
+    """
+    for segment in reversed(await log.segments()):
+        found = None
+        async with aclosing(segment_records(log, segment)) as inside:
+            async for _, record in inside:
+                if isinstance(record, Checkpoint):
+                    found = record
+        if found is not None:
+            return found
+    return None
+
+
+async def segment_records(
+    log: Log, segment: Segment
+) -> AsyncGenerator[tuple[Position, Record], None]:
+    """Records of one segment, with the position after each."""
+    here = (segment.epoch, segment.sequence)
+    async with aclosing(records(log, Position(*here, 0))) as following:
+        async for position, record in following:
+            if position[:2] > here:
+                return
+            yield position, record
+
+
+async def records(log: Log, start: Position) -> AsyncGenerator[tuple[Position, Record], None]:
+    """Decoded records from `start` on, with the position after each. Raises Corruption."""
+    reading: AsyncIterator[tuple[Position, bytes]] = log.read(start)
+    async with aclosing(cast(AsyncGenerator[tuple[Position, bytes], None], reading)):
+        async for position, payload in reading:
+            yield position, decode(payload)
+
+
+class _Replay:
+    """The state of one recovery."""
+
+    def __init__(self, store: TableStore, begin: Checkpoint, steps: Steps) -> None:
+        self._store = store
+        self._steps = steps
+        self._tables: set[str] = set()
+        self.last_ts = begin.hlc
+        self.position = begin.applied_upto
+        self.catalog_version = begin.catalog_version
+        self.replayed = 0
+
+    async def take(self, position: Position, record: Record) -> None:
+        match record:
+            case Batch():
+                await self._put_again(record)
+            case Checkpoint():
+                self.last_ts = max(self.last_ts, record.hlc)
+        self.position = position
+
+    async def _put_again(self, batch: Batch) -> None:
+        self._steps(Step.REPLAYING)
+        members = commits(batch)
+        writes = merged_writes(commit.writes for commit in members)
+        await self._create_missing(set(writes))
+        await self._store.put(writes, batch.ts)
+        self.last_ts = max(self.last_ts, batch.ts)
+        self.catalog_version = members[-1].catalog_version
+        self.replayed += len(members)
+
+    async def _create_missing(self, tables: set[str]) -> None:
+        """A table may have been dropped after the batch; what is not in the catalog is dropped
+        again later, and nothing is lost if it is."""
+        for table in sorted(tables - self._tables):
+            await self._store.create_table(table)
+        self._tables |= tables
