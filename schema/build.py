@@ -39,6 +39,12 @@ class Place:
     line: int = 0
     column: int = 0
 
+    @classmethod
+    def at(cls, text: str, offset: int, file: str) -> Place:
+        """Place of the character at `offset` of `text`, the content of `file`."""
+        line_start = text.rfind("\n", 0, offset) + 1
+        return cls(file, text.count("\n", 0, offset) + 1, offset - line_start + 1)
+
     def error(self, message: str, *, cure: str, **details: Any) -> SchemaError:
         return SchemaError(
             message, cure=cure, file=self.file, line=self.line, column=self.column, **details

@@ -14,11 +14,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from schema.build import (
@@ -32,7 +33,7 @@ from schema.build import (
 )
 from schema.model import Default, DefaultKind, OnDelete, Schema
 from schema.render import render_ddl
-from schema.sqltext import SERIAL, read_default, read_type
+from schema.sqltext import SERIAL, no_fallback_warnings, read_default, read_type, tokenize
 
 __all__ = ["load_ddl", "render_ddl"]
 
@@ -72,7 +73,8 @@ class _Statement:
     def parse(self) -> exp.Expr:
         parser = _DIALECT.parser(error_level=ErrorLevel.RAISE)
         try:
-            (tree,) = parser.parse(list(self.tokens), self.text)
+            with no_fallback_warnings():
+                (tree,) = parser.parse(list(self.tokens), self.text)
         except ParseError as error:
             raise self._syntax_error(error) from None
         assert tree is not None
@@ -85,16 +87,15 @@ class _Statement:
         token = next((t for t in self.tokens if (t.line, t.col) == end), self.tokens[-1])
         place = self.place(token.start)
         line = self.text.split("\n")[place.line - 1].strip()
+        problem = str(found["description"]).split(" but got", maxsplit=1)[0].lower()
         return place.error(
-            f"syntax error at {token.text}: {str(found['description']).lower()}",
+            f"syntax error at {token.text}: {problem}",
             cure=f"correct the line: {line}",
             name=token.text,
         )
 
     def place(self, offset: int) -> Place:
-        """Place of the character at `offset` of the file."""
-        line_start = self.text.rfind("\n", 0, offset) + 1
-        return Place(self.file, self.text.count("\n", 0, offset) + 1, offset - line_start + 1)
+        return Place.at(self.text, offset, self.file)
 
     @property
     def start(self) -> int:
@@ -117,6 +118,17 @@ class _Statement:
         index = min(self._index(offset) + 1, len(self.tokens) - 1)
         return self.place(self.tokens[index].start)
 
+    def outside_columns(self) -> Token:
+        """The token behind the list of columns, or else the one behind CREATE."""
+        depth = 0
+        for token, following in pairwise(self.tokens):
+            depth += (token.token_type is TokenType.L_PAREN) - (
+                token.token_type is TokenType.R_PAREN
+            )
+            if token.token_type is TokenType.R_PAREN and not depth:
+                return following
+        return self.tokens[1]
+
     def _index(self, offset: int) -> int:
         return bisect_left(self.tokens, offset, key=lambda token: token.start)
 
@@ -130,7 +142,9 @@ class _Statement:
 
     def table(self, node: exp.Expr | None) -> Name:
         assert isinstance(node, exp.Table), node
-        self.only(node, {"this"}, "names are not qualified: leave the schema's name out")
+        if node.args.get("db"):
+            cure = "relations live in one schema; leave the qualifier out"
+            self.refuse(f"the qualified name {node.sql()}", self.offset(node), cure)
         return self.name(node.this)
 
     def names(self, nodes: Sequence[exp.Expr]) -> tuple[Name, ...]:
@@ -140,20 +154,22 @@ class _Statement:
         """Refuse a node that says more than we read: unknown parts would be lost."""
         for part, value in node.args.items():
             if value and part not in parts and not part.startswith("_"):
-                where = self.offset(node) if at is None else at
-                self.refuse(part.replace("_", " ").upper(), where, cure)
+                written = node.sql(_DIALECT, comments=False)
+                what = written if len(written) < 40 else part.upper()
+                self.refuse(what, self.offset(node) if at is None else at, cure)
+
+    def bare_index(self, node: exp.Expr, cure: str, at: int | None = None) -> None:
+        """Refuse INCLUDE, USING INDEX … behind PRIMARY KEY and UNIQUE."""
+        if (parameters := node.args.get("include")) is not None:
+            self.only(parameters, set(), cure, self.offset(node) if at is None else at)
 
     def refuse(self, what: str, offset: int, cure: str) -> NoReturn:
         raise self.place(offset).error(f"{what} is not supported here", cure=cure, name=what)
 
 
 def _statements(text: str, file: str) -> Iterator[_Statement]:
-    try:
-        tokens = _DIALECT.tokenize(text)
-    except TokenError as error:
-        raise _unreadable(text, file, error) from None
     current: list[Token] = []
-    for token in tokens:
+    for token in tokenize(_DIALECT, text, file):
         if token.token_type is not TokenType.SEMICOLON:
             current.append(token)
         elif current:
@@ -161,15 +177,6 @@ def _statements(text: str, file: str) -> Iterator[_Statement]:
             current = []
     if current:
         yield _Statement(text, file, current)
-
-
-def _unreadable(text: str, file: str, error: TokenError) -> Exception:
-    offset = int(getattr(error, "start", 0) or 0)
-    return (
-        _Statement(text, file, ())
-        .place(offset)
-        .error(f"unreadable text: {error}", cure="is a quote or a comment left open?")
-    )
 
 
 def _read(statement: _Statement, drafts: _Drafts) -> None:
@@ -194,6 +201,9 @@ def _read_table(statement: _Statement, tree: exp.Create, drafts: _Drafts) -> Rel
     if not isinstance(tree.this, exp.Schema):
         statement.refuse("CREATE TABLE without columns", statement.start, "declare the columns")
     cure = "declare a plain table: CREATE TABLE name (columns and constraints)"
+    if tree.args.get("properties"):
+        token = statement.outside_columns()
+        statement.refuse(token.text.upper(), token.start, cure)
     statement.only(tree, {"this", "kind", "exists"}, cure, statement.start)
     draft = RelationDraft(statement.table(tree.this.this))
     for element in tree.this.expressions:
@@ -242,9 +252,11 @@ def _column_constraint(
     match kind:
         case exp.PrimaryKeyColumnConstraint():
             statement.only(kind, {"include"}, "write PRIMARY KEY alone", start)
+            statement.bare_index(kind, "write PRIMARY KEY alone", start)
             draft.primary_keys.append((name,))
         case exp.UniqueColumnConstraint():
             statement.only(kind, {"include"}, "write UNIQUE alone", start)
+            statement.bare_index(kind, "write UNIQUE alone", start)
             label = statement.name(node.this) if node.this else None
             drafts.indexes.append(IndexDraft(label, draft.name, ((name, False),), unique=True))
         case exp.Reference():
@@ -308,9 +320,11 @@ def _read_constraint(
                 _read_constraint(statement, part, draft, drafts, named)
         case exp.PrimaryKey():
             statement.only(node, {"expressions", "include"}, "write PRIMARY KEY (columns)")
+            statement.bare_index(node, "write PRIMARY KEY (columns)")
             draft.primary_keys.append(statement.names(node.expressions))
         case exp.UniqueColumnConstraint():
             statement.only(node, {"this", "include"}, "write UNIQUE (columns); NULLs are distinct")
+            statement.bare_index(node, "write UNIQUE (columns)")
             columns = tuple((name, False) for name in statement.names(node.this.expressions))
             drafts.indexes.append(IndexDraft(label, draft.name, columns, unique=True))
         case exp.ForeignKey():

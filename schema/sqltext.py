@@ -1,4 +1,4 @@
-"""Types and defaults as SQL writes them, for every loader: sqlglot nodes to ours.
+"""SQL text for every loader: tokens, types and defaults, from sqlglot's to ours.
 
 What we have no exact counterpart for is refused with a cure, never approximated. Readings that
 are ours to choose: DECIMAL without parameters is DECIMAL(18,3) and DECIMAL(p) is DECIMAL(p,0)
@@ -9,11 +9,17 @@ DOUBLE; SMALLINT is INTEGER.
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token
 
 from schema.build import Place
 from schema.errors import TypeMismatch
@@ -21,6 +27,44 @@ from schema.model import Default, DefaultKind
 from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value
 
 T = exp.DType
+
+_OPENINGS = re.compile(r"['\"$]|/\*")
+
+
+def tokenize(dialect: Dialect, text: str, file: str) -> list[Token]:
+    """Tokens with their offsets. Raises SchemaError where a quote or comment is left open."""
+    try:
+        return list(dialect.tokenize(text))
+    except TokenError:
+        offset = _unclosed(dialect, text)
+        raise Place.at(text, offset, file).error(
+            f"unreadable text: {text[offset : offset + 20]!r} is not closed",
+            cure="close the quote or the comment",
+        ) from None
+
+
+@contextmanager
+def no_fallback_warnings() -> Iterator[None]:
+    """Sqlglot logs a warning for what it cannot parse; we raise an error for the same."""
+    logger = logging.getLogger("sqlglot")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def _unclosed(dialect: Dialect, text: str) -> int:
+    """Offset of the opening that has no end: everything before it is readable."""
+    for opening in reversed(list(_OPENINGS.finditer(text))):
+        try:
+            dialect.tokenize(text[: opening.start()])
+        except TokenError:
+            continue
+        return opening.start()
+    return 0
+
+
 DEFAULT_DECIMAL = (18, 3)
 
 _PLAIN: dict[T, Kind] = {

@@ -1,0 +1,220 @@
+"""What changes from one schema to the next, and what of it is refused.
+
+Rows are never rewritten by a schema change. So relations, indexes and foreign keys come and go,
+columns are appended (rows written before read the literal default, or NULL), a column may be
+allowed more (NULL, longer text); everything that would give stored rows another meaning is
+refused with the reason and a way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from schema.model import Column, DeclaredIndex, DefaultKind, ForeignKey, Relation, Schema
+from schema.types import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A change that cannot be made; `name` is the column, or the relation's own name."""
+
+    relation: str
+    name: str
+    change: str
+    reason: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRow:
+    """One line for people: ("add", "column", "item.i_weight", "DOUBLE")."""
+
+    action: str
+    kind: str
+    name: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDiff:
+    """Pairs are (relation, object). A changed foreign key or index is dropped and added.
+
+    `relaxed_columns` now take NULL or longer text, as given. What lies on a dropped relation
+    (indexes, foreign keys) goes with it and is not listed again; likewise on an added one,
+    except its indexes.
+    """
+
+    added_relations: tuple[Relation, ...] = ()
+    dropped_relations: tuple[Relation, ...] = ()
+    appended_columns: tuple[tuple[str, Column], ...] = ()
+    relaxed_columns: tuple[tuple[str, Column], ...] = ()
+    added_indexes: tuple[DeclaredIndex, ...] = ()
+    dropped_indexes: tuple[DeclaredIndex, ...] = ()
+    added_foreign_keys: tuple[tuple[str, ForeignKey], ...] = ()
+    dropped_foreign_keys: tuple[tuple[str, ForeignKey], ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self.rows())
+
+    def rows(self) -> Iterator[DiffRow]:
+        """All changes in a fixed order, refused ones last."""
+        for relation in self.dropped_relations:
+            yield DiffRow("drop", "relation", relation.name)
+        for relation in self.added_relations:
+            yield DiffRow("add", "relation", relation.name, f"{len(relation.columns)} columns")
+        for owner, column in self.appended_columns:
+            yield DiffRow("add", "column", f"{owner}.{column.name}", _described(column))
+        for owner, column in self.relaxed_columns:
+            yield DiffRow("relax", "column", f"{owner}.{column.name}", _described(column))
+        for action, keys in (("drop", self.dropped_foreign_keys), ("add", self.added_foreign_keys)):
+            for owner, key in keys:
+                yield DiffRow(action, "foreign key", f"{owner}.{key.name}", _target(key))
+        for action, indexes in (("drop", self.dropped_indexes), ("add", self.added_indexes)):
+            for index in indexes:
+                yield DiffRow(action, "index", index.name, _indexed(index))
+        for refusal in self.refused:
+            name = refusal.name if refusal.name == refusal.relation else _qualified(refusal)
+            yield DiffRow("refuse", refusal.change, name, f"{refusal.reason}; {refusal.cure}")
+
+
+def _qualified(refusal: Refusal) -> str:
+    return f"{refusal.relation}.{refusal.name}"
+
+
+def _described(column: Column) -> str:
+    return column.type.sql() + ("" if column.nullable else " NOT NULL")
+
+
+def _target(key: ForeignKey) -> str:
+    return f"({', '.join(key.columns)}) references {key.parent}, on delete {key.on_delete.value}"
+
+
+def _indexed(index: DeclaredIndex) -> str:
+    columns = ", ".join(p.column + (" desc" if p.descending else "") for p in index.columns)
+    unique = "unique " if index.unique else ""
+    include = f" include ({', '.join(index.include)})" if index.include else ""
+    return f"{unique}on {index.relation} ({columns}){include}"
+
+
+def diff(old: Schema, new: Schema) -> SchemaDiff:
+    """All changes from `old` to `new`, both valid. Relations and columns are known by name."""
+    kept = [(old.relation(r.name), r) for r in new.relations if r.name in old]
+    added_keys = [(n.name, key) for o, n in kept for key in n.foreign_keys]
+    dropped_keys = [(o.name, key) for o, n in kept for key in o.foreign_keys]
+    relaxed = [(n.name, c) for o, n in kept for c in _relaxed(o, n)]
+    stay = {relation.name for _, relation in kept}
+    return SchemaDiff(
+        added_relations=tuple(r for r in new.relations if r.name not in old),
+        dropped_relations=tuple(r for r in old.relations if r.name not in new),
+        appended_columns=tuple(
+            (n.name, c) for o, n in kept for c in n.columns if c.name not in o.positions
+        ),
+        relaxed_columns=tuple(relaxed),
+        added_indexes=tuple(i for i in new.indexes if i not in old.indexes),
+        dropped_indexes=tuple(
+            i for i in old.indexes if i not in new.indexes and i.relation in stay
+        ),
+        added_foreign_keys=tuple(pair for pair in added_keys if pair not in dropped_keys),
+        dropped_foreign_keys=tuple(pair for pair in dropped_keys if pair not in added_keys),
+        refused=tuple(refusal for o, n in kept for refusal in _refusals(o, n)),
+    )
+
+
+def _both(old: Relation, new: Relation) -> Iterator[tuple[Column, Column]]:
+    for column in new.columns:
+        if column.name in old.positions:
+            yield old.column(column.name), column
+
+
+def _widens(before: Column, after: Column) -> bool:
+    """Is the new type the same text type with a greater length?"""
+    if before.type.kind is not Kind.TEXT or after.type.kind is not Kind.TEXT:
+        return False
+    shorter, longer = before.type.length, after.type.length
+    return shorter is not None and (longer is None or longer > shorter)
+
+
+def _relaxed(old: Relation, new: Relation) -> Iterable[Column]:
+    for before, after in _both(old, new):
+        if _widens(before, after) or (after.nullable and not before.nullable):
+            yield after
+
+
+def _refusals(old: Relation, new: Relation) -> Iterator[Refusal]:
+    yield from _refused_order(old, new)
+    if old.primary_key != new.primary_key:
+        yield Refusal(
+            new.name,
+            new.name,
+            "primary key",
+            "rows are stored under their primary key",
+            "make a relation with the new key under another name and copy the rows",
+        )
+    for before, after in _both(old, new):
+        yield from _refused_column(new.name, before, after)
+    for column in new.columns:
+        if column.name not in old.positions:
+            yield from _refused_append(new.name, column)
+
+
+def _refused_order(old: Relation, new: Relation) -> Iterator[Refusal]:
+    """Old columns must come first, in the old order."""
+    lost = [name for name in old.column_names if name not in new.positions]
+    for name in lost:
+        yield Refusal(
+            new.name,
+            name,
+            "drop or rename of a column",
+            "stored rows keep all their columns, in order",
+            "keep the column; select what you need, or copy the rows to a new relation",
+        )
+    kept = [name for name in old.column_names if name not in lost]
+    if list(new.column_names[: len(kept)]) != kept:
+        yield Refusal(
+            new.name,
+            new.name,
+            "order of columns",
+            "columns are only ever appended; rows are stored in this order",
+            f"begin with {', '.join(old.column_names)}",
+        )
+
+
+def _refused_column(relation: str, before: Column, after: Column) -> Iterator[Refusal]:
+    if before.type != after.type and not _widens(before, after):
+        yield Refusal(
+            relation,
+            after.name,
+            "type",
+            f"stored values are {before.type.sql()}, not {after.type.sql()}",
+            "append a column of the new type and fill it with UPDATE",
+        )
+    if before.nullable and not after.nullable:
+        yield Refusal(
+            relation,
+            after.name,
+            "not null",
+            "stored rows may hold NULL",
+            "append a NOT NULL column with a default, or check in the application",
+        )
+    if before.default != after.default:
+        yield Refusal(
+            relation,
+            after.name,
+            "default",
+            "rows older than the column read its default",
+            "keep the default and give the value in INSERT",
+        )
+
+
+def _refused_append(relation: str, column: Column) -> Iterator[Refusal]:
+    literal = column.default is not None and column.default.kind is DefaultKind.LITERAL
+    if not column.nullable and not literal:
+        yield Refusal(
+            relation,
+            column.name,
+            "new column",
+            "it is NOT NULL and stored rows have no value for it",
+            "allow NULL, or give it a literal default",
+        )
