@@ -1,0 +1,500 @@
+"""The committer over store and log in memory: batches, order, watermark, faults."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from txlayer_world import TABLE, VirtualClock, World, prepared, settle
+
+from schema.errors import (
+    Corruption,
+    DiskFull,
+    InvalidRequest,
+    OutcomeUnknown,
+    Overloaded,
+    Unavailable,
+)
+from storage.ports import NEWEST, START
+from txlayer.committer import MAX_LOGGED, PATIENCE_S, Committed
+from txlayer.records import Batch, Checkpoint, commits, decode
+
+
+def running(world: World, scenario: Callable[[], Awaitable[None]]) -> None:
+    """Run `scenario` between start and close of the world's committer."""
+
+    async def run():
+        await world.committer.start()
+        try:
+            await scenario()
+        finally:
+            closing = asyncio.ensure_future(world.committer.close())
+            while not closing.done():
+                await world.clock.advance(1.0)
+            await closing
+            await settle()
+
+    asyncio.run(run())
+
+
+def begin(world: World, number: int, keys: str) -> asyncio.Task[Committed]:
+    return asyncio.ensure_future(world.committer.commit(prepared(number, keys)))
+
+
+def records(world: World):
+    return [decode(frame) for segment in world.log.all for frame in segment.frames]
+
+
+def batches(world: World) -> list[Batch]:
+    return [record for record in records(world) if isinstance(record, Batch)]
+
+
+def test_a_commit_is_logged_applied_visible_and_answered():
+    world = World()
+
+    async def scenario():
+        committed = await world.committer.commit(prepared(1, "ab"))
+        assert committed.applied
+        assert committed.ts >= world.clock.wall_ms()
+        found = await world.store.get(TABLE, [b"a", b"b"], committed.ts)
+        assert [cell and (cell.ts, cell.value) for cell in found] == [
+            (committed.ts, b"a=1"),
+            (committed.ts, b"b=1"),
+        ]
+        assert await world.store.get(TABLE, [b"a"], committed.ts - 1) == [None]
+        assert world.committer.watermark() >= committed.ts
+        (batch,) = batches(world)
+        (commit,) = commits(batch)
+        assert batch.ts == committed.ts
+        assert commit.transaction_id == bytes.fromhex(f"{1:032x}")
+        assert commit.changes == [("t", None, b"a=1"), ("t", None, b"b=1")]
+        assert set(commit.writes) == {TABLE, "s.transactions"}
+
+    running(world, scenario)
+
+
+def test_a_row_is_encoded_once_for_log_change_stream_and_store():
+    world = World()
+
+    async def scenario():
+        await world.committer.commit(prepared(1, "ab"))
+        assert world.encoded == {("a=1",): 1, ("b=1",): 1}
+
+    running(world, scenario)
+
+
+def test_all_that_wait_share_one_append_and_one_timestamp():
+    world = World()
+
+    async def scenario():
+        committed = await asyncio.gather(*(begin(world, n, chr(97 + n)) for n in range(20)))
+        assert world.log.appends == [1]
+        assert len({one.ts for one in committed}) == 1
+        assert world.store.puts == 1
+        assert len(commits(batches(world)[0])) == 20
+
+    running(world, scenario)
+
+
+def test_a_batch_ends_when_it_is_large_enough(monkeypatch):
+    monkeypatch.setattr("txlayer.committer.MAX_BATCH_BYTES", 200)
+    world = World()
+
+    async def scenario():
+        committed = await asyncio.gather(*(begin(world, n, chr(97 + n)) for n in range(9)))
+        sizes = [len(commits(batch)) for batch in batches(world)]
+        assert sum(sizes) == 9
+        assert len(sizes) > 1
+        assert [one.ts for one in committed] == sorted(one.ts for one in committed)
+
+    running(world, scenario)
+
+
+def test_the_next_batch_is_logged_while_one_is_applied_and_order_is_kept():
+    world = World()
+    slow = asyncio.Event()
+    put = world.store.put
+
+    async def slow_put(writes, ts):
+        await slow.wait()
+        await put(writes, ts)
+
+    world.store.put = slow_put
+
+    async def scenario():
+        tasks = []
+        for number in range(4):
+            tasks.append(begin(world, number, chr(97 + number)))
+            await settle()
+        assert len(world.log.appends) == 4
+        assert world.store.order == []
+        assert not any(task.done() for task in tasks)
+        slow.set()
+        committed = await asyncio.gather(*tasks)
+        assert world.store.order == [one.ts for one in committed]
+        assert world.store.order == sorted(set(world.store.order))
+
+    running(world, scenario)
+
+
+def test_the_watermark_stays_below_what_is_in_flight():
+    world = World()
+    gate = asyncio.Event()
+    put = world.store.put
+
+    async def slow_put(writes, ts):
+        await gate.wait()
+        await put(writes, ts)
+
+    world.store.put = slow_put
+
+    async def scenario():
+        before = world.committer.watermark()
+        task = begin(world, 1, "a")
+        await settle()
+        await world.clock.advance(3)
+        (batch,) = batches(world)
+        assert before <= world.committer.watermark() == batch.ts - 1
+        gate.set()
+        committed = await task
+        assert world.committer.watermark() >= world.clock.wall_ms() > committed.ts
+
+    running(world, scenario)
+
+
+def test_a_hold_keeps_the_watermark_below_it_and_commits_pass_it():
+    world = World()
+
+    async def scenario():
+        with world.committer.hold() as held:
+            committed = await world.committer.commit(prepared(1, "a"))
+            assert committed.ts > held
+            assert world.committer.watermark() == held - 1
+        assert world.committer.watermark() >= committed.ts
+
+    running(world, scenario)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from(["commit", "watermark", "settle", "time", "back", "hold"])))
+def test_the_watermark_never_goes_back_nor_over_a_later_commit(actions):
+    world = World()
+
+    async def scenario():
+        seen, tasks, holds, number = [0], [], [], 0
+        for action in actions:
+            match action:
+                case "commit":
+                    number += 1
+                    # What was published so far must lie below the commit.
+                    tasks.append((seen[-1], begin(world, number, str(number))))
+                case "watermark":
+                    seen.append(world.committer.watermark())
+                case "settle":
+                    await settle()
+                case "time":
+                    await world.clock.advance(0.003)
+                case "back":
+                    world.clock.base_ms -= 2_000
+                case "hold":
+                    holds.append(world.committer.hold())
+                    assert holds[-1].__enter__() > seen[-1]
+        seen.append(world.committer.watermark())
+        for hold in holds:
+            hold.__exit__(None, None, None)
+        seen.append(world.committer.watermark())
+        assert seen == sorted(seen)
+        for published, task in tasks:
+            assert (await task).ts > published
+
+    running(world, scenario)
+
+
+def test_a_commit_is_later_than_its_bookmark_and_refuses_the_far_future():
+    world = World()
+
+    async def scenario():
+        bookmark = world.clock.wall_ms() + 400
+        committed = await world.committer.commit(prepared(1, "a", not_before=bookmark))
+        assert committed.ts > bookmark
+        with pytest.raises(InvalidRequest):
+            await world.committer.commit(prepared(2, "b", not_before=bookmark + 10_000))
+
+    running(world, scenario)
+
+
+def test_a_store_that_fails_is_tried_again_until_it_takes_the_puts():
+    world = World()
+
+    def twice(_ts):
+        if world.store.puts <= 2:
+            raise Unavailable("region moves")
+
+    world.store.fault = twice
+
+    async def scenario():
+        task = begin(world, 1, "a")
+        await settle()
+        assert world.committer.degraded
+        assert not task.done()
+        await world.clock.advance(0.1)
+        committed = await task
+        assert committed.applied
+        assert committed.apply_ms >= 30
+        assert world.store.puts == 3
+        assert not world.committer.degraded
+
+    running(world, scenario)
+
+
+def test_after_five_seconds_the_client_hears_committed_and_later_applied():
+    world = World()
+    down = [True]
+
+    def fault(_ts):
+        if down[0]:
+            raise Unavailable("down")
+
+    world.store.fault = fault
+
+    async def scenario():
+        first, second = begin(world, 1, "a"), None
+        await settle()
+        second = begin(world, 2, "b")  # a batch behind it hears the same
+        await world.clock.advance(PATIENCE_S - 0.1)
+        assert not first.done()
+        await world.clock.advance(1.0)
+        answers = [await first, await second]
+        for answer in answers:
+            assert not answer.applied
+            assert answer.applied_future is not None
+            assert not answer.applied_future.done()
+            assert world.committer.watermark() < answer.ts
+        down[0] = False
+        await world.clock.advance(2.0)
+        assert all(answer.applied_future.done() for answer in answers)
+        assert world.committer.watermark() >= answers[1].ts
+
+    running(world, scenario)
+
+
+def test_a_store_that_is_down_holds_back_the_log_and_then_the_clients():
+    world = World(max_waiting=3)
+    down = [True]
+
+    def fault(_ts):
+        if down[0]:
+            raise Unavailable("down")
+
+    world.store.fault = fault
+
+    async def scenario():
+        tasks = []
+        for number in range(MAX_LOGGED + 2):
+            tasks.append(begin(world, number, f"{number:02}"))
+            await settle()
+        logged = len(world.log.appends)
+        tasks += [begin(world, 100 + n, chr(97 + n)) for n in range(3)]
+        await settle()
+        with pytest.raises(Overloaded) as refused:
+            await world.committer.commit(prepared(200, "z"))
+        assert refused.value.retryable
+        assert len(world.log.appends) == logged
+        down[0] = False
+        await world.clock.advance(2.0)
+        assert all([(await task).ts for task in tasks])
+
+    running(world, scenario)
+
+
+@pytest.mark.parametrize("error", [Unavailable("gone"), DiskFull("no space")])
+def test_when_the_log_fails_outcomes_are_unknown_and_nothing_more_is_accepted(error):
+    world = World()
+
+    async def scenario():
+        await world.committer.commit(prepared(1, "a"))
+
+        def fault(_payloads):
+            raise error
+
+        world.log.fault = fault
+        doubtful = begin(world, 2, "b")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waiting = begin(world, 3, "c")
+        with pytest.raises(OutcomeUnknown) as unknown:
+            await doubtful
+        assert unknown.value.details["transaction_id"] == f"{2:032x}"
+        for refused in (waiting, begin(world, 4, "d")):
+            with pytest.raises(type(error)) as refusal:
+                await refused
+            assert refusal.value.outcome == "none"
+        assert world.committer.failed is error
+        with pytest.raises(Unavailable):
+            await world.committer.drain()
+
+    running(world, scenario)
+
+
+def test_the_watermark_never_passes_a_commit_whose_outcome_is_unknown():
+    world = World()
+
+    async def scenario():
+        before = world.committer.watermark()
+
+        def fault(_payloads):
+            raise Unavailable("gone")
+
+        world.log.fault = fault
+        with pytest.raises(OutcomeUnknown):
+            await world.committer.commit(prepared(1, "a"))
+        doubtful = world.hlc.last
+        await world.clock.advance(60)
+        assert before <= world.committer.watermark() < doubtful
+
+    running(world, scenario)
+
+
+def test_a_store_that_reports_damage_stops_the_committer():
+    world = World()
+
+    def fault(_ts):
+        raise Corruption("bad block")
+
+    world.store.fault = fault
+
+    async def scenario():
+        task = begin(world, 1, "a")
+        await settle()
+        assert isinstance(world.committer.failed, Unavailable)
+        with pytest.raises(Unavailable, match="bad block"):
+            await world.committer.commit(prepared(2, "b"))
+        await world.clock.advance(PATIENCE_S + 1)
+        assert not (await task).applied  # it is in the log: committed
+
+    running(world, scenario)
+
+
+def test_drain_waits_for_what_was_begun_before_it():
+    world = World()
+
+    async def scenario():
+        tasks = [begin(world, n, chr(97 + n)) for n in range(3)]
+        await asyncio.sleep(0)
+        await world.committer.drain()
+        assert [len(world.store.cells[TABLE])] == [3]
+        await asyncio.gather(*tasks)
+        await world.committer.drain()
+
+    running(world, scenario)
+
+
+def test_a_checkpoint_follows_within_a_second_and_only_when_there_is_something_new():
+    world = World()
+
+    async def scenario():
+        assert world.committer.checkpointed == START
+        committed = await world.committer.commit(prepared(1, "a"))
+        await world.clock.advance(1.0)
+        (checkpoint,) = [r for r in records(world) if isinstance(r, Checkpoint)]
+        assert checkpoint.applied_upto == world.committer.checkpointed > START
+        assert checkpoint.hlc >= committed.ts
+        assert checkpoint.catalog_version == 7
+        assert world.store.durable[TABLE] == {(b"a", committed.ts): b"a=1"}
+        await world.clock.advance(10.0)
+        assert len(records(world)) == 2
+
+    running(world, scenario)
+
+
+def test_no_checkpoint_is_written_for_what_the_store_could_not_flush():
+    world = World()
+    down = [True]
+
+    def fault():
+        if down[0]:
+            raise Unavailable("down")
+
+    world.store.flush_fault = fault
+
+    async def scenario():
+        await world.committer.commit(prepared(1, "a"))
+        await world.clock.advance(3.0)
+        assert world.committer.checkpointed == START
+        assert world.committer.failed is None
+        down[0] = False
+        await world.clock.advance(1.0)
+        assert world.committer.checkpointed > START
+
+    running(world, scenario)
+
+
+def test_close_finishes_what_was_begun_writes_a_checkpoint_and_refuses_the_rest():
+    world = World()
+    tasks = []
+
+    async def scenario():
+        tasks.extend(begin(world, n, chr(97 + n)) for n in range(3))
+        await asyncio.sleep(0)
+
+    async def afterwards():
+        with pytest.raises(Unavailable, match="closed"):
+            await world.committer.commit(prepared(9, "z"))
+        await world.committer.close()
+
+    running(world, scenario)
+    assert all(task.result().applied for task in tasks)
+    assert isinstance(records(world)[-1], Checkpoint)
+    assert len(world.store.durable[TABLE]) == 3
+    asyncio.run(afterwards())
+
+
+def test_close_does_not_wait_for_ever_for_a_store_that_is_down():
+    world = World()
+
+    def fault(_ts):
+        raise Unavailable("down")
+
+    world.store.fault = fault
+    tasks = []
+
+    async def scenario():
+        tasks.append(begin(world, 1, "a"))
+        await settle()
+
+    running(world, scenario)
+    assert not tasks[0].result().applied
+    assert len(records(world)) == 1
+    assert world.clock.monotonic() < 30
+
+
+def test_clock_of_the_world_wakes_sleepers_in_order():
+    """The virtual clock carries these tests, so it is tested itself."""
+
+    async def run():
+        clock, woken = VirtualClock(), []
+
+        async def sleeper(seconds):
+            await clock.sleep(seconds)
+            woken.append((seconds, clock.monotonic()))
+
+        tasks = [asyncio.ensure_future(sleeper(s)) for s in (3, 1, 2)]
+        await clock.advance(2.5)
+        assert woken == [(1, 1), (2, 2)]
+        await clock.advance(0.5)
+        await asyncio.gather(*tasks)
+        assert clock.wall_ms() == 1_003_000
+
+    asyncio.run(run())
+
+
+def test_reads_see_the_newest_version():
+    world = World()
+
+    async def scenario():
+        await world.committer.commit(prepared(1, "a"))
+        last = await world.committer.commit(prepared(2, "a"))
+        (cell,) = await world.store.get(TABLE, [b"a"], NEWEST)
+        assert (cell.ts, cell.value) == (last.ts, b"a=2")
+
+    running(world, scenario)
