@@ -3,7 +3,8 @@
 One walk over the tree. The tree itself stays as written (identifiers folded); what was learned
 is noted on its nodes, where rewriting and execution find it, also in copies:
 
-* `Table.meta["source"]` = (index in `statement.blocks`, alias): a relation or view of ours;
+* `Table.meta["source"]` = (index in `statement.blocks`, alias): a relation or view of ours that
+  is read (the target of an INSERT is not);
 * `Column.meta["column"]` = (index of the block, alias, column): the column it means; the index
   is None when that is a column of a CTE, subquery or function, and the alias "" when it has none;
   `meta["shadowed"]`: an inner SELECT has the same alias, so that only the bare name reaches it;
@@ -41,13 +42,9 @@ __all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
 _BIGINT = ColumnType(Kind.BIGINT)
 _TYPED_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ,
                       exp.NullSafeNEQ, exp.Like, exp.ILike)  # fmt: skip
-_REFUSED = (
-    ("pivots", "PIVOT"),
-    ("sample", "TABLESAMPLE"),
-    ("when", "AT"),
-    ("version", "AT"),
-    ("ordinality", "WITH ORDINALITY"),
-)
+_TABLE_PARTS = {"this", "alias", "joins", "db", "catalog"}
+"""What a FROM item may consist of. PIVOT, TABLESAMPLE, AT and others are further parts."""
+_PART_NAMES = {"pivots": "PIVOT", "sample": "TABLESAMPLE", "when": "AT", "version": "AT"}
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ class _Binder:
         self.sql = sql
         self.catalog = catalog
         self.gathered: list[Gathered] = []
-        self.frames: list[Frame] = []
+        self.visited: set[int] = set()
         self.targets: dict[int, Target] = {}
         self.nodes: list[exp.Column] = []
         self.stars: list[tuple[exp.Expr, list[tuple[_Entry, str]]]] = []
@@ -132,6 +129,7 @@ class _Binder:
 
     def finish(self, tree: exp.Expr, columns: tuple[OutputColumn, ...]) -> BoundQuery:
         """Number the blocks, write the notes onto the nodes, and collect parameter types."""
+        self._check_visited(tree)
         with_sources = [gathered for gathered in self.gathered if gathered.sources]
         index = {gathered.select: i for i, gathered in enumerate(with_sources)}
         for number, gathered in enumerate(with_sources):
@@ -139,7 +137,7 @@ class _Binder:
                 table.meta["source"] = (number, source.alias)
 
         def place(select: int, item: Item, column: OutputColumn) -> tuple[int | None, str, str]:
-            number = index[select] if item.relation is not None else None
+            number = index.get(select) if item.relation is not None else None
             return number, item.name, column.name
 
         for node in self.nodes:
@@ -173,6 +171,8 @@ class _Binder:
         ctes = self._ctes(tree, None, {})
         table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         select = self._target(table, ctes)
+        select.gathered.sources.clear()  # an INSERT reads nothing of its target: it is no block
+        select.gathered.nodes.clear()
         item = select.frame.items[0]
         names = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
         columns = [self._target_column(name, item) for name in names]
@@ -259,6 +259,7 @@ class _Binder:
     def _target(self, table: exp.Expr, ctes: Scope) -> _Select:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
             raise Unsupported(f"the target of a write is one relation{at(table, self.sql)}")
+        self._visit(table)
         name = table.name
         if name in self.catalog.view:
             raise Unsupported(
@@ -416,7 +417,6 @@ class _Binder:
     def _select(self, node: exp.Select, parent: Frame | None, ctes: Scope) -> _Shape:
         select = self._open(parent, ctes)
         select.ctes = self._ctes(node, parent, ctes)
-        self._refuse(node)
         origin = node.args.get("from_")
         joins = node.args.get("joins") or ()
         if origin is not None:
@@ -432,10 +432,20 @@ class _Binder:
         self._limits(node, select)
         return shape
 
-    def _refuse(self, node: exp.Expr) -> None:
-        for key, what in _REFUSED:
-            if node.args.get(key):
+    def _visit(self, node: exp.Expr) -> None:
+        """Note that a FROM item was looked at; refuse what would change the rows it has."""
+        self.visited.add(id(node))
+        parts = node.args if isinstance(node, exp.Table) else ("pivots", "sample")
+        for part in parts:
+            if node.args.get(part) and part not in _TABLE_PARTS:
+                what = _PART_NAMES.get(part, part.upper())
                 raise Unsupported(f"{what} is not supported{at(node, self.sql)}")
+
+    def _check_visited(self, tree: exp.Expr) -> None:
+        """Nothing may be read that was not checked, wherever the grammar allows a table."""
+        for table in tree.find_all(exp.Table):
+            if id(table) not in self.visited:
+                raise Unsupported(f"{table.name} may not stand here{at(table, self.sql)}")
 
     def _where(self, node: exp.Expr, select: _Select) -> None:
         where = node.args.get("where")
@@ -490,7 +500,7 @@ class _Binder:
         return left
 
     def _from_item(self, node: exp.Expr, select: _Select) -> set[str]:
-        self._refuse(node)
+        self._visit(node)
         match node:
             case exp.Table() if isinstance(node.this, exp.Identifier):
                 return self._table(node, select)
@@ -1002,4 +1012,4 @@ def output_name(node: exp.Expr) -> str:
         return value.name
     if isinstance(value, exp.Count) and isinstance(value.this, exp.Star):
         return "count_star()"
-    return value.sql(DIALECT)
+    return value.sql(DIALECT, normalize_functions="lower")

@@ -129,7 +129,8 @@ def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
             yield _token(TokenType.NUMBER, str(count), token)
         elif token.token_type is TokenType.PARAMETER:
             raise Unsupported(
-                f"${_text(tokens, i + 1)} is no parameter here", cure="write ? or :name"
+                f"{token.text}{_text(tokens, i + 1)} is no parameter here",
+                cure="write ? or :name",
             )
         elif _starts_named(tokens, i):
             named = True

@@ -295,6 +295,7 @@ def test_writes():
     insert = bind("INSERT INTO author (a_id, a_dob) VALUES (?, ?) RETURNING a_id", CATALOG)
     assert [type_.kind for type_ in insert.parameter_types.values()] == [Kind.INTEGER, Kind.DATE]
     assert [column.name for column in insert.columns] == ["a_id"]
+    assert insert.statement.blocks == ()
 
     delete = bind("DELETE FROM item AS i WHERE i.i_id IN (SELECT ol_i_id FROM order_line)", CATALOG)
     assert [block.sources for block in delete.statement.blocks] == [
@@ -310,7 +311,7 @@ def test_insert_from_a_query_and_on_conflict_bind():
         CATALOG,
     )
     assert bound.parameter_types[0] == TPCW.relation("author").column("a_lname").type
-    assert [b.sources[0].relation for b in bound.statement.blocks] == ["author", "item"]
+    assert [b.sources[0].relation for b in bound.statement.blocks] == ["item"]
 
 
 def test_a_write_is_not_rewritten():
