@@ -49,8 +49,11 @@ _PART_NAMES = {"pivots": "PIVOT", "sample": "TABLESAMPLE", "when": "AT", "versio
 
 @dataclass(frozen=True)
 class BoundQuery:
-    """A statement with its names resolved. `parameter_types` has every parameter of it, in order
-    of first mention; None: nothing tells its type."""
+    """A statement with its names resolved.
+
+    `parameter_types` has every parameter of it: `?` by number, names in order of first mention.
+    None: nothing tells its type.
+    """
 
     statement: BoundStatement
     ast: exp.Expr
@@ -906,10 +909,9 @@ class _Binder:
                     self._set_type(node.this, named_type(node.args.get("to")))
                 case exp.Binary() if isinstance(node, _TYPED_COMPARISONS):
                     self._alike([node.this, node.expression])
-        ordered = sorted(self.parameters, key=lambda name: (isinstance(name, str), str(name)))
-        if all(isinstance(name, int) for name in ordered):
-            ordered.sort()
-            self.parameters = {name: self.parameters[name] for name in ordered}
+        if all(isinstance(name, int) for name in self.parameters):
+            in_order = sorted(self.parameters.items(), key=lambda entry: entry[0])
+            self.parameters = dict(in_order)
 
     def _alike(self, nodes: Sequence[exp.Expr]) -> None:
         """Parameters compared with a column (or row of columns) take its type."""
