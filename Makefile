@@ -1,18 +1,45 @@
-# Every target does its own set-up: a virtual environment in .venv with exactly what requirements.lock says.
+# Every target does its own set-up: a virtual environment in .venv with exactly what
+# requirements.lock says (hashes included). Say PYTHON=python3.12 to choose an interpreter.
 PYTHON ?= python3
+DATA ?= var/hornbeam
+CUSTOMERS ?= 1000
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test serve check bench lock clean
+.PHONY: demo test check serve bench lock clean
 
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Hornbeam needs Python 3.11 or newer; say which with make PYTHON=python3.11")'
+	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep -o '^uv==[^ ]*' requirements.lock)
-	@VIRTUAL_ENV=.venv $(BIN)/uv pip sync --quiet requirements.lock
-	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-deps -e client -e .
+	@echo "Setting up .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -o '^uv==[^ ]*' requirements.lock)"
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip sync --quiet requirements.lock
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --no-deps -e client -e .
 	@touch $@
 
-lock:
+demo: $(READY)  ## TPC-W from schema to verified views
+	@$(BIN)/python -m bench.demo --customers $(CUSTOMERS)
+
+test: $(READY)  ## the whole suite
+	@$(BIN)/python -m pytest
+
+check: $(READY)  ## style, types, layers, dead code and dead files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/vulture
+	$(BIN)/python -m tests.dead_files
+
+serve: $(READY)  ## serve the database in DATA on 127.0.0.1:8780
+	@$(BIN)/hornbeam serve --data $(DATA)
+
+bench: $(READY)  ## measure, and write bench/reports/latest.json
+	@$(BIN)/python -m bench.micro
+
+lock:  ## resolve the dependencies anew
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --group dev --all-extras \
 	  --no-emit-package hornbeam pyproject.toml client/pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv var .mypy_cache .ruff_cache .pytest_cache .hypothesis

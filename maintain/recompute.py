@@ -10,7 +10,7 @@ Two ways that share nothing with the maintenance programs' choice of affected ro
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from maintain.indexes import compile_index
@@ -89,6 +89,22 @@ async def build_batches(
             joined = await path.join(BaseRows(reader), by_key, BaseRows.before)
             rows = list(joined.values())
         yield BuiltBatch(_stored_rows(catalog, codecs, name, rows), list(by_key)[-1])
+
+
+async def rows_from(
+    catalog: Catalog, codecs: Codecs, name: str, reader: RowReader, keys: Sequence[Key]
+) -> dict[bytes, Row]:
+    """What view or index `name` should hold for the rows `keys` of its last (or only) relation,
+    by encoded key. Reads base relations only; repair uses it."""
+    source = catalog.layout(name).source
+    view = catalog.view.get(source)
+    path = None if view is None else compile_path(catalog, view)
+    relation = source if path is None else path.last.relation
+    found = zip(keys, await reader.get(relation, keys), strict=True)
+    by_key = {key: version.row for key, version in found if version is not None}
+    if path is not None:
+        by_key = dict(await path.join(BaseRows(reader), by_key, BaseRows.before))
+    return dict(_stored_rows(catalog, codecs, name, list(by_key.values())))
 
 
 def _stored_rows(

@@ -71,7 +71,12 @@ class QueryEngine:
         return found
 
     def _prepare(self, sql: str, catalog: Catalog, use_views: bool) -> PreparedQuery:
-        bound = bind(sql, catalog)
+        return self.prepare_bound(bind(sql, catalog), catalog, use_views=use_views)
+
+    def prepare_bound(
+        self, bound: BoundQuery, catalog: Catalog, *, use_views: bool = True
+    ) -> PreparedQuery:
+        """Plan a SELECT that is bound already (a part of another statement). Not cached."""
         if bound.statement.kind is not StatementKind.SELECT:
             raise Unsupported(
                 f"{bound.statement.kind.value.upper()} is not a query",
@@ -79,7 +84,7 @@ class QueryEngine:
             )
         rewritten = rewrite(bound, catalog) if use_views else Rewritten(bound, (), ())
         plan = plan_query(rewritten.bound, catalog)
-        return PreparedQuery(self.duck, sql, catalog, rewritten, plan)
+        return PreparedQuery(self.duck, bound.statement.sql, catalog, rewritten, plan)
 
     def close(self) -> None:
         """Release DuckDB and its threads. Idempotent."""

@@ -8,14 +8,13 @@ by `coerce` and made by `api`, nowhere else.
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime as dt
 import enum
 import math
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Context, Decimal, DecimalException, Inexact
+from decimal import ROUND_HALF_EVEN, Context, Decimal, DecimalException
 from typing import Any
 
 from schema.errors import TypeMismatch
@@ -57,8 +56,9 @@ PYTHON_TYPES: dict[Kind, type] = {
 }
 
 _INTEGER_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
-_EXACT = Context(prec=76, traps=[Inexact])
 MAX_DECIMAL_PRECISION = 38
+_ROUNDING = Context(prec=2 * MAX_DECIMAL_PRECISION, rounding=ROUND_HALF_EVEN)
+"""The thread's own context would refuse more than 28 digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,28 @@ class ColumnType:
             return None
         try:
             return _COERCIONS[self.kind](self, value)
-        except (ValueError, ArithmeticError, DecimalException, binascii.Error) as error:
+        except (ValueError, ArithmeticError) as error:
+            reason = "not a number in range" if isinstance(error, DecimalException) else error
             raise TypeMismatch(
-                f"{_shown(value)} is not a value of type {self.sql()}: {error}", type=self.sql()
+                f"{_shown(value)} is not a value of type {self.sql()}: {reason}", type=self.sql()
             ) from None
+
+
+    def comparand(self, value: Any) -> Value:
+        """`value` as something to compare this type's values with: never rounded, cut or refused
+        for its length, since that would change the answer. Raises TypeMismatch."""
+        match self.kind:
+            case Kind.DECIMAL:
+                exact = self.coerce(value)
+                return exact if value is None or exact == (given := _exact(value)) else given
+            case Kind.TEXT:
+                return ColumnType(Kind.TEXT).coerce(value)
+            case _:
+                return self.coerce(value)
+
+
+def _exact(value: Any) -> Decimal:
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
 
 
 def _shown(value: Any) -> str:
@@ -106,9 +124,17 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _integer(type_: ColumnType, value: Any) -> int:
+def _check_number(value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
-        raise ValueError("a whole number is wanted")
+        raise ValueError("a number is wanted")
+    if isinstance(value, str) and "_" in value:
+        raise ValueError("digits are not grouped")
+
+
+def _integer(type_: ColumnType, value: Any) -> int:
+    _check_number(value)
+    if isinstance(value, Decimal) and value.adjusted() > 20:
+        raise ValueError("out of range")  # before int() writes out its zeros
     number = int(value)
     if not isinstance(value, str) and number != value:
         raise ValueError("it has a fraction")
@@ -119,26 +145,26 @@ def _integer(type_: ColumnType, value: Any) -> int:
 
 
 def _decimal(type_: ColumnType, value: Any) -> Decimal:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
-        raise ValueError("a number is wanted")
+    _check_number(value)
     # A float stands for its shortest decimal form: 0.1 means 0.1.
-    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    number = _exact(value)
     if not number.is_finite():
         raise ValueError("it is not finite")
     precision, scale = type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0
-    rounded = round(number, scale) if number.as_tuple().exponent != -scale else number
+    rounded = number.quantize(Decimal((0, (1,), -scale)), context=_ROUNDING)
     if rounded.adjusted() >= precision - scale and rounded:
         raise ValueError("out of range")
     return abs(rounded) if rounded == 0 else rounded  # no negative zero: keys and rows agree
 
 
 def _double(_: ColumnType, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
-        raise ValueError("a number is wanted")
+    _check_number(value)
     number = float(value)
     if math.isnan(number):
         raise ValueError("NaN has no place in an ordered key; use NULL")
-    return number
+    if math.isinf(number) and "INF" not in str(value).upper():
+        raise ValueError("out of range")
+    return number + 0.0  # no negative zero: keys and rows agree
 
 
 def _boolean(_: ColumnType, value: Any) -> bool:

@@ -8,12 +8,17 @@ optimistic transactions).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from schema.catalog import Catalog
 from schema.types import Row, Value
+from storage.ports import Cell, TableStore
+
+if TYPE_CHECKING:
+    from storage.codec.rows import Codecs, LayoutCodec
 
 
 class RowVersion(NamedTuple):
@@ -70,3 +75,172 @@ class RowReader(Protocol):
         limit: int | None = None,
     ) -> AsyncIterator[list[Row]]:
         """Batches of rows in key order."""
+
+
+class Written(Protocol):
+    """What an overlay is made of: a stored row after a transaction; None: deleted."""
+
+    @property
+    def layout(self) -> str: ...
+    @property
+    def key(self) -> bytes: ...
+    @property
+    def new(self) -> Row | None: ...
+
+
+class Overlay:
+    """Rows of an uncommitted transaction by layout and key, in key order."""
+
+    def __init__(self, mutations: Iterable[Written]) -> None:
+        self._rows: dict[str, dict[bytes, Row | None]] = {}
+        self._keys: dict[str, list[bytes]] = {}
+        for mutation in mutations:
+            rows = self._rows.setdefault(mutation.layout, {})
+            if mutation.key not in rows:
+                insort(self._keys.setdefault(mutation.layout, []), mutation.key)
+            rows[mutation.key] = mutation.new
+
+    def rows(self, layout: str) -> dict[bytes, Row | None]:
+        return self._rows.get(layout, {})
+
+    def between(self, layout: str, start: bytes, end: bytes | None) -> list[bytes]:
+        """Keys with start ≤ key < end, sorted."""
+        keys = self._keys.get(layout, [])
+        last = len(keys) if end is None else bisect_left(keys, end)
+        return keys[bisect_left(keys, start) : last]
+
+
+class Snapshot:
+    """A `RowReader` over a table store at timestamp `at`."""
+
+    def __init__(
+        self,
+        store: TableStore,
+        codecs: Codecs,
+        at: int,
+        *,
+        mutations: Overlay | None = None,
+        trace: list[ReadItem] | None = None,
+    ) -> None:
+        self.catalog = codecs.catalog
+        self.at = at
+        self._store = store
+        self._codecs = codecs
+        self._overlay = mutations
+        self._trace = trace
+
+    async def get(self, layout: str, keys: Sequence[tuple[Value, ...]]) -> list[RowVersion | None]:
+        codec = self._codecs(layout)
+        encoded = [codec.key_of(key) for key in keys]
+        cells = await self._store.get(codec.layout.table, encoded, self.at)
+        mine = self._overlay.rows(layout) if self._overlay is not None else {}
+        found: list[RowVersion | None] = []
+        for key, cell in zip(encoded, cells, strict=True):
+            if key in mine:
+                row = mine[key]
+                found.append(None if row is None else RowVersion(key, 0, row))
+                continue
+            if self._trace is not None:
+                self._trace.append(ReadItem(layout, key, cell.ts if cell else None))
+            found.append(RowVersion(key, cell.ts, codec.decode(cell.value)) if cell else None)
+        return found
+
+    async def prefixes(
+        self, layout: str, prefixes: Sequence[tuple[Value, ...]]
+    ) -> list[list[RowVersion]]:
+        codec = self._codecs(layout)
+        encoded = [codec.prefix(prefix) for prefix in prefixes]
+        groups = await self._store.scan_prefixes(codec.layout.table, encoded, self.at)
+        if self._overlay is None or not self._overlay.rows(layout):
+            return [self._decoded(codec, layout, cells) for cells in groups]
+        return [
+            self._merged(codec, layout, cells, codec.range(KeyRange(tuple(prefix))))
+            for prefix, cells in zip(prefixes, groups, strict=True)
+        ]
+
+    async def scan(
+        self,
+        layout: str,
+        key_range: KeyRange = KeyRange(),
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[Row]]:
+        codec = self._codecs(layout)
+        start, end = codec.range(key_range)
+        mine = self._overlay.between(layout, start, end) if self._overlay is not None else []
+        # Rows of the overlay may delete stored ones: ask for as many more.
+        wanted = None if limit is None else limit + len(mine)
+        stored = self._store.scan(
+            codec.layout.table, start, end, self.at, reverse=reverse, limit=wanted
+        )
+        if not mine:
+            decode = codec.decode
+            async for cells in stored:
+                if self._trace is not None:
+                    self._trace += [ReadItem(layout, cell.key, cell.ts) for cell in cells]
+                yield [decode(cell.value) for cell in cells]
+            return
+        async for rows in self._merged_scan(codec, layout, stored, mine, reverse, limit):
+            yield rows
+
+    def _decoded(self, codec: LayoutCodec, layout: str, cells: Sequence[Cell]) -> list[RowVersion]:
+        if self._trace is not None:
+            self._trace += [ReadItem(layout, cell.key, cell.ts) for cell in cells]
+        return [RowVersion(cell.key, cell.ts, codec.decode(cell.value)) for cell in cells]
+
+    def _merged(
+        self,
+        codec: LayoutCodec,
+        layout: str,
+        cells: Sequence[Cell],
+        bounds: tuple[bytes, bytes | None],
+    ) -> list[RowVersion]:
+        """Stored rows of one short range with the overlay's laid over them."""
+        assert self._overlay is not None
+        mine = self._overlay.rows(layout)
+        rows = self._decoded(codec, layout, [cell for cell in cells if cell.key not in mine])
+        for key in self._overlay.between(layout, *bounds):
+            row = mine[key]
+            if row is not None:
+                rows.append(RowVersion(key, 0, row))
+        rows.sort(key=lambda version: version.key)
+        return rows
+
+    async def _merged_scan(
+        self,
+        codec: LayoutCodec,
+        layout: str,
+        stored: AsyncIterator[list[Cell]],
+        mine: list[bytes],
+        reverse: bool,
+        limit: int | None,
+    ) -> AsyncIterator[list[Row]]:
+        """Two sorted streams merged; the overlay wins where both have a key."""
+        assert self._overlay is not None
+        changed = self._overlay.rows(layout)
+        waiting = mine[::-1] if not reverse else list(mine)  # next key last
+        left = limit
+        async for cells in stored:
+            rows: list[Row] = []
+            for cell in cells:
+                while waiting and (waiting[-1] > cell.key if reverse else waiting[-1] < cell.key):
+                    row = changed[waiting.pop()]
+                    if row is not None:
+                        rows.append(row)
+                if cell.key not in changed:
+                    if self._trace is not None:
+                        self._trace.append(ReadItem(layout, cell.key, cell.ts))
+                    rows.append(codec.decode(cell.value))
+            if left is not None:
+                rows = rows[:left]
+                left -= len(rows)
+            if rows:
+                yield rows
+            if left == 0:
+                return
+        rest = [row for key in reversed(waiting) if (row := changed[key]) is not None]
+        if left is not None:
+            rest = rest[:left]
+        if rest:
+            yield rest

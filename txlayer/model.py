@@ -20,6 +20,26 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
+class InsertRows:
+    """Insert rows set-at-a-time: `columns` name the values of each row; the rest take defaults."""
+
+    relation: str
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairRows:
+    """Write what rows `keys` (encoded) of a view or index should hold, recomputed under locks."""
+
+    layout: str
+    keys: tuple[bytes, ...]
+
+
+Work = Statement | InsertRows | RepairRows
+
+
+@dataclass(frozen=True, slots=True)
 class Precondition:
     """Row `key` of `relation` must be absent (`version` None) or be at commit ts `version`."""
 
@@ -37,7 +57,7 @@ class TransactionRequest:
     `snapshot` is where the client's reads were made (WHEREs are then evaluated there first).
     """
 
-    statements: tuple[Statement, ...]
+    statements: tuple[Work, ...]
     idempotency_key: str | None = None
     preconditions: tuple[Precondition, ...] = ()
     reads: tuple[ReadItem, ...] = ()

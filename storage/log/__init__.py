@@ -1,1 +1,1 @@
-
+"""The log's format, byte by byte in `FORMAT.md`; adapters write and read these bytes."""

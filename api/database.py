@@ -1,0 +1,456 @@
+"""One embedded database: the composition root.
+
+Opens the adapters, recovers, and offers everything that REST, the in-process client, the demo and
+the benchmarks use. All methods are coroutines of one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import structlog
+
+from api.planning import PlannedSchema, PlanRequest, plan_schema
+from api.settings import Settings
+from query.engine import PreparedQuery, QueryEngine, QueryStream
+from query.explain import Explanation
+from schema.catalog import Catalog
+from schema.errors import InvalidRequest, NotFound, SnapshotTooOld, StalePlan
+from storage.local.coordination import LocalCoordination
+from storage.local.log import LocalLog
+from storage.local.system import RandomIds, SystemClock
+from storage.ports import Clock, Ids
+from storage.rocks.store import RocksStore
+from storage.snapshot import ReadItem, Snapshot
+from txlayer import catalog_keeper, identity, outcomes
+from txlayer.catalog_keeper import CatalogKeeper, load_catalog
+from txlayer.committer import Committer
+from txlayer.hlc import HybridClock
+from txlayer.locks import LockTable
+from txlayer.manager import TransactionLimits, TransactionManager
+from txlayer.model import (
+    InsertRows,
+    Parameters,
+    RepairRows,
+    Statement,
+    TransactionRequest,
+    TransactionResult,
+)
+from txlayer.recovery import recover
+from txlayer.retention import drop_old_segments
+from txlayer.verify import Checked, Progress, VerifyReport, verify
+
+_LOG = structlog.get_logger(__name__)
+SYSTEM_TABLES = (catalog_keeper.TABLE, identity.TABLE, outcomes.TABLE)
+REPAIR_BATCH = 500
+Consistency = Literal["snapshot", "strong"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """A running query: its stream of rows, where it reads, and what it reads."""
+
+    stream: QueryStream
+    snapshot: int
+    served_by: tuple[str, ...]
+    reads: list[ReadItem] | None
+
+
+class Database:
+    """An embedded Hornbeam database in one folder. Open with `Database.open`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        coordination: LocalCoordination,
+        store: RocksStore,
+        log: LocalLog,
+        committer: Committer,
+        manager: TransactionManager,
+        keeper: CatalogKeeper,
+        engine: QueryEngine,
+        hlc: HybridClock,
+        clock: Clock,
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.log = log
+        self.committer = committer
+        self.manager = manager
+        self.keeper = keeper
+        self.engine = engine
+        self.clock = clock
+        self._coordination = coordination
+        self._hlc = hlc
+        self._opened_at = clock.monotonic()
+        self._housekeeping = asyncio.ensure_future(self._keep_house())
+        self.queries = 0
+
+    @classmethod
+    async def open(
+        cls, settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None
+    ) -> Database:
+        """Open or create the database in `settings.data` and recover what a crash left.
+
+        Raises Unavailable when another process has it open, Corruption when the log is damaged.
+        """
+        clock, ids = clock or SystemClock(), ids or RandomIds()
+        folder = settings.data
+        folder.mkdir(parents=True, exist_ok=True)
+        async with contextlib.AsyncExitStack() as undo:
+            coordination = LocalCoordination.open(folder / "coordination")
+            undo.push_async_callback(coordination.close)
+            store = RocksStore.open(folder / "store")
+            undo.push_async_callback(store.close)
+            for table in SYSTEM_TABLES:
+                await store.create_table(table)
+            catalog = await load_catalog(store)
+            epoch = await _next_epoch(coordination, settings.slave)
+            log = LocalLog.open(
+                folder / "log", settings.slave, epoch, catalog_version=catalog.version
+            )
+            undo.push_async_callback(log.close)
+            recovered = await recover(store, log)
+            hlc = HybridClock(clock, recovered.last_ts)
+            committer = Committer(
+                store=store,
+                log=log,
+                clock=clock,
+                hlc=hlc,
+                codecs_for=lambda _version: manager.state.codecs,
+                checkpointed=recovered.position,
+            )
+            engine = QueryEngine(
+                memory_limit_mb=settings.query_memory_mb, spill_folder=folder / "spill"
+            )
+            limits = TransactionLimits(timeout_s=settings.statement_timeout_s)
+            manager = TransactionManager(
+                store=store,
+                committer=committer,
+                hlc=hlc,
+                clock=clock,
+                ids=ids,
+                engine=engine,
+                catalog=catalog,
+                limits=limits,
+            )
+            await committer.start()
+            keeper = CatalogKeeper(store, manager, hlc, clock)
+            await keeper.drop_orphans()
+            keeper.resume()
+            await coordination.join(settings.slave)
+            undo.pop_all()
+        _LOG.info("opened", data=str(folder), catalog=catalog.version, replayed=recovered.replayed)
+        return cls(
+            settings,
+            coordination,
+            store,
+            log,
+            committer,
+            manager,
+            keeper,
+            engine,
+            hlc,
+            clock,
+        )
+
+    async def close(self) -> None:
+        """Finish what was begun, write a checkpoint, release the folder."""
+        self._housekeeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._housekeeping
+        await self.keeper.close()
+        await self.manager.close()
+        await self.committer.close()
+        await self.log.close()
+        await self.store.close()
+        self.engine.close()
+        await self._coordination.close()
+
+    async def __aenter__(self) -> Database:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------ transactions
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.manager.state.catalog
+
+    async def transact(self, request: TransactionRequest) -> TransactionResult:
+        """Run a write transaction. Raises HornbeamError."""
+        return await self.manager.execute(request)
+
+    async def execute(
+        self, sql: str, parameters: Parameters = (), **options: Any
+    ) -> TransactionResult:
+        """One write statement as one transaction."""
+        return await self.transact(TransactionRequest((Statement(sql, parameters),), **options))
+
+    async def outcome(self, transaction_id: str) -> outcomes.Outcome | None:
+        """What became of a transaction; None: no commit of it is recorded."""
+        return await outcomes.find_outcome(self.store, transaction_id)
+
+    async def load(
+        self,
+        relation: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        *,
+        idempotency_key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> TransactionResult:
+        """Insert many rows as one transaction, set-at-a-time."""
+        batch = InsertRows(relation, tuple(columns), rows)
+        request = TransactionRequest((batch,), idempotency_key=idempotency_key, timeout_s=timeout_s)
+        return await self.transact(request)
+
+    # ------------------------------------------------------------ queries
+
+    def watermark(self) -> int:
+        """Snapshot that a query gets that asks for nothing."""
+        return self.committer.watermark()
+
+    def prepare(self, sql: str, *, use_views: bool = True) -> PreparedQuery:
+        """Plan a query under the catalog in force; cached by text."""
+        return self.engine.prepare(sql, self.catalog, use_views=use_views)
+
+    @contextlib.asynccontextmanager
+    async def query(
+        self,
+        sql: str,
+        parameters: Parameters = (),
+        *,
+        bookmark: int = 0,
+        snapshot: int | None = None,
+        pending: Sequence[Statement] = (),
+        trace: bool = False,
+        use_views: bool = True,
+        timeout_s: float | None = None,
+        max_rows: int | None = None,
+    ) -> AsyncIterator[QueryResult]:
+        """Run a SELECT at one snapshot; its rows must be read inside the context.
+
+        `snapshot` None takes the watermark, which holds every commit acknowledged so far, so
+        "strong" reads and bookmarks need no waiting on one slave.
+        """
+        state = self.manager.state
+        async with self.keeper.readers.reading(state.catalog.version):
+            at = self._snapshot(snapshot, bookmark)
+            overlay = await self.manager.pending(pending, at) if pending else None
+            prepared = self.engine.prepare(sql, state.catalog, use_views=use_views)
+            reads: list[ReadItem] | None = [] if trace else None
+            reader = Snapshot(self.store, state.codecs, at, mutations=overlay, trace=reads)
+            deadline = self.clock.monotonic() + (timeout_s or self.settings.statement_timeout_s)
+            stream = await prepared.run(reader, parameters, deadline=deadline, max_rows=max_rows)
+            self.queries += 1
+            try:
+                yield QueryResult(stream, at, prepared.served_by, reads)
+            finally:
+                await stream.close()
+
+    async def fetch(
+        self, sql: str, parameters: Parameters = (), **options: Any
+    ) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        async with self.query(sql, parameters, **options) as result:
+            return list(await result.stream.all())
+
+    def _snapshot(self, asked: int | None, bookmark: int) -> int:
+        if bookmark:
+            self._hlc.merge(bookmark)
+        newest = self.committer.watermark()
+        if asked is None:
+            return newest
+        if asked > newest:
+            raise InvalidRequest(
+                f"Snapshot {asked} lies in the future; the newest is {newest}.",
+                cure="Pass it as a bookmark to read that or anything newer.",
+            )
+        oldest = newest - int(self.settings.snapshot_retention_s * 1000)
+        if asked < max(oldest, self.keeper.floor):
+            raise SnapshotTooOld(
+                f"Snapshot {asked} is older than what is kept (or than the last schema change).",
+                cure="Begin a new transaction.",
+            )
+        return asked
+
+    def explain(
+        self, sql: str, parameters: Parameters | None = None, *, use_views: bool = True
+    ) -> Explanation:
+        """How a query would be answered, and why."""
+        return self.prepare(sql, use_views=use_views).explain(parameters)
+
+    # ------------------------------------------------------------ schema
+
+    def plan_schema(self, request: PlanRequest) -> PlannedSchema:
+        """What a schema and a workload would give. Pure; changes nothing."""
+        return plan_schema(request, self.catalog)
+
+    async def apply_schema(self, request: PlanRequest, plan_id: str) -> Catalog:
+        """Put a plan into force; builds go on in the background (`keeper.wait_built`).
+
+        Raises StalePlan when the plan made now is not the one that was looked at.
+        """
+        planned = self.plan_schema(request)
+        if planned.plan_id != plan_id:
+            raise StalePlan(
+                "The plan differs from the one you looked at: the catalog or an input changed.",
+                cure="Plan again, look at it, and apply that plan.",
+            )
+        counts = {name: await self._count(name) for name in self.catalog.schema.names}
+        known = {**dict(planned.catalog.row_counts), **{n: c for n, c in counts.items() if c}}
+        await self.keeper.apply(replace(planned.catalog, row_counts=tuple(known.items())))
+        return self.catalog
+
+    async def _count(self, relation: str) -> int:
+        ((count,),) = await self.fetch(f'SELECT count(*) FROM "{relation}"')
+        return int(count)
+
+    # ------------------------------------------------------------ verification
+
+    async def verify(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        repair: bool = False,
+        progress: Progress = lambda _name, _done, _total: None,
+    ) -> VerifyReport:
+        """Recompute and compare views and indexes at one snapshot; optionally repair them."""
+        state, at = self.manager.state, self.watermark()
+        async with self.keeper.readers.reading(state.catalog.version):
+            report = await verify(
+                state.catalog,
+                state.codecs,
+                self.store,
+                at,
+                names=names,
+                spill_folder=self.settings.data / "spill",
+                progress=progress,
+            )
+        if not repair or not report.differences:
+            return report
+        return replace(report, checked=tuple([await self._repair(item) for item in report.checked]))
+
+    async def _repair(self, item: Checked) -> Checked:
+        repaired = 0
+        for start in range(0, len(item.keys), REPAIR_BATCH):
+            rows = RepairRows(item.name, item.keys[start : start + REPAIR_BATCH])
+            result = await self.transact(TransactionRequest((rows,)))
+            repaired += result.affected.get(item.name, 0)
+        return replace(item, repaired=repaired)
+
+    # ------------------------------------------------------------ status
+
+    def view_status(self, name: str) -> Mapping[str, Any]:
+        """State of one view or index. Raises NotFound."""
+        catalog = self.catalog
+        if name not in catalog.view:
+            raise NotFound(f"There is no view {name}.", cure=f"There are: {list(catalog.view)}.")
+        view = catalog.view[name]
+        build = self.keeper.builds.get(name)
+        return {
+            "name": name,
+            "path": list(view.path),
+            "key": [part.column for part in catalog.layout(name).key],
+            "columns": [
+                {"name": c.name, "type": c.type.sql(), "relation": v.relation, "column": v.column}
+                for c, v in zip(catalog.layout(name).columns, view.columns, strict=True)
+            ],
+            "state": catalog.state[name].value,
+            "indexes": [
+                {
+                    "name": index.name,
+                    "columns": [part.column for part in index.columns],
+                    "purpose": index.purpose.value,
+                    "reason": index.reason,
+                    "state": catalog.state[index.name].value,
+                }
+                for index in catalog.indexes_on(name)
+            ],
+            "rows": catalog.row_count.get(name),
+            "progress": None
+            if build is None
+            else {
+                "rows": build.rows,
+                "total": build.total,
+                "finished": build.finished,
+                "error": build.error,
+            },
+        }
+
+    async def sizes(self) -> dict[str, int]:
+        """Bytes per relation, view and index, roughly."""
+        catalog = self.catalog
+        names = [*catalog.schema.names, *catalog.view, *catalog.index]
+        return {name: await self.store.size(catalog.layout(name).table) for name in names}
+
+    async def status(self) -> Mapping[str, Any]:
+        """What an operator wants to know at a glance."""
+        segments = await self.log.segments()
+        locks: LockTable = self.manager.locks
+        return {
+            "uptime_s": self.clock.monotonic() - self._opened_at,
+            "data": str(self.settings.data),
+            "catalog_version": self.catalog.version,
+            "watermark": self.watermark(),
+            "wall_ms": self.clock.wall_ms(),
+            "transactions": {
+                "committed": self.manager.committed,
+                "aborted": self.manager.aborted,
+                "retried": self.manager.retried,
+            },
+            "queries": self.queries,
+            "locks": {
+                "held": locks.held_count,
+                "waiting": locks.waiting_count,
+                "hot": [{"lock": str(name), "waiting": n} for name, n in locks.hot(5)],
+            },
+            "log": {"segments": len(segments), "bytes": sum(s.bytes for s in segments)},
+            "views": {name: self.catalog.state[name].value for name in self.catalog.view},
+            "builds": [vars(build) for build in self.keeper.builds.values()],
+        }
+
+    def ready(self) -> bool:
+        """May requests be sent here?"""
+        return self.committer.failed is None
+
+    # ------------------------------------------------------------ housekeeping
+
+    async def _keep_house(self) -> None:
+        """Purge old versions and log segments, for ever."""
+        while True:
+            await self.clock.sleep(self.settings.housekeeping_interval_s)
+            try:
+                await self.purge()
+            except OSError as error:
+                _LOG.warning("housekeeping failed", error=str(error))
+
+    async def purge(self) -> int:
+        """Drop what no snapshot within the retention can see; returns versions dropped."""
+        retention_ms = int(self.settings.snapshot_retention_s * 1000)
+        building = [b.at for b in self.keeper.builds.values() if not b.finished]
+        horizon = min([self.watermark() - retention_ms, *building])
+        dropped = 0
+        for table in await self.store.tables():
+            if not table.startswith("s."):
+                dropped += await self.store.purge(table, horizon)
+        await drop_old_segments(
+            self.log, self.committer.checkpointed, self.settings.log_retention_s, self.clock
+        )
+        return dropped
+
+
+async def _next_epoch(coordination: LocalCoordination, slave: str) -> int:
+    """A number that no earlier owner of this slave's log has had."""
+    path = f"epochs/{slave}"
+    known = await coordination.read(path)
+    epoch = int(known.value) + 1 if known is not None else 1
+    await coordination.write(path, str(epoch).encode(), known.version if known else 0)
+    return epoch

@@ -1,0 +1,71 @@
+"""Prometheus metrics, one registry per application."""
+
+from __future__ import annotations
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+
+from api.database import Database
+from txlayer.model import TransactionResult
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """What is observed per request, and what is read when somebody asks."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._transaction = Histogram(
+            "hornbeam_transaction_seconds",
+            "Time in a transaction, by part.",
+            ["part"],
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
+        self._query = Histogram(
+            "hornbeam_query_seconds",
+            "Time to answer a query.",
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
+        self._gauges = {
+            name: Gauge(f"hornbeam_{name}", help_, registry=self._registry)
+            for name, help_ in {
+                "transactions_committed": "Transactions committed since the start.",
+                "transactions_aborted": "Attempts aborted since the start.",
+                "transactions_retried": "Attempts repeated since the start.",
+                "locks_held": "Locks held now.",
+                "locks_waiting": "Transactions waiting for a lock now.",
+                "log_bytes": "Bytes in the log.",
+                "watermark_lag_seconds": "Age of the default snapshot.",
+                "views_not_readable": "Views that queries cannot use now.",
+                "ready": "1 if requests may be sent here.",
+            }.items()
+        }
+
+    def transaction(self, result: TransactionResult) -> None:
+        for part in ("plan", "lock", "log", "apply"):
+            milliseconds = getattr(result.timings, f"{part}_ms")
+            self._transaction.labels(part).observe(milliseconds / 1000)
+
+    def query(self, seconds: float) -> None:
+        self._query.observe(seconds)
+
+    async def render(self, db: Database) -> tuple[bytes, str]:
+        """Text and media type."""
+        catalog, manager = db.catalog, db.manager
+        values = {
+            "transactions_committed": manager.committed,
+            "transactions_aborted": manager.aborted,
+            "transactions_retried": manager.retried,
+            "locks_held": manager.locks.held_count,
+            "locks_waiting": manager.locks.waiting_count,
+            "log_bytes": sum(segment.bytes for segment in await db.log.segments()),
+            "watermark_lag_seconds": max(db.clock.wall_ms() - db.watermark(), 0) / 1000,
+            "views_not_readable": sum(not catalog.readable(name) for name in catalog.view),
+            "ready": int(db.ready()),
+        }
+        for name, value in values.items():
+            self._gauges[name].set(value)
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST

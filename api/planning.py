@@ -1,0 +1,83 @@
+"""From DDL and workload texts to a plan and the catalog that it would put into force."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
+
+from query.binder import bind
+from schema.catalog import Catalog, Forest
+from schema.codec import encode_catalog
+from schema.ddl import load_ddl
+from schema.diff import SchemaDiff, diff
+from schema.errors import SchemaError
+from schema.workload import load_workload
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What an administrator uploads. `roots` None: learn them."""
+
+    ddl: str
+    workload: str = ""
+    roots: tuple[str, ...] | None = None
+    method: str = "optimal"
+    budget: float | None = None
+    row_counts: Mapping[str, int] = field(default_factory=dict)
+    ddl_file: str = "<ddl>"
+    workload_file: str = "<workload>"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSchema:
+    """A plan, what it changes, and the catalog that applying it gives."""
+
+    plan_id: str
+    base_version: int
+    plan: SelectionPlan
+    changes: SchemaDiff
+    catalog: Catalog
+
+
+def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
+    """Plan against the catalog in force. Raises SchemaError and SqlError, located."""
+    schema = load_ddl(request.ddl, request.ddl_file)
+    changes = diff(current.schema, schema)
+    if changes.refused:
+        raise SchemaError(
+            "This schema cannot follow the one in force: "
+            + "; ".join(
+                f"{r.change} of {r.relation}.{r.name}: {r.reason}" for r in changes.refused
+            ),
+            cure="; ".join(dict.fromkeys(refused.cure for refused in changes.refused)),
+        )
+    statements = load_workload(request.workload, request.workload_file)
+    base = Catalog(0, schema, Forest(schema.names))
+    bound = [(statement, bind(statement.sql, base).statement) for statement in statements]
+    counts = {**current.row_count, **request.row_counts}
+    selection = plan(
+        schema,
+        bound,
+        PlanOptions(
+            roots=request.roots,
+            learn_roots=request.roots is None,
+            method=request.method,
+            budget=request.budget,
+        ),
+        Statistics(row_counts={n: c for n, c in counts.items() if n in schema}),
+        base=current,
+    )
+    catalog = selection.to_catalog(current.version + 1, current)
+    return PlannedSchema(_plan_id(request, catalog), current.version, selection, changes, catalog)
+
+
+def _plan_id(request: PlanRequest, catalog: Catalog) -> str:
+    """Equal exactly when inputs, base version and result are equal."""
+    inputs = msgspec.json.encode(
+        (request.ddl, request.workload, request.roots, request.method, request.budget)
+    )
+    return hashlib.sha256(inputs + encode_catalog(catalog)).hexdigest()[:16]

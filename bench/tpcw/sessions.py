@@ -1,0 +1,284 @@
+"""Shoppers: TPC-W's web interactions as sessions of statements over the REST interface.
+
+An interaction sends the statements that the specification's servlets send, with parameters that
+exist; the shopping mix decides which comes next. Every statement is timed by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import random
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import httpx
+
+from bench.tpcw.data import (
+    COUNTRIES,
+    SUBJECTS,
+    TODAY,
+    Size,
+    address_fields,
+    card_row,
+    customer_row,
+    user_name,
+)
+
+Parameters = Sequence[Any]
+
+
+class StatementFailed(Exception):
+    """A statement was answered with an error; carries the problem document."""
+
+
+@dataclass
+class Measured:
+    """Latencies in milliseconds by statement name, and what went wrong."""
+
+    latencies: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    served_by: dict[str, list[str]] = field(default_factory=dict)
+    interactions: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+def wire(value: Any) -> Any:
+    """A value as the REST interface takes it."""
+    if isinstance(value, Decimal):
+        return str(value)
+    return value.isoformat() if isinstance(value, dt.date) else value
+
+
+class Store:
+    """The statements of the workload by name, sent over HTTP."""
+
+    def __init__(
+        self, http: httpx.AsyncClient, statements: dict[str, str], measured: Measured
+    ) -> None:
+        self._http = http
+        self._statements = statements
+        self._measured = measured
+
+    async def read(self, name: str, *parameters: Any, use_views: bool = True) -> list[list[Any]]:
+        body = {
+            "sql": self._statements[name],
+            "parameters": [wire(value) for value in parameters],
+            "use_views": use_views,
+        }
+        answer = await self._post("/v1/query", body, name)
+        self._measured.served_by.setdefault(name, answer["served_by"])
+        rows: list[list[Any]] = answer["rows"]
+        return rows
+
+    async def write(self, *statements: tuple[str, Parameters]) -> None:
+        """One transaction."""
+        body = {
+            "statements": [
+                {"sql": self._statements[name], "parameters": [wire(v) for v in parameters]}
+                for name, parameters in statements
+            ]
+        }
+        names = list(dict.fromkeys(name for name, _ in statements))
+        await self._post("/v1/transactions", body, " + ".join(names))
+
+    async def _post(self, path: str, body: dict[str, Any], name: str) -> dict[str, Any]:
+        for _ in range(20):
+            began = time.perf_counter()
+            response = await self._http.post(path, json=body)
+            elapsed = (time.perf_counter() - began) * 1000
+            document: dict[str, Any] = response.json()
+            if response.is_success:
+                self._measured.latencies[name].append(elapsed)
+                return document
+            if not document.get("retryable"):
+                break
+        raise StatementFailed(f"{name}: {document.get('code')}: {document.get('detail')}")
+
+
+class Counter:
+    """New keys, shared by all shoppers of one run."""
+
+    def __init__(self, size: Size) -> None:
+        self._next = {
+            "cart": 1,
+            "order": size.orders + 1,
+            "customer": size.customers + 1,
+            "address": size.addresses + 1,
+        }
+
+    def new(self, what: str) -> int:
+        number = self._next[what]
+        self._next[what] += 1
+        return number
+
+
+class Shopper:
+    """One emulated browser."""
+
+    def __init__(self, store: Store, size: Size, counter: Counter, seed: str) -> None:
+        self._store = store
+        self._size = size
+        self._counter = counter
+        self._chance = random.Random(seed)
+        self._customer = self._chance.randint(1, size.customers)
+        self._cart = 0
+
+    def mix(self) -> list[tuple[int, Callable[[], Awaitable[None]]]]:
+        """The shopping mix: weights in hundredths of a per cent (clause 5.2.1)."""
+        return [
+            (1600, self.home),
+            (500, self.new_products),
+            (500, self.best_sellers),
+            (1700, self.product_detail),
+            (3700, self.search),
+            (1160, self.shopping_cart),
+            (300, self.registration),
+            (260, self.buy_request),
+            (120, self.buy_confirm),
+            (75, self.order_inquiry),
+            (66, self.order_display),
+            (19, self.admin),
+        ]
+
+    async def run(self, until: float, measured: Measured) -> None:
+        """Interact until monotonic time `until`."""
+        weights, interactions = zip(*self.mix(), strict=True)
+        while time.monotonic() < until:
+            (interaction,) = self._chance.choices(interactions, weights)
+            try:
+                await interaction()
+                measured.interactions += 1
+            except StatementFailed as error:
+                measured.errors.append(str(error))
+
+    def _item(self) -> int:
+        return self._chance.randint(1, self._size.items)
+
+    async def home(self) -> None:
+        await self._store.read("get_name", self._customer)
+        await self._store.read("get_related1", self._item())
+        await self._store.read("related_books", self._item())
+
+    async def new_products(self) -> None:
+        await self._store.read("new_products", self._chance.choice(SUBJECTS))
+
+    async def best_sellers(self) -> None:
+        await self._store.read("best_sellers", self._chance.choice(SUBJECTS))
+
+    async def product_detail(self) -> None:
+        item = self._item()
+        await self._store.read("get_book", item)
+        await self._store.read("get_stock", item)
+
+    async def search(self) -> None:
+        match self._chance.randrange(3):
+            case 0:
+                await self._store.read("search_subject", self._chance.choice(SUBJECTS))
+            case 1:
+                await self._store.read("search_title", f"%{self._letters()}%")
+            case _:
+                await self._store.read("search_author", f"{self._letters()}%")
+
+    def _letters(self) -> str:
+        return "".join(self._chance.choices("abcdefghijklmnopqrstuvwxyz", k=2))
+
+    async def shopping_cart(self) -> None:
+        if not self._cart:
+            self._cart = self._counter.new("cart")
+            await self._store.write(("create_cart", (self._cart, TODAY)))
+        item = self._item()
+        lines = await self._store.read("cart_line", self._cart, item)
+        if lines:
+            quantity = lines[0][0] + 1
+            await self._store.write(("cart_line_update", (quantity, self._cart, item)))
+        else:
+            await self._store.write(("cart_line_insert", (self._cart, item, 1)))
+        await self._store.write(("reset_cart_time", (TODAY, self._cart)))
+        await self._store.read("get_cart", self._cart)
+        await self._store.read("cart_size", self._cart)
+
+    async def registration(self) -> None:
+        name = self._chance.choice(COUNTRIES)
+        ((country,),) = await self._store.read("country_by_name", name)
+        fields = address_fields(self._chance)[:-1]
+        found = await self._store.read("find_address", *fields, country)
+        address = found[0][0] if found else self._counter.new("address")
+        writes: list[tuple[str, Parameters]] = []
+        if not found:
+            writes.append(("enter_address", (address, *fields, country)))
+        customer = self._counter.new("customer")
+        row = customer_row(customer, address, self._chance)
+        await self._store.write(*writes, ("create_customer", row))
+        self._customer = customer
+
+    async def buy_request(self) -> None:
+        later = TODAY + dt.timedelta(hours=2)
+        await self._store.read("get_user_name", self._customer)
+        await self._store.read("get_customer", user_name(self._customer))
+        await self._store.write(("refresh_session", (TODAY, later, self._customer)))
+        if self._cart:
+            await self._store.read("get_cart", self._cart)
+
+    async def buy_confirm(self) -> None:
+        """Discount, stock, order, lines, card payment and clearing the cart."""
+        if not self._cart:
+            await self.shopping_cart()
+        await self._store.read("get_discount", self._customer)
+        ((address,),) = await self._store.read("get_customer_address", self._customer)
+        lines = await self._store.read("get_cart", self._cart)
+        order = self._counter.new("order")
+        total = Decimal(self._chance.randint(1_000, 99_999)) / 100
+        header = (order, self._customer, TODAY, total, total, total, "AIR", TODAY, address, address)
+        writes: list[tuple[str, Parameters]] = [("enter_order", (*header, "PENDING"))]
+        for number, line in enumerate(lines, start=1):
+            item, quantity = line[1], line[2]
+            ((stock,),) = await self._store.read("get_stock", item)
+            stock = stock - quantity if stock >= quantity + 10 else stock - quantity + 21
+            writes.append(("set_stock", (stock, item)))
+            writes.append(("enter_order_line", (number, order, item, quantity, 0.0, "demo")))
+        writes.append(("enter_cc_xact", card_row(order, self._chance)))
+        writes.append(("clear_cart", (self._cart,)))
+        await self._store.write(*writes)
+
+    async def order_inquiry(self) -> None:
+        await self._store.read("get_user_name", self._customer)
+
+    async def order_display(self) -> None:
+        name = user_name(self._customer)
+        await self._store.read("get_password", name)
+        latest = await self._store.read("most_recent_order_id", name)
+        if latest:
+            await self._store.read("most_recent_order", latest[0][0])
+            await self._store.read("most_recent_order_lines", latest[0][0])
+
+    async def admin(self) -> None:
+        item = self._item()
+        await self._store.read("get_book", item)
+        cost = Decimal(self._chance.randint(100, 9_999)) / 100
+        image = (f"img/{item}.gif", f"thumb/{item}.gif")
+        await self._store.write(("admin_update", (cost, *image, TODAY.date(), item)))
+        related = [row[0] for row in await self._store.read("admin_related", item, item)]
+        related += [self._item() for _ in range(5 - len(related))]
+        await self._store.write(("admin_update_related", (*related, item)))
+
+
+async def shop(
+    http: httpx.AsyncClient,
+    statements: dict[str, str],
+    size: Size,
+    *,
+    sessions: int,
+    seconds: float,
+    seed: int = 1,
+) -> Measured:
+    """Run `sessions` shoppers side by side for `seconds`."""
+    measured = Measured()
+    store, counter = Store(http, statements, measured), Counter(size)
+    until = time.monotonic() + seconds
+    shoppers = [Shopper(store, size, counter, f"{seed}/{i}") for i in range(sessions)]
+    await asyncio.gather(*(shopper.run(until, measured) for shopper in shoppers))
+    return measured

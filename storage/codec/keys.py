@@ -1,0 +1,273 @@
+"""Row keys: tuples of values as bytes whose order is the order of the tuples.
+
+The document of record, with type codes and test vectors, is `KEYS.md` beside this file. Every
+part is self-delimiting, so of two full keys of one table neither is a proper prefix of the other,
+and the bytes of leading parts are a prefix of exactly the keys that begin with these values.
+A descending part is the complement of the ascending one; NULL is then last.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from schema.errors import Corruption
+from schema.types import Kind, Value
+
+
+class Code(enum.IntEnum):
+    """First byte of a part. Codes order the types; within a column only NULL and one occur."""
+
+    NULL = 0x01
+    FALSE = 0x05
+    TRUE = 0x06
+    INTEGER = 0x14
+    """0x14 is zero; 0x0c–0x13 and 0x15–0x1c are 8 to 1 bytes below and 1 to 8 bytes above it;
+    0x0b and 0x1d are longer ones with a length byte."""
+    DECIMAL = 0x21
+    DOUBLE = 0x22
+    TEXT = 0x30
+    BYTES = 0x31
+    DATE = 0x40
+    TIMESTAMP = 0x41
+    TIMESTAMPTZ = 0x42
+    UUID = 0x50
+
+
+_NULL = bytes([Code.NULL])
+_COMPLEMENT = bytes(255 - i for i in range(256))
+_EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
+_EPOCH = dt.datetime(1970, 1, 1)
+_EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_DAYS = struct.Struct(">I")
+_MICROS = struct.Struct(">Q")
+_DOUBLE = struct.Struct(">d")
+_BIAS32, _BIAS64 = 1 << 31, 1 << 63
+
+Encode = Callable[[Any], bytes]
+Decode = Callable[[bytes, int], tuple[Value, int]]
+"""From bytes and an offset behind the type code to the value and the offset behind it."""
+
+
+def _integer(value: int) -> bytes:
+    if -128 <= value < 1024:
+        return _SMALL_INTEGERS[value + 128]
+    return _any_integer(value)
+
+
+def _any_integer(value: int) -> bytes:
+    if value == 0:
+        return bytes([Code.INTEGER])
+    magnitude = abs(value)
+    size = (magnitude.bit_length() + 7) // 8
+    if size > 255:
+        raise ValueError("an integer of more than 255 bytes cannot be a key")
+    body = (magnitude if value > 0 else (1 << 8 * size) - 1 - magnitude).to_bytes(size)
+    if value > 0:
+        head = bytes([Code.INTEGER + size]) if size <= 8 else bytes([Code.INTEGER + 9, size])
+    else:
+        head = bytes([Code.INTEGER - size]) if size <= 8 else bytes([Code.INTEGER - 9, 255 - size])
+    return head + body
+
+
+_SMALL_INTEGERS = [_any_integer(value) for value in range(-128, 1024)]
+
+
+def _decode_integer(data: bytes, offset: int) -> tuple[int, int]:
+    """`offset` points at the code byte."""
+    size = data[offset] - Code.INTEGER
+    offset += 1
+    if abs(size) == 9:
+        size = data[offset] if size > 0 else data[offset] - 255
+        offset += 1
+    end = offset + abs(size)
+    magnitude = int.from_bytes(data[offset:end])
+    if size < 0:
+        magnitude -= (1 << -8 * size) - 1
+    return magnitude, end
+
+
+def _decimal(value: Decimal) -> bytes:
+    """Sign, exponent of the first digit, digits two per byte, 0: order is that of the numbers."""
+    sign, digits, exponent = value.as_tuple()
+    text = "".join(map(str, digits)).lstrip("0")
+    stripped = text.rstrip("0")
+    if not stripped:
+        return _DECIMAL_ZERO
+    assert isinstance(exponent, int)
+    magnitude = len(text) + exponent  # value = 0.digits × 10^magnitude
+    even = stripped + "0" * (len(stripped) % 2)
+    body = _any_integer(magnitude)
+    body += bytes(int(even[i : i + 2]) + 1 for i in range(0, len(even), 2)) + b"\0"
+    return b"\x21\x01" + body.translate(_COMPLEMENT) if sign else b"\x21\x03" + body
+
+
+_DECIMAL_ZERO = b"\x21\x02"
+
+
+def _decode_decimal(data: bytes, offset: int) -> tuple[Decimal, int]:
+    sign = data[offset]
+    offset += 1
+    if sign == 2:
+        return Decimal(0), offset
+    negative = sign == 1
+    stop = 0xFF if negative else 0
+    source = data[offset:].translate(_COMPLEMENT) if negative else data[offset:]
+    magnitude, start = _decode_integer(source, 0)
+    end = source.index(b"\0", start)
+    digits = "".join(f"{byte - 1:02d}" for byte in source[start:end])
+    assert data[offset + end] == stop
+    number = Decimal((int(negative), tuple(map(int, digits)), magnitude - len(digits)))
+    return number, offset + end + 1
+
+
+def _double(value: float) -> bytes:
+    (bits,) = _MICROS.unpack(_DOUBLE.pack(value + 0.0))  # -0.0 + 0.0 is 0.0
+    bits = bits ^ (1 << 64) - 1 if bits >> 63 else bits | _BIAS64
+    return b"\x22" + _MICROS.pack(bits)
+
+
+def _decode_double(data: bytes, offset: int) -> tuple[float, int]:
+    (bits,) = _MICROS.unpack_from(data, offset)
+    bits = bits ^ _BIAS64 if bits >> 63 else bits ^ (1 << 64) - 1
+    (value,) = _DOUBLE.unpack(_MICROS.pack(bits))
+    return value, offset + 8
+
+
+def _escaped(data: bytes) -> bytes:
+    return data.replace(b"\0", b"\0\xff") + b"\0\x01" if b"\0" in data else data + b"\0\x01"
+
+
+def _decode_escaped(data: bytes, offset: int) -> tuple[bytes, int]:
+    end = offset
+    while True:
+        end = data.index(b"\0", end)
+        if data[end + 1] == 1:
+            return data[offset:end].replace(b"\0\xff", b"\0"), end + 2
+        end += 2
+
+
+def _text(value: str) -> bytes:
+    return b"\x30" + _escaped(value.encode())
+
+
+def _bytes(value: bytes) -> bytes:
+    return b"\x31" + _escaped(value)
+
+
+def _decode_text(data: bytes, offset: int) -> tuple[str, int]:
+    raw, end = _decode_escaped(data, offset)
+    return raw.decode(), end
+
+
+def _boolean(value: bool) -> bytes:
+    return b"\x06" if value else b"\x05"
+
+
+def _date(value: dt.date) -> bytes:
+    return b"\x40" + _DAYS.pack(value.toordinal() - _EPOCH_DAY + _BIAS32)
+
+
+def _decode_date(data: bytes, offset: int) -> tuple[dt.date, int]:
+    (days,) = _DAYS.unpack_from(data, offset)
+    return dt.date.fromordinal(days - _BIAS32 + _EPOCH_DAY), offset + 4
+
+
+def _timestamp(value: dt.datetime) -> bytes:
+    return b"\x41" + _MICROS.pack((value - _EPOCH) // _MICROSECOND + _BIAS64)
+
+
+def _timestamptz(value: dt.datetime) -> bytes:
+    return b"\x42" + _MICROS.pack((value - _EPOCH_UTC) // _MICROSECOND + _BIAS64)
+
+
+def _decode_timestamp(data: bytes, offset: int) -> tuple[dt.datetime, int]:
+    (micros,) = _MICROS.unpack_from(data, offset)
+    return _EPOCH + dt.timedelta(microseconds=micros - _BIAS64), offset + 8
+
+
+def _decode_timestamptz(data: bytes, offset: int) -> tuple[dt.datetime, int]:
+    (micros,) = _MICROS.unpack_from(data, offset)
+    return _EPOCH_UTC + dt.timedelta(microseconds=micros - _BIAS64), offset + 8
+
+
+def _uuid(value: uuid.UUID) -> bytes:
+    return b"\x50" + value.bytes
+
+
+def _decode_uuid(data: bytes, offset: int) -> tuple[uuid.UUID, int]:
+    return uuid.UUID(bytes=data[offset : offset + 16]), offset + 16
+
+
+ENCODERS: dict[Kind, Encode] = {
+    Kind.INTEGER: _integer,
+    Kind.BIGINT: _integer,
+    Kind.DECIMAL: _decimal,
+    Kind.DOUBLE: _double,
+    Kind.BOOLEAN: _boolean,
+    Kind.TEXT: _text,
+    Kind.BYTES: _bytes,
+    Kind.DATE: _date,
+    Kind.TIMESTAMP: _timestamp,
+    Kind.TIMESTAMPTZ: _timestamptz,
+    Kind.UUID: _uuid,
+    Kind.JSON: _text,
+}
+
+_DECODERS: dict[int, Decode] = {
+    Code.DECIMAL: _decode_decimal,
+    Code.DOUBLE: _decode_double,
+    Code.TEXT: _decode_text,
+    Code.BYTES: _decode_escaped,
+    Code.DATE: _decode_date,
+    Code.TIMESTAMP: _decode_timestamp,
+    Code.TIMESTAMPTZ: _decode_timestamptz,
+    Code.UUID: _decode_uuid,
+}
+
+
+def part_encoder(kind: Kind, descending: bool = False) -> Encode:
+    """Encoder of one key part; takes None as well."""
+    encode = ENCODERS[kind]
+    if not descending:
+        return lambda value: _NULL if value is None else encode(value)
+    return lambda value: (_NULL if value is None else encode(value)).translate(_COMPLEMENT)
+
+
+def decode_parts(data: bytes, descending: Sequence[bool]) -> tuple[Value, ...]:
+    """Values of a full key. Raises Corruption."""
+    values: list[Value] = []
+    offset = 0
+    complement = data.translate(_COMPLEMENT) if any(descending) else data
+    try:
+        for down in descending:
+            value, offset = _decode_part(complement if down else data, offset)
+            values.append(value)
+    except (IndexError, ValueError, KeyError, struct.error, OverflowError) as error:
+        raise Corruption(f"A row key cannot be decoded: {data.hex()}: {error}") from None
+    if offset != len(data):
+        raise Corruption(f"A row key has {len(data) - offset} bytes too many: {data.hex()}")
+    return tuple(values)
+
+
+def _decode_part(data: bytes, offset: int) -> tuple[Value, int]:
+    code = data[offset]
+    if code == Code.NULL:
+        return None, offset + 1
+    if Code.FALSE <= code <= Code.TRUE:
+        return code == Code.TRUE, offset + 1
+    if abs(code - Code.INTEGER) <= 9:
+        return _decode_integer(data, offset)
+    return _DECODERS[code](data, offset + 1)
+
+
+def successor(prefix: bytes) -> bytes | None:
+    """The least byte string greater than every one that starts with `prefix`; None: there is none."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

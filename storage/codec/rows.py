@@ -1,0 +1,152 @@
+"""Rows of a layout as stored: key and value codecs, compiled per layout.
+
+Value: byte 0x01 (format), then all columns of the layout as a MessagePack array, in column order
+(DECIMAL, DATE, TIMESTAMP and UUID as text, BYTES as bin; msgspec's native forms). A row written
+before columns were appended to its relation is shorter; the missing ones read as the column's
+literal default, else NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from schema.catalog import Catalog, Layout
+from schema.errors import Corruption
+from schema.model import Column, DefaultKind
+from schema.types import PYTHON_TYPES, Row, Value
+from storage.codec.keys import decode_parts, part_encoder, successor
+from storage.snapshot import KeyRange
+
+FORMAT = b"\x01"
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class LayoutCodec:
+    """Keys and values of one layout."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        kinds = [layout.columns[i].type.kind for i in layout.key_positions]
+        self._descending = [part.descending for part in layout.key]
+        self._parts = [
+            part_encoder(kind, down) for kind, down in zip(kinds, self._descending, strict=True)
+        ]
+        self._positions = layout.key_positions
+        self._placed = tuple(zip(self._parts, self._positions, strict=True))
+        self.key_values: Callable[[Row], tuple[Value, ...]] = _tuple_getter(self._positions)
+        types = tuple(_annotation(column) for column in layout.columns)
+        self._decoder = msgspec.msgpack.Decoder(tuple[types])  # type: ignore[valid-type]
+        self._loose = msgspec.msgpack.Decoder(list[msgspec.Raw])
+
+    def key(self, row: Row) -> bytes:
+        """Encoded key of a full row."""
+        return b"".join([encode(row[i]) for encode, i in self._placed])
+
+    def key_of(self, values: Sequence[Value]) -> bytes:
+        """Encoded key from full key values, in key order."""
+        return b"".join([encode(value) for encode, value in zip(self._parts, values, strict=True)])
+
+    def prefix(self, values: Sequence[Value]) -> bytes:
+        """Encoded leading key values: a prefix of every key that begins with them."""
+        return b"".join([encode(value) for encode, value in zip(self._parts, values, strict=False)])
+
+    def decode_key(self, key: bytes) -> tuple[Value, ...]:
+        """Key values of an encoded key. Raises Corruption.
+
+        A decimal comes back with another number of trailing zeros: equal, not identical.
+        """
+        return decode_parts(key, self._descending)
+
+    def range(self, key_range: KeyRange) -> tuple[bytes, bytes | None]:
+        """Bytes from (included) and to (excluded; None: to the end) of a key range."""
+        prefix = self.prefix(key_range.prefix)
+        low, high = key_range.low, key_range.high
+        if low is None and high is None:
+            return prefix, successor(prefix)
+        at = len(key_range.prefix)
+        encode, descending = self._parts[at], self._descending[at]
+        # NULLs match no bound: they lie first ascending, last descending.
+        nulls = prefix + encode(None)
+        start, end = (prefix, nulls) if descending else (successor(nulls) or nulls, None)
+        first, first_in, last, last_in = (
+            (high, key_range.high_inclusive, low, key_range.low_inclusive)
+            if descending
+            else (low, key_range.low_inclusive, high, key_range.high_inclusive)
+        )
+        if first is not None:
+            bound = prefix + encode(first)
+            start = bound if first_in else successor(bound) or bound
+        if last is not None:
+            bound = prefix + encode(last)
+            end = successor(bound) if last_in else bound
+        return start, end if end is not None else successor(prefix)
+
+    def encode(self, row: Row) -> bytes:
+        return FORMAT + _ENCODER.encode(row)
+
+    def decode(self, data: bytes) -> Row:
+        """Raises Corruption."""
+        if data[:1] != FORMAT:
+            raise Corruption(
+                f"A row of {self.layout.name} has the unknown format {data[:1].hex()}.",
+                cure="It was written by a newer version, or the store is damaged.",
+            )
+        try:
+            row: Row = self._decoder.decode(memoryview(data)[1:])
+        except msgspec.ValidationError:
+            return self._decode_short(data)
+        except msgspec.DecodeError as error:
+            raise self._corrupt(error) from None
+        return row
+
+    def _decode_short(self, data: bytes) -> Row:
+        """A row written before columns were appended."""
+        columns = self.layout.columns
+        try:
+            given = len(self._loose.decode(memoryview(data)[1:]))
+            types = tuple(_annotation(column) for column in columns[:given])
+            head: Row = msgspec.msgpack.decode(memoryview(data)[1:], type=tuple[types])  # type: ignore[valid-type]
+        except msgspec.DecodeError as error:
+            raise self._corrupt(error) from None
+        if given >= len(columns):
+            raise self._corrupt("more values than columns")
+        return head + tuple(_default(column) for column in columns[given:])
+
+    def _corrupt(self, error: object) -> Corruption:
+        return Corruption(f"A row of {self.layout.name} cannot be decoded: {error}")
+
+
+class Codecs:
+    """Codecs of one catalog version by layout name; `codecs("customer")`."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._codecs: dict[str, LayoutCodec] = {}
+
+    def __call__(self, name: str) -> LayoutCodec:
+        """Raises KeyError."""
+        codec = self._codecs.get(name)
+        if codec is None:
+            codec = self._codecs[name] = LayoutCodec(self.catalog.layout(name))
+        return codec
+
+
+def _annotation(column: Column) -> Any:
+    type_: Any = PYTHON_TYPES[column.type.kind]
+    return type_ | None if column.nullable else type_
+
+
+def _default(column: Column) -> Value:
+    default = column.default
+    return default.value if default is not None and default.kind is DefaultKind.LITERAL else None
+
+
+def _tuple_getter(positions: Sequence[int]) -> Callable[[Row], tuple[Value, ...]]:
+    if len(positions) == 1:
+        (only,) = positions
+        return lambda row: (row[only],)
+    return itemgetter(*positions)

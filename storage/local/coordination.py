@@ -1,0 +1,93 @@
+"""Coordination inside one process: values in a file, membership in memory.
+
+The folder is locked while it is open, so that a second process is told so at once instead of
+writing into the same database.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+
+from schema.errors import StalePlan, Unavailable
+from storage.ports import Versioned
+
+
+class LocalCoordination:
+    """A `Coordination` in a folder. Open with `LocalCoordination.open`."""
+
+    def __init__(self, folder: Path, lock: int) -> None:
+        self._file = folder / "values.json"
+        self._lock = lock
+        self._members: set[str] = set()
+        self._values: dict[str, Versioned] = {}
+        if self._file.exists():
+            stored = msgspec.json.decode(self._file.read_bytes(), type=dict[str, tuple[str, int]])
+            self._values = {
+                path: Versioned(base64.b64decode(value), version)
+                for path, (value, version) in stored.items()
+            }
+
+    @classmethod
+    def open(cls, folder: Path) -> LocalCoordination:
+        """Raises Unavailable when another process has the folder open."""
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise Unavailable(
+                f"The database in {folder.parent} is open in another process.",
+                cure="Stop that process, or connect to its server.",
+            ) from None
+        return cls(folder, lock)
+
+    async def read(self, path: str) -> Versioned | None:
+        return self._values.get(path)
+
+    async def write(self, path: str, value: bytes, expected: int) -> int:
+        known = self._values.get(path)
+        current = known.version if known is not None else 0
+        if current != expected:
+            raise StalePlan(f"{path} is at version {current}, not {expected}.")
+        self._store({**self._values, path: Versioned(value, current + 1)})
+        return current + 1
+
+    def _store(self, values: dict[str, Versioned]) -> None:
+        """Replace the file, durably, then the values in memory."""
+        document = {
+            path: (base64.b64encode(item.value).decode(), item.version)
+            for path, item in values.items()
+        }
+        fresh = self._file.with_suffix(".new")
+        with fresh.open("wb") as file:
+            file.write(msgspec.json.encode(document))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._file)
+        handle = os.open(self._file.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        self._values = values
+
+    async def join(self, member: str) -> None:
+        self._members.add(member)
+
+    async def leave(self, member: str) -> None:
+        self._members.discard(member)
+
+    async def members(self) -> tuple[str, ...]:
+        return tuple(sorted(self._members))
+
+    async def close(self) -> None:
+        if self._lock >= 0:
+            self._members.clear()
+            os.close(self._lock)
+            self._lock = -1

@@ -1,0 +1,57 @@
+"""Fail when a Python file is imported by nobody and started by nobody (`make check`)."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGES = (
+    "schema storage query viewselect maintain txlayer api bench client/hornbeam tests".split()
+)
+
+
+def imported(path: Path) -> set[str]:
+    """Module names that a file mentions in its imports, with every prefix and attribute."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def module_name(path: Path) -> str:
+    text = str(path.with_suffix("")).removeprefix("client/").removeprefix("tests/")
+    return text.replace("/", ".").removesuffix(".__init__")
+
+
+def main() -> int:
+    tracked = subprocess.run(
+        ["git", "ls-files", "*.py"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    files = [Path(name) for name in tracked if name.startswith(tuple(PACKAGES))]
+    used = set().union(*(imported(path) for path in files))
+    started = " ".join(
+        Path(name).read_text() for name in ("Makefile", "pyproject.toml", "client/pyproject.toml")
+    )
+    dead = [
+        path
+        for path in files
+        if module_name(path) not in used
+        and path.name not in {"__init__.py", "conftest.py"}
+        and not path.name.startswith("test_")
+        and not re.search(rf"\b{re.escape(module_name(path))}\b", started)
+        and f'"{module_name(path)}"' not in " ".join(p.read_text() for p in files)
+    ]
+    for path in dead:
+        print(f"{path}: nobody imports or starts this file")
+    return 1 if dead else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+"""The catalog's keeper: stores versions, puts them into force, builds and drops what they say.
+
+A schema change is: store the new version, switch writers to it between two transactions, build
+new views and indexes at the switch's timestamp T while writers go on, store and switch again with
+the built ones READABLE, and drop tables that nobody can read any more.
+
+Why the build may begin at T and write with timestamp T: every commit after the switch keeps the
+new view itself, with a later timestamp, so whichever row is newer wins; every commit before it is
+in the snapshot T (architecture.md, "View life cycle"). A build that dies is simply done again at
+a later T: whatever has changed since the first T carries a newer cell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import structlog
+
+from maintain.lifecycle import Event, transition
+from maintain.recompute import build_batches
+from schema.catalog import Catalog, Forest, Purpose, State
+from schema.codec import decode_catalog, encode_catalog
+from schema.errors import HornbeamError, StalePlan
+from schema.model import Schema
+from storage.ports import NEWEST, Clock, Put, TableStore
+from storage.snapshot import Snapshot
+from txlayer.hlc import HybridClock
+from txlayer.manager import TransactionManager
+from txlayer.state import CatalogState
+
+TABLE = "s.catalog"
+_VERSION = struct.Struct(">Q")
+_LOG = structlog.get_logger(__name__)
+
+
+async def load_catalog(store: TableStore) -> Catalog:
+    """The newest stored version; an empty catalog, version 0, in a new database."""
+    async for batch in store.scan(TABLE, b"", None, NEWEST, reverse=True, limit=1):
+        for cell in batch:
+            return decode_catalog(cell.value)
+    return Catalog(0, Schema(()), Forest(()))
+
+
+@dataclass
+class Build:
+    """Progress of one online build. `total` is the number of rows expected, if it is known."""
+
+    name: str
+    at: int
+    rows: int = 0
+    total: int | None = None
+    finished: bool = False
+    error: str = ""
+
+
+class Readers:
+    """Queries under way, by catalog version: a table is dropped only when none can read it."""
+
+    def __init__(self) -> None:
+        self._inside: Counter[int] = Counter()
+        self._left = asyncio.Condition()
+
+    @asynccontextmanager
+    async def reading(self, version: int) -> AsyncIterator[None]:
+        self._inside[version] += 1
+        try:
+            yield
+        finally:
+            self._inside[version] -= 1
+            async with self._left:
+                self._left.notify_all()
+
+    async def wait_until_past(self, version: int) -> None:
+        """Return when no reader of a version below `version` is left."""
+        async with self._left:
+            await self._left.wait_for(
+                lambda: not any(n for v, n in self._inside.items() if v < version)
+            )
+
+
+class CatalogKeeper:
+    """All changes of the catalog of one database, one at a time."""
+
+    def __init__(
+        self, store: TableStore, manager: TransactionManager, hlc: HybridClock, clock: Clock
+    ) -> None:
+        self._store = store
+        self._manager = manager
+        self._hlc = hlc
+        self._clock = clock
+        self._changing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.readers = Readers()
+        self.builds: dict[str, Build] = {}
+        self.floor = 0
+        """Snapshots before this cannot be read: the catalog was another then."""
+
+    @property
+    def state(self) -> CatalogState:
+        return self._manager.state
+
+    async def apply(self, catalog: Catalog) -> None:
+        """Put `catalog` into force and begin to build what it marks BUILDING.
+
+        Raises StalePlan unless it is the next version.
+        """
+        async with self._changing:
+            current = self.state.catalog
+            if catalog.version != current.version + 1:
+                raise StalePlan(
+                    f"The plan was made for catalog version {catalog.version - 1};"
+                    f" version {current.version} is in force.",
+                    cure="Plan again, look at the difference, and apply that plan.",
+                )
+            for layout in _layouts(catalog):
+                await self._store.create_table(layout)
+            await self._publish(catalog)
+            gone = _layouts(current) - _layouts(catalog)
+            if gone:
+                self._spawn(self._drop(gone, catalog.version))
+        self._begin_builds()
+
+    def resume(self) -> None:
+        """After a start: builds that a crash interrupted begin again."""
+        self.floor = self._hlc.observe()
+        self._begin_builds()
+
+    async def drop_orphans(self) -> None:
+        """After a start: tables that a crash kept from being dropped."""
+        known = _layouts(self.state.catalog)
+        for table in await self._store.tables():
+            if not table.startswith("s.") and table not in known:
+                await self._store.drop_table(table)
+
+    async def wait_built(self) -> None:
+        """Return when no build is under way."""
+        while tasks := list(self._tasks):
+            await asyncio.gather(*tasks)
+
+    async def close(self) -> None:
+        """Stop builds; they begin again at the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ------------------------------------------------------------ inside
+
+    async def _publish(self, catalog: Catalog) -> int:
+        """Store, then switch: a crash in between finds the stored version in force."""
+        key = _VERSION.pack(catalog.version)
+        puts = {TABLE: [Put(key, encode_catalog(catalog))]}
+        await self._store.put(puts, self._hlc.tick())
+        await self._store.flush()
+        at = await self._manager.switch(catalog)
+        self.floor = at
+        return at
+
+    def _begin_builds(self) -> None:
+        catalog = self.state.catalog
+        names = [name for name, state in catalog.states if state is State.BUILDING]
+        fresh = [n for n in _build_order(catalog, names) if not self._is_building(n)]
+        if fresh:
+            for name in fresh:
+                total = catalog.row_count.get(catalog.layout(name).source)
+                self.builds[name] = Build(name, self.floor, total=total)
+            self._spawn(self._build(fresh, self.floor))
+
+    def _is_building(self, name: str) -> bool:
+        build = self.builds.get(name)
+        return build is not None and not build.finished and not build.error
+
+    def _spawn(self, work: object) -> None:
+        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _build(self, names: list[str], at: int) -> None:
+        built = []
+        for name in names:
+            try:
+                await self._build_one(name, at)
+                built.append(name)
+            except HornbeamError as error:
+                self.builds[name].error = str(error)
+                _LOG.error("build failed", name=name, error=str(error))
+        await self._store.flush()
+        await self._mark_readable(built)
+        for name in built:
+            self.builds[name].finished = True
+
+    async def _build_one(self, name: str, at: int) -> None:
+        catalog, codecs = self.state.catalog, self.state.codecs
+        codec, progress = codecs(name), self.builds[name]
+        reader = Snapshot(self._store, codecs, at)
+        async for batch in build_batches(catalog, codecs, name, reader):
+            puts = [Put(key, codec.encode(row)) for key, row in batch.rows]
+            await self._store.put({codec.layout.table: puts}, at)
+            progress.rows += len(puts)
+            await self._clock.sleep(0)
+
+    async def _mark_readable(self, names: Iterable[str]) -> None:
+        async with self._changing:
+            catalog = self.state.catalog
+            states = dict(catalog.states)
+            for name in names:
+                if name in states:
+                    built = transition(states[name], Event.BUILT)
+                    # No reader stands before T: snapshots below `floor` are refused.
+                    states[name] = transition(built, Event.CAUGHT_UP)
+            if states == dict(catalog.states):
+                return
+            version = catalog.version + 1
+            await self._publish(replace(catalog, version=version, states=tuple(states.items())))
+
+    async def _drop(self, tables: set[str], version: int) -> None:
+        await self.readers.wait_until_past(version)
+        for table in sorted(tables):
+            await self._store.drop_table(table)
+
+
+def _layouts(catalog: Catalog) -> set[str]:
+    """Physical tables of a catalog."""
+    names = [*catalog.schema.names, *catalog.view, *catalog.index]
+    return {catalog.layout(name).table for name in names}
+
+
+def _build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
+    """Foreign-key indexes first (they speed up everything else), then views, then the rest."""
+
+    def rank(name: str) -> int:
+        if name in catalog.view:
+            return 1
+        return 0 if catalog.index[name].purpose is Purpose.FOREIGN_KEY else 2
+
+    return sorted(names, key=rank)

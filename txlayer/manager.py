@@ -1,0 +1,351 @@
+"""The transaction manager: a request in, an answer out (protocol.md, "One slave").
+
+    plan → lock → re-check → read → validate → compute → log → apply → finish
+
+`Transaction` does one attempt up to "compute", `Committer` does "log" and "apply"; this module
+repeats attempts that lost a lock, keeps what must happen after the commit point out of reach of
+cancellation, and remembers answers for clients that ask twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from maintain.changes import Mutation
+from query.engine import QueryEngine
+from schema.catalog import Catalog
+from schema.errors import (
+    InvalidRequest,
+    LimitExceeded,
+    OutcomeUnknown,
+    ReadConflict,
+    StatementTimeout,
+    TransactionAborted,
+)
+from storage.ports import Clock, Ids, Put, TableStore
+from storage.snapshot import Overlay
+from txlayer.committer import Committed, Committer, Prepared
+from txlayer.gate import Gate
+from txlayer.hlc import HybridClock
+from txlayer.identity import IdentityBlocks
+from txlayer.locks import LockOwner, LockTable
+from txlayer.model import (
+    InsertRows,
+    RepairRows,
+    Statement,
+    StatementResult,
+    Timings,
+    TransactionRequest,
+    TransactionResult,
+    Work,
+)
+from txlayer.outcomes import (
+    TABLE as OUTCOMES,
+)
+from txlayer.outcomes import (
+    encode_outcome,
+    find_outcome,
+    request_hash,
+    transaction_id_for,
+)
+from txlayer.plans import WritePlan
+from txlayer.state import CatalogState
+from txlayer.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLimits:
+    """Safe defaults; settings may change them."""
+
+    statements: int = 10_000
+    reads: int = 100_000
+    attempts: int = 1_000
+    timeout_s: float = 30.0
+
+
+class TransactionManager:
+    """All write transactions of one slave."""
+
+    def __init__(
+        self,
+        *,
+        store: TableStore,
+        committer: Committer,
+        hlc: HybridClock,
+        clock: Clock,
+        ids: Ids,
+        engine: QueryEngine,
+        catalog: Catalog,
+        limits: TransactionLimits | None = None,
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._hlc = hlc
+        self._clock = clock
+        self._ids = ids
+        self._engine = engine
+        self._limits = limits or TransactionLimits()
+        self._identity = IdentityBlocks(store, hlc.tick)
+        self._gate = Gate()
+        self._ages = 0
+        self._finishing: set[asyncio.Task[object]] = set()
+        self.locks = LockTable()
+        self.state = CatalogState(catalog, engine)
+        self.committed = 0
+        self.aborted = 0
+        self.retried = 0
+
+    # ------------------------------------------------------------ requests
+
+    async def execute(self, request: TransactionRequest) -> TransactionResult:
+        """Run one write transaction to its end.
+
+        Raises HornbeamError; its `outcome` says what is known. A request with an idempotency
+        key that was committed before is answered with the recorded answer.
+        """
+        self._check_limits(request)
+        if request.bookmark:
+            self._hlc.merge(request.bookmark)
+        if request.dry_run:
+            return await self._dry_run(request)
+        key = request.idempotency_key
+        transaction_id = transaction_id_for(key) if key is not None else self._ids.new()
+        self._ages += 1
+        age = self._ages
+        timeout_s = request.timeout_s or self._limits.timeout_s
+        deadline = self._clock.monotonic() + timeout_s
+        for attempt in range(self._limits.attempts):
+            try:
+                return await self._guarded(request, transaction_id, age, deadline)
+            except ReadConflict:
+                self.aborted += 1
+                raise
+            except TransactionAborted:
+                self.aborted += 1
+                if self._clock.monotonic() >= deadline:
+                    raise
+                self.retried += 1
+                await self._clock.sleep(min(0.001 * 2**attempt, 0.05))
+        raise TransactionAborted(
+            "The transaction lost its locks to older ones too often.",
+            cure="Try again when there is less contention on these roots.",
+        )
+
+    async def _guarded(
+        self, request: TransactionRequest, transaction_id: str, age: int, deadline: float
+    ) -> TransactionResult:
+        """One attempt inside the gate; its locks are released however it ends."""
+        await self._gate.enter()
+        owner = LockOwner(age)
+        attempt = _Attempt(request, transaction_id, owner, deadline)
+        try:
+            prepared = await self._prepare(attempt)
+        except BaseException as error:
+            self._release(owner)
+            if isinstance(error, TimeoutError):
+                raise StatementTimeout(
+                    "The transaction took longer than its time limit; nothing was written.",
+                    cure="Raise timeout_ms, or do less in one transaction.",
+                ) from None
+            raise
+        if isinstance(prepared, TransactionResult):
+            self._release(owner)
+            return prepared
+        # From here on the outcome is the log's: a caller that goes away changes nothing.
+        task = asyncio.ensure_future(self._commit(attempt, prepared))
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+        remaining = max(deadline - self._clock.monotonic(), 0.0)
+        done, _ = await asyncio.wait({task}, timeout=remaining + 5.0)
+        if not done:
+            raise OutcomeUnknown(
+                f"The log has not answered in time; transaction {transaction_id} may commit.",
+                cure=f"Ask for transaction {transaction_id}.",
+                transaction_id=transaction_id,
+            )
+        return task.result()
+
+    async def _prepare(self, attempt: _Attempt) -> Prepared | TransactionResult:
+        """Everything before the commit point; a finished result when there is none to reach."""
+        request, began = attempt.request, self._clock.monotonic()
+        state = self.state
+        plans = _plans(state, request.statements)
+        transaction = Transaction(
+            state,
+            self._store,
+            self._identity,
+            self._now(),
+            self._committer.watermark(),
+            self.locks,
+            attempt.owner,
+            attempt.deadline,
+        )
+        attempt.plan_ms = self._ms_since(began)
+        if request.idempotency_key is not None:
+            await transaction.lock(("request", attempt.transaction_id))
+            recorded = await find_outcome(self._store, attempt.transaction_id)
+            if recorded is not None:
+                return recorded.answer_to(request)
+        remaining = attempt.deadline - self._clock.monotonic()
+        async with asyncio.timeout(remaining):
+            attempt.results = await _run(transaction, request.statements, plans)
+            await transaction.check()
+            await transaction.validate(request.reads, request.preconditions)
+            mutations = await transaction.mutations()
+        attempt.affected = count_by_layout(mutations)
+        attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
+        if not mutations and request.idempotency_key is None:
+            return attempt.result(self._committer.watermark())
+        outcome = encode_outcome(request_hash(request), attempt.result(0))
+        return Prepared(
+            transaction_id=attempt.transaction_id,
+            mutations=mutations,
+            changes=transaction.net_changes(),
+            extra_puts={OUTCOMES: [Put(bytes.fromhex(attempt.transaction_id), outcome)]},
+            catalog_version=state.catalog.version,
+            not_before=request.bookmark,
+        )
+
+    async def _commit(self, attempt: _Attempt, prepared: Prepared) -> TransactionResult:
+        try:
+            committed = await self._committer.commit(prepared)
+        except BaseException:
+            self._release(attempt.owner)
+            raise
+        self.committed += 1
+        if committed.applied_future is None or committed.applied:
+            self._release(attempt.owner)
+        else:
+            # Committed, not applied yet: the roots stay locked until it is.
+            committed.applied_future.add_done_callback(lambda _: self._release(attempt.owner))
+        return attempt.result(committed.ts, committed)
+
+    def _release(self, owner: LockOwner) -> None:
+        self.locks.release_all(owner)
+        self._gate.leave()
+
+    def _check_limits(self, request: TransactionRequest) -> None:
+        limits = self._limits
+        if not request.statements and not request.preconditions and not request.reads:
+            raise InvalidRequest("A transaction needs at least one statement.")
+        if len(request.statements) > limits.statements:
+            raise LimitExceeded(f"More than {limits.statements} statements in one transaction.")
+        if len(request.reads) > limits.reads:
+            raise LimitExceeded(
+                f"The transaction rests on more than {limits.reads} rows read.",
+                cure="Read less inside the transaction, or read outside of it.",
+            )
+
+    def _ms_since(self, began: float) -> float:
+        return (self._clock.monotonic() - began) * 1000
+
+    def _now(self) -> dt.datetime:
+        return dt.datetime.fromtimestamp(self._clock.wall_ms() / 1000, dt.UTC)
+
+    # ------------------------------------------------------------ dry runs
+
+    async def _dry_run(self, request: TransactionRequest) -> TransactionResult:
+        await self._gate.enter()
+        try:
+            transaction = self._unlocked(self._committer.watermark())
+            plans = _plans(self.state, request.statements)
+            results = await _run(transaction, request.statements, plans)
+            await transaction.check()
+            await transaction.validate(request.reads, request.preconditions)
+            mutations = await transaction.mutations()
+        finally:
+            self._gate.leave()
+        return TransactionResult(
+            "", 0, results, count_by_layout(mutations), mutations=tuple(mutations)
+        )
+
+    async def pending(self, statements: Sequence[Statement], at: int) -> Overlay:
+        """What uncommitted `statements` would change at snapshot `at`, to lay over a query."""
+        transaction = self._unlocked(at)
+        plans = _plans(self.state, statements)
+        await _run(transaction, statements, plans)
+        return Overlay(await transaction.mutations())
+
+    def _unlocked(self, at: int) -> Transaction:
+        return Transaction(
+            self.state, self._store, self._identity, self._now(), at, None, LockOwner(0)
+        )
+
+    # ------------------------------------------------------------ schema
+
+    async def switch(self, catalog: Catalog) -> int:
+        """Put a new catalog into force between transactions.
+
+        Returns a timestamp T: every commit under an older catalog is ≤ T and applied, every one
+        under the new catalog is later.
+        """
+        async with self._gate.closed():
+            await self._committer.drain()
+            self.state = CatalogState(catalog, self._engine)
+            return self._hlc.observe()
+
+    async def close(self) -> None:
+        """Wait for commits under way."""
+        if self._finishing:
+            await asyncio.wait(self._finishing)
+
+
+class _Attempt:
+    """What one attempt has found out so far."""
+
+    def __init__(
+        self, request: TransactionRequest, transaction_id: str, owner: LockOwner, deadline: float
+    ) -> None:
+        self.request = request
+        self.transaction_id = transaction_id
+        self.owner = owner
+        self.deadline = deadline
+        self.results: tuple[StatementResult, ...] = ()
+        self.affected: Mapping[str, int] = {}
+        self.plan_ms = self.lock_ms = 0.0
+
+    def result(self, commit_ts: int, committed: Committed | None = None) -> TransactionResult:
+        timings = Timings(self.plan_ms, self.lock_ms)
+        if committed is not None:
+            timings = replace(timings, log_ms=committed.log_ms, apply_ms=committed.apply_ms)
+        return TransactionResult(
+            self.transaction_id,
+            commit_ts,
+            self.results,
+            self.affected,
+            timings,
+            applied=committed is None or committed.applied,
+        )
+
+
+async def _run(
+    transaction: Transaction, work: Sequence[Work], plans: Sequence[WritePlan | None]
+) -> tuple[StatementResult, ...]:
+    return tuple([await _run_one(transaction, w, p) for w, p in zip(work, plans, strict=True)])
+
+
+async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None) -> StatementResult:
+    match work:
+        case InsertRows():
+            return await transaction.insert(work)
+        case RepairRows():
+            return await transaction.repair(work)
+        case Statement():
+            assert plan is not None
+            return await transaction.run(plan, work.parameters)
+
+
+def _plans(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
+    """One plan per SQL statement; the rest needs none."""
+    return [state.plan(w.sql) if isinstance(w, Statement) else None for w in work]
+
+
+def count_by_layout(mutations: Sequence[Mutation]) -> dict[str, int]:
+    """Stored rows touched per relation, view and index."""
+    counts: dict[str, int] = {}
+    for mutation in mutations:
+        counts[mutation.layout] = counts.get(mutation.layout, 0) + 1
+    return counts

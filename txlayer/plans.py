@@ -1,0 +1,513 @@
+"""Write plans: INSERT, UPDATE and DELETE compiled once per text and catalog version.
+
+A plan holds closures over rows and parameters; running it needs no SQL any more. What a scalar
+expression means is decided in `query.expressions`; expressions that it does not support natively
+are evaluated by DuckDB, row by row (`query.duckeval`), and say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from sqlglot import exp
+
+from query.algebra import Parameter
+from query.binder import BoundQuery, bind, bind_tree
+from query.duckeval import evaluate
+from query.engine import PreparedQuery, QueryEngine
+from query.expressions import compile_expression
+from query.expressions.parameters import parameter_key
+from schema.catalog import Catalog, Index
+from schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
+from schema.model import Column, DefaultKind, Relation
+from schema.types import ColumnType, Kind, Row, Value
+from txlayer.model import Parameters
+
+Scalar = Callable[[Row, Parameters], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Column number `position` takes `scalar`'s value, coerced to the column's type."""
+
+    position: int
+    column: Column
+    scalar: Scalar
+    exact: bool = False
+    """The value has the column's type already: it is a parameter bound as such."""
+
+    def value(self, row: Row, parameters: Parameters) -> Value:
+        value = self.scalar(row, parameters)
+        if self.exact:
+            return value
+        try:
+            return self.column.type.coerce(value)
+        except TypeMismatch as error:
+            error.message = f"Column {self.column.name}: {error.message}"
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class Returning:
+    """RETURNING: output names, SQL types and their scalars over the written row."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    scalars: tuple[Scalar, ...]
+
+    def row(self, row: Row, parameters: Parameters) -> Row:
+        return tuple(scalar(row, parameters) for scalar in self.scalars)
+
+
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """A query cut out of a write statement; `uses` maps its parameters to the statement's."""
+
+    prepared: PreparedQuery
+    uses: Mapping[str, int | str]
+
+    def parameters(self, parameters: Parameters) -> dict[str, Value]:
+        values: Any = parameters  # keys are names for a mapping, numbers for a sequence
+        return {name: values[key] for name, key in self.uses.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey:
+    """WHERE fixes the whole primary key; `residual` is the rest of it."""
+
+    key: tuple[Assignment, ...]
+    residual: Scalar | None
+
+    def values(self, parameters: Parameters) -> tuple[Value, ...] | None:
+        """The key, or None when no row can have it: NULL, or more decimals than the column."""
+        key = []
+        for part in self.key:
+            value, wanted = part.value((), parameters), part.scalar((), parameters)
+            if value is None or (isinstance(value, Decimal) and value != wanted):
+                return None
+            key.append(value)
+        return tuple(key)
+
+
+@dataclass(frozen=True, slots=True)
+class BySearch:
+    """WHERE is answered by a query for primary keys at the transaction's snapshot.
+
+    `predicate` checks a row again once it is locked. None: the WHERE looks beyond the row (a
+    subquery), so a row that changed since the snapshot aborts the transaction for a retry.
+    """
+
+    query: Subquery
+    predicate: Scalar | None
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """ON CONFLICT. `index` None with `any_key` False: the primary key is the target."""
+
+    any_key: bool
+    index: Index | None
+    assignments: tuple[Assignment, ...]
+    """Over the existing row followed by the row proposed; empty: DO NOTHING."""
+    where: Scalar | None
+
+
+@dataclass(frozen=True, slots=True)
+class InsertPlan:
+    """`rows`: one tuple of assignments per VALUES row; or `query` for INSERT … SELECT."""
+
+    relation: Relation
+    rows: tuple[tuple[Assignment, ...], ...]
+    query: Subquery | None
+    query_positions: tuple[int, ...]
+    conflict: Conflict | None
+    returning: Returning | None
+    parameter_types: Mapping[int | str, ColumnType | None]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePlan:
+    relation: Relation
+    find: ByKey | BySearch
+    assignments: tuple[Assignment, ...]
+    returning: Returning | None
+    parameter_types: Mapping[int | str, ColumnType | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePlan:
+    relation: Relation
+    find: ByKey | BySearch
+    returning: Returning | None
+    parameter_types: Mapping[int | str, ColumnType | None]
+
+
+WritePlan = InsertPlan | UpdatePlan | DeletePlan
+
+
+def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
+    """Compile one write statement. Raises SqlError and its kin."""
+    bound = bind(sql, catalog)
+    match bound.ast:
+        case exp.Insert():
+            return _Compiler(bound, catalog, engine).insert(bound.ast)
+        case exp.Update():
+            return _Compiler(bound, catalog, engine).update(bound.ast)
+        case exp.Delete():
+            return _Compiler(bound, catalog, engine).delete(bound.ast)
+    raise Unsupported(
+        "A transaction takes INSERT, UPDATE and DELETE.",
+        cure="Send SELECT to the query endpoint.",
+    )
+
+
+def bind_parameters(
+    parameters: Parameters, types: Mapping[int | str, ColumnType | None]
+) -> Parameters:
+    """Check number and names of parameters and coerce each to the type it is used as."""
+    if isinstance(parameters, Mapping):
+        missing = [name for name in types if name not in parameters]
+        extra = [name for name in parameters if name not in types]
+        if missing or extra:
+            raise SqlError(
+                "The parameters do not match the statement: "
+                + "; ".join(
+                    f"{what} {', '.join(':' + str(name) for name in names)}"
+                    for what, names in (("missing", missing), ("unknown", extra))
+                    if names
+                )
+            )
+        return {str(name): _coerced(parameters[str(name)], t) for name, t in types.items()}
+    if len(parameters) != len(types):
+        raise SqlError(
+            f"The statement has {len(types)} parameters, {len(parameters)} values were given."
+        )
+    return tuple([_coerced(value, types.get(i)) for i, value in enumerate(parameters)])
+
+
+def _coerced(value: Any, type_: ColumnType | None) -> Value:
+    """Not rounded or cut here: a parameter may be compared; an assignment does its own."""
+    return value if type_ is None else type_.comparand(value)
+
+
+class _RowScope:
+    """Names of one relation's row; with `proposed`, `excluded.x` lies behind it."""
+
+    def __init__(self, relation: Relation, alias: str, bound: BoundQuery, proposed: bool = False):
+        self.relation = relation
+        self.aliases = {alias, relation.name}
+        self.types = bound.parameter_types
+        self.proposed = proposed
+
+    def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
+        name, table = column.name, column.table
+        position = self.relation.positions.get(name)
+        if position is None:
+            raise UnknownName(
+                f"Relation {self.relation.name} has no column {name}.",
+                cure=f"It has: {', '.join(self.relation.column_names)}.",
+            )
+        type_ = self.relation.columns[position].type
+        if not table or table in self.aliases:
+            return position, type_
+        if self.proposed and table == "excluded":
+            return position + len(self.relation.columns), type_
+        raise UnknownName(f"There is no relation {table} in this statement.")
+
+    def parameter_type(self, name: int | str) -> ColumnType | None:
+        return self.types.get(name)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        own = self.relation.columns
+        if not self.proposed:
+            return own
+        return own + tuple(Column(f"excluded.{c.name}", c.type, c.nullable) for c in own)
+
+
+class _Compiler:
+    """Compiles one bound write statement."""
+
+    def __init__(self, bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> None:
+        target = bound.statement.target
+        if target is None or target not in catalog.schema:
+            raise Unsupported(
+                f"{target} is a view: views are kept from their base relations.",
+                cure="Write to the base relations.",
+            )
+        self.bound, self.catalog, self.engine = bound, catalog, engine
+        self.relation = catalog.schema.relation(target)
+        self.alias = target
+
+    # ------------------------------------------------------------ statements
+
+    def insert(self, ast: exp.Insert) -> InsertPlan:
+        if ast.args.get("alternative") or ast.args.get("by_name") or ast.args.get("ignore"):
+            raise Unsupported(
+                "INSERT OR REPLACE, OR IGNORE and BY NAME are not supported.",
+                cure="Use INSERT … ON CONFLICT with a column list.",
+            )
+        names = self._insert_columns(ast)
+        source = ast.expression
+        rows: tuple[tuple[Assignment, ...], ...] = ()
+        query = None
+        if source is None:
+            rows = ((),)
+        elif isinstance(source, exp.Values):
+            rows = tuple(self._values(names, item) for item in source.expressions)
+        else:
+            query = self._select(ast, source, len(names))
+        return InsertPlan(
+            self.relation,
+            rows,
+            query,
+            tuple(self.relation.positions[name] for name in names) if query else (),
+            self._conflict(ast.args.get("conflict")),
+            self._returning(ast.args.get("returning")),
+            self.bound.parameter_types,
+        )
+
+    def update(self, ast: exp.Update) -> UpdatePlan:
+        if ast.args.get("from_"):
+            raise Unsupported(
+                "UPDATE … FROM is not supported.",
+                cure="Use a subquery in WHERE, or read the values first.",
+            )
+        self.alias = ast.this.alias_or_name
+        assignments = self._assignments(ast.expressions, _RowScope(*self._scope()))
+        find = self._find(ast, ast.args.get("where"))
+        returning = self._returning(ast.args.get("returning"))
+        types = self.bound.parameter_types
+        return UpdatePlan(self.relation, find, assignments, returning, types)
+
+    def delete(self, ast: exp.Delete) -> DeletePlan:
+        if ast.args.get("using"):
+            raise Unsupported("DELETE … USING is not supported.", cure="Use a subquery in WHERE.")
+        self.alias = ast.this.alias_or_name
+        find = self._find(ast, ast.args.get("where"))
+        returning = self._returning(ast.args.get("returning"))
+        return DeletePlan(self.relation, find, returning, self.bound.parameter_types)
+
+    # ------------------------------------------------------------ parts
+
+    def _scope(self) -> tuple[Relation, str, BoundQuery]:
+        return self.relation, self.alias, self.bound
+
+    def _insert_columns(self, ast: exp.Insert) -> tuple[str, ...]:
+        if not isinstance(ast.this, exp.Schema):
+            return self.relation.column_names
+        names = tuple(item.name for item in ast.this.expressions)
+        if len(set(names)) != len(names):
+            raise SqlError(f"A column is named twice in INSERT INTO {self.relation.name}.")
+        for name in names:
+            self._position(name)
+        return names
+
+    def _position(self, name: str) -> int:
+        position, _ = _RowScope(*self._scope()).resolve(exp.column(name))
+        return position
+
+    def _values(self, names: tuple[str, ...], item: exp.Expr) -> tuple[Assignment, ...]:
+        values = item.expressions if isinstance(item, exp.Tuple) else [item]
+        if len(values) != len(names):
+            raise SqlError(
+                f"INSERT INTO {self.relation.name}: {len(names)} columns, {len(values)} values."
+            )
+        scope = _ConstantScope(self.bound)
+        return tuple(
+            self._assignment(name, value, scope)
+            for name, value in zip(names, values, strict=True)
+            if not (isinstance(value, exp.Var) and value.name.upper() == "DEFAULT")
+        )
+
+    def _select(self, ast: exp.Insert, source: exp.Expr, width: int) -> Subquery:
+        query = self._subquery(ast, source.copy())
+        if len(query.prepared.columns) != width:
+            raise SqlError(
+                f"INSERT INTO {self.relation.name}: {width} columns,"
+                f" the SELECT gives {len(query.prepared.columns)}."
+            )
+        return query
+
+    def _subquery(self, ast: exp.Expr, query: exp.Expr) -> Subquery:
+        """Prepare `query`, a part of `ast`, under its CTEs and with its parameters by name."""
+        if (with_ := ast.args.get("with_")) is not None:
+            query.set("with_", with_.copy())
+        uses: dict[str, int | str] = {}
+        for node in list(query.find_all(exp.Placeholder)):
+            key = parameter_key(node)
+            # A name of its own: numbers would have gaps in a part of the statement.
+            name = f"p{key}" if isinstance(key, int) else key
+            uses[name] = key
+            node.set("this", name)
+            node.meta["parameter"] = Parameter(name)
+        bound = bind_tree(query, self.bound.statement.sql, self.catalog)
+        return Subquery(self.engine.prepare_bound(bound, self.catalog), uses)
+
+    def _assignments(self, items: Sequence[exp.Expr], scope: _RowScope) -> tuple[Assignment, ...]:
+        result = []
+        for item in items:
+            if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
+                raise Unsupported(
+                    f"SET {item.sql(dialect='duckdb')} is not supported.",
+                    cure="Assign one column at a time: SET a = …, b = ….",
+                )
+            result.append(self._assignment(item.this.name, item.expression, scope))
+        positions = [assignment.position for assignment in result]
+        if len(set(positions)) != len(positions):
+            raise SqlError("A column is assigned twice.")
+        return tuple(result)
+
+    def _assignment(
+        self, name: str, value: exp.Expr, scope: _RowScope | _ConstantScope
+    ) -> Assignment:
+        position = self._position(name)
+        column = self.relation.columns[position]
+        if isinstance(value, exp.Var) and value.name.upper() == "DEFAULT":
+            return Assignment(position, column, _default_scalar(column))
+        exact = (
+            isinstance(value, exp.Placeholder)
+            and scope.parameter_type(parameter_key(value)) == column.type
+            and column.type.kind not in {Kind.DECIMAL, Kind.TEXT}  # still to be rounded or cut
+        )
+        return Assignment(position, column, self._scalar(value, scope), exact)
+
+    def _scalar(self, node: exp.Expr, scope: _RowScope | _ConstantScope) -> Scalar:
+        if node.find(exp.Query):
+            raise Unsupported(
+                "A subquery cannot be used for a value here.",
+                cure="Read the value first, or use INSERT … SELECT.",
+            )
+        compiled = compile_expression(node, scope)
+        if compiled is not None:
+            return compiled
+        columns = scope.columns
+        return lambda row, parameters: evaluate(node, columns, [row], parameters)[0]
+
+    def _predicate(self, node: exp.Expr, scope: _RowScope) -> Scalar:
+        scalar = self._scalar(node, scope)
+        return lambda row, parameters: scalar(row, parameters) is True
+
+    def _find(self, ast: exp.Expr, where: exp.Where | None) -> ByKey | BySearch:
+        scope = _RowScope(*self._scope())
+        conjuncts = list(where.this.flatten()) if where and isinstance(where.this, exp.And) else []
+        if where is not None and not conjuncts:
+            conjuncts = [where.this]
+        by_column: dict[str, exp.Expr] = {}
+        rest: list[exp.Expr] = []
+        for conjunct in conjuncts:
+            name = self._key_equality(conjunct)
+            if name is not None and name not in by_column:
+                by_column[name] = conjunct.expression
+            else:
+                rest.append(conjunct)
+        has_query = where is not None and where.find(exp.Query) is not None
+        if len(by_column) == len(self.relation.primary_key) and not has_query:
+            constant = _ConstantScope(self.bound)
+            key = tuple(
+                self._assignment(name, by_column[name], constant)
+                for name in self.relation.primary_key
+            )
+            return ByKey(key, self._predicate(exp.and_(*rest), scope) if rest else None)
+        return self._search(ast, where, scope, has_query)
+
+    def _key_equality(self, node: exp.Expr) -> str | None:
+        """Name of the key column if `node` reads `key column = constant or parameter`."""
+        if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column):
+            return None
+        if not isinstance(node.expression, exp.Placeholder | exp.Literal | exp.Neg | exp.Cast):
+            return None
+        if node.expression.find(exp.Column):
+            return None
+        return node.this.name if node.this.name in self.relation.primary_key else None
+
+    def _search(
+        self, ast: exp.Expr, where: exp.Where | None, scope: _RowScope, has_query: bool
+    ) -> BySearch:
+        key = [exp.column(name, self.alias) for name in self.relation.primary_key]
+        query = exp.select(*key).from_(ast.this.copy())
+        if where is not None:
+            query = query.where(where.this.copy())
+        subquery = self._subquery(ast, query)
+        if where is None:
+            return BySearch(subquery, lambda _row, _parameters: True)
+        return BySearch(subquery, None if has_query else self._predicate(where.this, scope))
+
+    def _conflict(self, node: exp.OnConflict | None) -> Conflict | None:
+        if node is None:
+            return None
+        keys = tuple(item.find(exp.Column).name for item in node.args.get("conflict_keys") or ())
+        index = self._conflict_index(keys)
+        if "NOTHING" in node.args["action"].name.upper():
+            return Conflict(not keys, index, (), None)
+        if not keys:
+            raise SqlError("ON CONFLICT DO UPDATE needs a target: ON CONFLICT (columns).")
+        scope = _RowScope(*self._scope(), proposed=True)
+        where = node.args.get("where")
+        return Conflict(
+            False,
+            index,
+            self._assignments(node.expressions, scope),
+            self._predicate(where.this, scope) if where else None,
+        )
+
+    def _conflict_index(self, keys: tuple[str, ...]) -> Index | None:
+        if not keys or set(keys) == set(self.relation.primary_key):
+            return None
+        for index in self.catalog.indexes_on(self.relation.name):
+            if index.unique and {part.column for part in index.columns} == set(keys):
+                return index
+        raise SqlError(
+            f"ON CONFLICT ({', '.join(keys)}): {self.relation.name} has no primary key or unique"
+            " index on exactly these columns."
+        )
+
+    def _returning(self, node: exp.Returning | None) -> Returning | None:
+        if node is None:
+            return None
+        scope = _RowScope(*self._scope())
+        names: list[str] = []
+        types: list[str] = []
+        scalars: list[Scalar] = []
+        for item in node.expressions:
+            for name, expression in self._output(item):
+                compiled = compile_expression(expression, scope)
+                type_ = compiled.type if compiled is not None else None
+                names.append(name)
+                types.append(type_.sql() if type_ is not None else "")
+                scalars.append(compiled or self._scalar(expression, scope))
+        return Returning(tuple(names), tuple(types), tuple(scalars))
+
+    def _output(self, item: exp.Expr) -> list[tuple[str, exp.Expr]]:
+        if isinstance(item, exp.Star) or item.is_star:
+            return [(name, exp.column(name)) for name in self.relation.column_names]
+        if isinstance(item, exp.Alias):
+            return [(item.alias, item.this)]
+        return [(item.output_name or item.sql(dialect="duckdb"), item)]
+
+
+class _ConstantScope:
+    """VALUES and key equalities: parameters, but no columns."""
+
+    columns: tuple[Column, ...] = ()
+
+    def __init__(self, bound: BoundQuery) -> None:
+        self.types = bound.parameter_types
+
+    def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
+        raise UnknownName(f"Column {column.name} cannot be used here.")
+
+    def parameter_type(self, name: int | str) -> ColumnType | None:
+        return self.types.get(name)
+
+
+def _default_scalar(column: Column) -> Scalar:
+    default = column.default
+    if default is None:
+        return lambda _row, _parameters: None
+    if default.kind is DefaultKind.LITERAL:
+        return lambda _row, _parameters: default.value
+    raise Unsupported(f"SET {column.name} = DEFAULT is not supported for a computed default.")

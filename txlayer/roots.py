@@ -1,0 +1,104 @@
+"""From a row to its root: which lock a write takes (seed 002, VIII-A; protocol.md, terms).
+
+The way leads up the tree edges. It ends at a row of a root relation, or at a row whose tree
+foreign key is NULL or dangles: such a row is the top of its own little tree. Only steps beyond
+the first parent need a read, and none if that parent's relation is a root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from schema.catalog import Catalog
+from schema.types import Row, Value
+from storage.codec.rows import Codecs
+
+ReadRows = Callable[[str, Sequence[tuple[Value, ...]]], Awaitable[list[Row | None]]]
+"""Rows of a relation by key values, in the state that the caller sees."""
+
+LockName = tuple[str, str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """From a row of one relation to its parent's key."""
+
+    foreign_key: Callable[[Row], tuple[Value, ...]]
+    parent: str
+    parent_is_root: bool
+
+
+class Roots:
+    """Finds root locks under one catalog version."""
+
+    def __init__(self, catalog: Catalog, codecs: Codecs) -> None:
+        self._codecs = codecs
+        self._steps: dict[str, _Step | None] = {}
+        for relation in catalog.schema.relations:
+            edge = catalog.forest.parent.get(relation.name)
+            if edge is None:
+                self._steps[relation.name] = None
+                continue
+            self._steps[relation.name] = _Step(
+                tuple_getter([relation.positions[column] for column in edge.columns]),
+                edge.parent,
+                edge.parent not in catalog.forest.parent,
+            )
+
+    def needs_reads(self, relation: str) -> bool:
+        """May finding the root read rows (and so have to be repeated under the lock)?"""
+        step = self._steps[relation]
+        return step is not None and not step.parent_is_root
+
+    def name(self, relation: str, key: Sequence[Value]) -> LockName:
+        return ("root", relation, self._codecs(relation).key_of(key))
+
+    async def find(self, relation: str, rows: Sequence[Row], read: ReadRows) -> list[LockName]:
+        """The root lock of each row of `relation`; one batched read per level of the tree."""
+        found: list[LockName | None] = [None] * len(rows)
+        level = list(enumerate(rows))
+        while level:
+            step = self._steps[relation]
+            codec = self._codecs(relation)
+            above: list[tuple[int, Row, tuple[Value, ...]]] = []
+            for i, row in level:
+                key = step.foreign_key(row) if step is not None else (None,)
+                if step is None or None in key:
+                    found[i] = ("root", relation, codec.key(row))
+                elif step.parent_is_root:
+                    found[i] = self.name(step.parent, key)
+                else:
+                    above.append((i, row, key))
+            if step is None or not above:
+                break
+            level = await self._climb(step.parent, above, read, found)
+            relation = step.parent
+        return [name for name in found if name is not None]
+
+    async def _climb(
+        self,
+        parent: str,
+        above: list[tuple[int, Row, tuple[Value, ...]]],
+        read: ReadRows,
+        found: list[LockName | None],
+    ) -> list[tuple[int, Row]]:
+        keys = list(dict.fromkeys(key for _, _, key in above))
+        parents = dict(zip(keys, await read(parent, keys), strict=True))
+        level = []
+        for i, _, key in above:
+            row = parents[key]
+            if row is None:
+                found[i] = self.name(parent, key)
+            else:
+                level.append((i, row))
+        return level
+
+
+def tuple_getter(positions: Sequence[int]) -> Callable[[Row], tuple[Value, ...]]:
+    """Itemgetter that always gives a tuple."""
+    if len(positions) == 1:
+        (only,) = positions
+        return lambda row: (row[only],)
+    return itemgetter(*positions)

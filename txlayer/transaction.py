@@ -1,0 +1,668 @@
+"""One attempt at one transaction: statements run under locks, their changes are collected.
+
+An attempt sees the newest committed rows of the roots it has locked, with its own changes laid
+over them. Nothing leaves it before the commit; an attempt that fails is thrown away.
+
+Locks (names are tuples, one table for all; see docs/decisions/0002-existence-locks.md):
+
+- ("root", relation, key)  exclusive for writes below that root, shared for validated reads;
+- ("row", relation, key)   *existence*: exclusive to insert or delete the row, shared while a row
+  under another root comes to reference it, or when its absence was relied on;
+- ("unique", index, values) exclusive to take or free a value of a unique index;
+- ("request", id)          exclusive while a request with an idempotency key runs.
+
+A dry run takes no locks and reads at a snapshot; all else is the same code.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from maintain.changes import Change, Mutation
+from maintain.recompute import rows_from
+from schema.errors import (
+    ForeignKeyViolation,
+    LimitExceeded,
+    NotFound,
+    PreconditionFailed,
+    ReadConflict,
+    TransactionAborted,
+    UniqueViolation,
+    UnknownName,
+)
+from schema.model import Column, DefaultKind, OnDelete, Relation
+from schema.types import Kind, Row, Value
+from storage.ports import NEWEST, TableStore
+from storage.snapshot import Overlay, ReadItem, Snapshot
+from txlayer.constraints import ChildCheck, ParentCheck, UniqueCheck
+from txlayer.identity import IdentityBlocks
+from txlayer.locks import LockOwner, LockTable, Mode
+from txlayer.model import (
+    InsertRows,
+    Parameters,
+    Precondition,
+    RepairRows,
+    StatementResult,
+)
+from txlayer.plans import (
+    ByKey,
+    BySearch,
+    Conflict,
+    DeletePlan,
+    InsertPlan,
+    Returning,
+    UpdatePlan,
+    WritePlan,
+    bind_parameters,
+)
+from txlayer.state import CatalogState
+
+MAX_CHANGES = 200_000
+"""Rows one transaction may change; more belongs into several, or into `load`."""
+
+Key = tuple[Value, ...]
+
+
+class Transaction:
+    """The working state of one attempt. `snapshot` is where searches look for rows."""
+
+    def __init__(
+        self,
+        state: CatalogState,
+        store: TableStore,
+        identity: IdentityBlocks,
+        now: dt.datetime,
+        snapshot: int,
+        locks: LockTable | None,
+        owner: LockOwner,
+        deadline: float | None = None,
+    ) -> None:
+        self.state = state
+        self._store = store
+        self._identity = identity
+        self._now = now
+        self._snapshot = snapshot
+        self._locks = locks
+        self._owner = owner
+        self._deadline = deadline
+        self._held: set[tuple[Any, ...]] = set()
+        at = NEWEST if locks is not None else snapshot
+        self.reader = Snapshot(store, state.codecs, at)
+        self._changes: dict[str, dict[bytes, Change]] = {}
+        self._repairs: list[Mutation] = []
+
+    # ------------------------------------------------------------ locks
+
+    async def lock(self, name: tuple[Any, ...], mode: Mode = Mode.EXCLUSIVE) -> bool:
+        """Take a lock; False if this attempt has had it before."""
+        if self._locks is None or name in self._held:
+            return False
+        await self._locks.acquire(self._owner, name, mode, self._deadline)
+        if mode is Mode.EXCLUSIVE:
+            self._held.add(name)
+        return True
+
+    async def _lock_roots(self, relation: str, rows: Sequence[Row]) -> None:
+        """Lock the roots of `rows`, and look again under the lock (protocol.md, steps 1 to 3)."""
+        roots = self.state.roots
+        while True:
+            names = await roots.find(relation, rows, self.rows)
+            taken = [await self.lock(name) for name in dict.fromkeys(names)]
+            if not any(taken) or not roots.needs_reads(relation):
+                return
+
+    async def _lock_existence(self, relation: str, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            await self.lock(("row", relation, key))
+
+    async def _lock_and_read(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
+        """The rows, read under the locks of their roots; None where there is none."""
+        codec = self.state.codecs(relation)
+        while True:
+            rows = await self.rows(relation, keys)
+            present = [row for row in rows if row is not None]
+            names = set(await self.state.roots.find(relation, present, self.rows))
+            taken = [await self.lock(name) for name in sorted(names)]
+            for key, row in zip(keys, rows, strict=True):
+                if row is None:
+                    # The answer "no such row" must stay true until the commit.
+                    name = ("row", relation, codec.key_of(key))
+                    if name not in self._held:
+                        taken.append(await self._lock_shared(name))
+            if not any(taken):
+                return rows
+
+    async def _lock_shared(self, name: tuple[Any, ...]) -> bool:
+        """Take a shared lock; False if this attempt has had it before."""
+        marker = ("shared", *name)
+        if self._locks is None or marker in self._held:
+            return False
+        await self.lock(name, Mode.SHARED)
+        self._held.add(marker)
+        return True
+
+    # ------------------------------------------------------------ state
+
+    async def rows(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
+        """Rows by key values with this transaction's changes."""
+        if not keys:
+            return []
+        mine = self._changes.get(relation)
+        found = await self.reader.get(relation, keys)
+        if not mine:
+            return [version.row if version is not None else None for version in found]
+        codec = self.state.codecs(relation)
+        result: list[Row | None] = []
+        for key, version in zip(keys, found, strict=True):
+            change = mine.get(codec.key_of(key))
+            if change is not None:
+                result.append(change.new)
+            else:
+                result.append(version.row if version is not None else None)
+        return result
+
+    def _write(self, relation: str, key: bytes, before: Row | None, after: Row | None) -> None:
+        """Note a change. `before` is the row as this transaction sees it now."""
+        changes = self._changes.setdefault(relation, {})
+        known = changes.get(key)
+        changes[key] = Change(relation, known.old if known is not None else before, after)
+        if len(changes) > MAX_CHANGES:
+            raise LimitExceeded(
+                f"The transaction changes more than {MAX_CHANGES} rows of {relation}.",
+                cure="Split it; use load for bulk data.",
+            )
+
+    def net_changes(self) -> list[Change]:
+        """Changes that change something, in order of first touch."""
+        return [
+            change
+            for changes in self._changes.values()
+            for change in changes.values()
+            if change.old != change.new
+        ]
+
+    async def mutations(self) -> list[Mutation]:
+        """Everything stored that differs after this transaction."""
+        changes = self.net_changes()
+        if not changes:
+            return list(self._repairs)
+        return [*await self.state.programs.mutations(changes, self.reader), *self._repairs]
+
+    # ------------------------------------------------------------ statements
+
+    async def run(self, plan: WritePlan, parameters: Parameters) -> StatementResult:
+        bound = bind_parameters(parameters, plan.parameter_types)
+        match plan:
+            case InsertPlan():
+                rows = await self._insert(plan, bound)
+            case UpdatePlan():
+                rows = await self._update(plan, bound)
+            case DeletePlan():
+                rows = await self._delete(plan, bound)
+        return _result(plan.returning, rows, bound)
+
+    async def insert(self, batch: InsertRows) -> StatementResult:
+        """Insert a batch of rows without SQL. Raises NotFound, TypeMismatch and the rest."""
+        if batch.relation not in self.state.catalog.schema:
+            raise NotFound(f"There is no relation {batch.relation}.")
+        relation = self.state.catalog.schema.relation(batch.relation)
+        unknown = [name for name in batch.columns if name not in relation.positions]
+        if unknown:
+            raise UnknownName(f"Relation {relation.name} has no column {unknown[0]}.")
+        positions = [relation.positions[name] for name in batch.columns]
+        coerce = [relation.columns[i].type.coerce for i in positions]
+        rows = [
+            await self._complete(
+                relation,
+                {i: c(v) for i, c, v in zip(positions, coerce, row, strict=True)},
+            )
+            for row in batch.rows
+        ]
+        await self.insert_rows(relation, rows)
+        return StatementResult(len(rows))
+
+    async def _insert(self, plan: InsertPlan, parameters: Parameters) -> list[Row]:
+        relation = plan.relation
+        given: list[dict[int, Value]] = []
+        if plan.query is not None:
+            stream = await plan.query.prepared.run(
+                await self._search_reader(), plan.query.parameters(parameters)
+            )
+            for row in await stream.all():
+                pairs = zip(plan.query_positions, row, strict=True)
+                given.append({i: relation.columns[i].type.coerce(v) for i, v in pairs})
+        else:
+            given = [{a.position: a.value((), parameters) for a in row} for row in plan.rows]
+        rows = [await self._complete(relation, values) for values in given]
+        return await self.insert_rows(relation, rows, plan.conflict, parameters)
+
+    async def _complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
+        """A whole row: given values, then defaults."""
+        row: list[Value] = []
+        for i, column in enumerate(relation.columns):
+            value = values.get(i)
+            if i not in values and column.default is not None:
+                match column.default.kind:
+                    case DefaultKind.LITERAL:
+                        value = column.default.value
+                    case DefaultKind.NOW:
+                        value = _moment(self._now, column)
+                    case DefaultKind.IDENTITY:
+                        value = await self._identity.next(relation.name, column.name)
+            row.append(value)
+        complete = tuple(row)
+        self.state.constraints.require_values(relation, complete)
+        return complete
+
+    async def insert_rows(
+        self,
+        relation: Relation,
+        rows: Sequence[Row],
+        conflict: Conflict | None = None,
+        parameters: Parameters = (),
+    ) -> list[Row]:
+        """Insert complete rows, set-at-a-time; returns the rows inserted or updated."""
+        name, codec = relation.name, self.state.codecs(relation.name)
+        await self._lock_roots(name, rows)
+        keys = [codec.key(row) for row in rows]
+        await self._lock_existence(name, keys)
+        existing = await self.rows(name, [codec.key_values(row) for row in rows])
+        written: list[Row] = []
+        mine = self._changes.setdefault(name, {})
+        for row, key, stored in zip(rows, keys, existing, strict=True):
+            change = mine.get(key)
+            before = change.new if change is not None else stored
+            holder = before
+            if conflict is not None and holder is None:
+                holder = await self._conflicting(relation, conflict, row)
+            if holder is None:
+                self._write(name, key, None, row)
+                written.append(row)
+            elif conflict is None:
+                raise UniqueViolation(
+                    f"{name} has a row with this primary key already:"
+                    f" {_shown(relation.primary_key, codec.key_values(row))}.",
+                    cure="Use another key, or ON CONFLICT.",
+                    relation=name,
+                    constraint="primary key",
+                )
+            elif before is not None and not _targets_key(conflict):
+                raise UniqueViolation(
+                    f"{name} has a row with this primary key already,"
+                    " and ON CONFLICT names another target.",
+                    relation=name,
+                    constraint="primary key",
+                )
+            elif conflict.assignments:
+                written += await self._update_conflicting(
+                    relation, conflict, holder, row, parameters
+                )
+        return written
+
+    async def _conflicting(self, relation: Relation, conflict: Conflict, row: Row) -> Row | None:
+        for check in self.state.constraints[relation.name].unique:
+            if not conflict.any_key and check.index != conflict.index:
+                continue
+            values = check.values(row)
+            if None in values:
+                continue
+            await self._lock_unique(check, values)
+            holder = await self._holder(relation, check, values)
+            if holder is not None:
+                return holder
+        return None
+
+    async def _holder(self, relation: Relation, check: UniqueCheck, values: Key) -> Row | None:
+        """The row that has `values` in a unique index, as this transaction sees it."""
+        for change in self._changes.get(relation.name, {}).values():
+            if change.new is not None and check.values(change.new) == values:
+                return change.new
+        (entries,) = await self.reader.prefixes(check.index.name, [values])
+        for entry in entries:
+            (row,) = await self.rows(relation.name, [check.holder_key(entry.row)])
+            if row is not None and check.values(row) == values:
+                return row
+        return None
+
+    async def _update_conflicting(
+        self,
+        relation: Relation,
+        conflict: Conflict,
+        held: Row,
+        proposed: Row,
+        parameters: Parameters,
+    ) -> list[Row]:
+        key = self.state.codecs(relation.name).key_values(held)
+        (row,) = await self._lock_and_read(relation.name, [key])
+        if row is None:
+            raise TransactionAborted("The conflicting row was deleted meanwhile.")
+        both = row + proposed
+        if conflict.where is not None and not conflict.where(both, parameters):
+            return []
+        new = list(row)
+        for assignment in conflict.assignments:
+            new[assignment.position] = assignment.value(both, parameters)
+        return await self._replace(relation, [(row, tuple(new))])
+
+    async def _update(self, plan: UpdatePlan, parameters: Parameters) -> list[Row]:
+        rows = await self._locate(plan.relation, plan.find, parameters)
+        pairs = []
+        for row in rows:
+            new = list(row)
+            for assignment in plan.assignments:
+                new[assignment.position] = assignment.value(row, parameters)
+            pairs.append((row, tuple(new)))
+        return await self._replace(plan.relation, pairs)
+
+    async def _replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> list[Row]:
+        """Old rows become new ones; their keys may change too."""
+        name, codec = relation.name, self.state.codecs(relation.name)
+        checks = self.state.constraints[name]
+        for _, new in pairs:
+            self.state.constraints.require_values(relation, new)
+        moved = [new for old, new in pairs if any(old[i] != new[i] for i in checks.root_positions)]
+        if moved:
+            await self._lock_roots(name, moved)
+        keys = [(codec.key(old), codec.key(new)) for old, new in pairs]
+        rekeyed = [pair for pair in keys if pair[0] != pair[1]]
+        if rekeyed:
+            await self._lock_existence(name, sorted({key for pair in rekeyed for key in pair}))
+        for (old, _), (old_key, new_key) in zip(pairs, keys, strict=True):
+            if old_key != new_key:
+                self._write(name, old_key, old, None)
+        for (old, new), (old_key, new_key) in zip(pairs, keys, strict=True):
+            if old_key == new_key:
+                self._write(name, new_key, old, new)
+            else:
+                await self.insert_rows(relation, [new])
+        return [new for _, new in pairs]
+
+    async def _delete(self, plan: DeletePlan, parameters: Parameters) -> list[Row]:
+        rows = await self._locate(plan.relation, plan.find, parameters)
+        await self._delete_rows(plan.relation, rows)
+        return rows
+
+    async def _delete_rows(self, relation: Relation, rows: Sequence[Row]) -> None:
+        codec = self.state.codecs(relation.name)
+        keys = [codec.key(row) for row in rows]
+        await self._lock_existence(relation.name, keys)
+        for row, key in zip(rows, keys, strict=True):
+            self._write(relation.name, key, row, None)
+        for check in self.state.constraints[relation.name].children:
+            if not check.restricts:
+                await self._follow(check, rows)
+
+    async def _follow(self, check: ChildCheck, rows: Sequence[Row]) -> None:
+        """ON DELETE CASCADE and SET NULL."""
+        children = await self._children(check, [check.values(row) for row in rows])
+        keys = [self.state.codecs(check.child.name).key_values(child) for child in children]
+        locked = [row for row in await self._lock_and_read(check.child.name, keys) if row]
+        if check.foreign_key.on_delete is OnDelete.CASCADE:
+            await self._delete_rows(check.child, locked)
+        else:
+            await self._replace(check.child, [(row, check.nulls(row)) for row in locked])
+
+    async def _children(self, check: ChildCheck, parents: Sequence[Key]) -> list[Row]:
+        """Rows of the child relation that reference one of `parents`, as seen here."""
+        wanted = set(parents)
+        if not wanted:
+            return []
+        name, codec = check.child.name, self.state.codecs(check.child.name)
+        keys: dict[Key, None] = {}
+        if check.path is not None:
+            for entries in await self.reader.prefixes(check.path, list(wanted)):
+                keys.update((check.child_key(entry.row), None) for entry in entries)
+        else:
+            async for batch in self.reader.scan(name):
+                keys.update((check.child_key(row), None) for row in batch)
+        for change in self._changes.get(name, {}).values():
+            if change.new is not None:
+                keys[codec.key_values(change.new)] = None
+        positions = [check.child.positions[column] for column in check.foreign_key.columns]
+        current = await self.rows(name, list(keys))
+        return [
+            row for row in current if row is not None and tuple(row[i] for i in positions) in wanted
+        ]
+
+    async def _locate(
+        self, relation: Relation, find: ByKey | BySearch, parameters: Parameters
+    ) -> list[Row]:
+        """The rows that a WHERE means, locked and as they are now."""
+        if isinstance(find, ByKey):
+            key = find.values(parameters)
+            if key is None:
+                return []
+            (row,) = await self._lock_and_read(relation.name, [key])
+            if row is None or (find.residual is not None and not find.residual(row, parameters)):
+                return []
+            return [row]
+        return await self._search(relation, find, parameters)
+
+    async def _search(
+        self, relation: Relation, find: BySearch, parameters: Parameters
+    ) -> list[Row]:
+        reader = await self._search_reader()
+        stream = await find.query.prepared.run(reader, find.query.parameters(parameters))
+        keys = await stream.all()
+        rows = await self._lock_and_read(relation.name, keys)
+        if find.predicate is None:
+            await self._require_unchanged(relation, keys)
+            return [row for row in rows if row is not None]
+        predicate = find.predicate
+        return [row for row in rows if row is not None and predicate(row, parameters)]
+
+    async def _require_unchanged(self, relation: Relation, keys: Sequence[Key]) -> None:
+        for version in await self.reader.get(relation.name, keys):
+            if version is None or version.ts > self._snapshot:
+                raise TransactionAborted(
+                    f"A row of {relation.name} changed after this transaction's snapshot."
+                )
+
+    async def _search_reader(self) -> Snapshot:
+        """The snapshot that WHEREs and subqueries look at, with this transaction's changes."""
+        overlay = Overlay(await self.mutations()) if self._changes else None
+        return Snapshot(self._store, self.state.codecs, self._snapshot, mutations=overlay)
+
+    # ------------------------------------------------------------ checks before the commit
+
+    async def check(self) -> None:
+        """Foreign keys and UNIQUE over the net changes. Raises ConstraintViolation."""
+        by_relation: dict[str, list[Change]] = {}
+        for change in self.net_changes():
+            by_relation.setdefault(change.relation, []).append(change)
+        for relation, changes in by_relation.items():
+            checks = self.state.constraints[relation]
+            for parent in checks.parents:
+                await self._check_parent(relation, parent, changes)
+            for unique in checks.unique:
+                await self._check_unique(relation, unique, changes)
+            for child in checks.children:
+                await self._check_children(relation, child, changes)
+
+    async def _check_parent(
+        self, relation: str, check: ParentCheck, changes: Sequence[Change]
+    ) -> None:
+        wanted: dict[Key, None] = {}
+        for change in changes:
+            if change.new is None:
+                continue
+            values = check.values(change.new)
+            if None in values or (change.old is not None and check.values(change.old) == values):
+                continue
+            wanted[values] = None
+        keys, parent = list(wanted), check.foreign_key.parent
+        codec = self.state.codecs(parent)
+        if not check.same_root:
+            for key in keys:
+                await self._lock_shared(("row", parent, codec.key_of(key)))
+        for key, row in zip(keys, await self.rows(parent, keys), strict=True):
+            if row is None:
+                raise ForeignKeyViolation(
+                    f"{relation} references {parent}"
+                    f" {_shown(check.foreign_key.columns, key)}, which does not exist.",
+                    cure=f"Insert the row of {parent} first, or in the same transaction.",
+                    relation=relation,
+                    constraint=check.foreign_key.name,
+                )
+
+    async def _check_unique(
+        self, relation: str, check: UniqueCheck, changes: Sequence[Change]
+    ) -> None:
+        codec = self.state.codecs(relation)
+        taken: dict[Key, Key] = {}
+        for change in changes:
+            old = check.values(change.old) if change.old is not None else None
+            new = check.values(change.new) if change.new is not None else None
+            if old == new:
+                continue
+            for values in (old, new):
+                if values is not None and None not in values:
+                    await self._lock_unique(check, values)
+            if change.new is None or new is None or None in new:
+                continue
+            if new in taken:
+                raise _duplicate(relation, check, new)
+            taken[new] = codec.key_values(change.new)
+        changed = {codec.key(row) for c in changes for row in (c.old, c.new) if row is not None}
+        found = await self.reader.prefixes(check.index.name, list(taken)) if taken else []
+        for values, entries in zip(taken, found, strict=True):
+            for entry in entries:
+                if codec.key_of(check.holder_key(entry.row)) not in changed:
+                    raise _duplicate(relation, check, values)
+        await self._check_unchanged_holders(relation, check, changes, taken)
+
+    async def _check_unchanged_holders(
+        self, relation: str, check: UniqueCheck, changes: Sequence[Change], taken: Mapping[Key, Key]
+    ) -> None:
+        """A row changed elsewhere but keeping its unique values still holds them."""
+        codec = self.state.codecs(relation)
+        for change in changes:
+            if change.new is None:
+                continue
+            values = check.values(change.new)
+            if values in taken and taken[values] != codec.key_values(change.new):
+                raise _duplicate(relation, check, values)
+
+    async def _lock_unique(self, check: UniqueCheck, values: Key) -> None:
+        prefix = self.state.codecs(check.index.name).prefix(values)
+        await self.lock(("unique", check.index.name, prefix))
+
+    async def _check_children(
+        self, relation: str, check: ChildCheck, changes: Sequence[Change]
+    ) -> None:
+        gone = [check.values(c.old) for c in changes if c.old is not None and c.new is None]
+        if gone and (children := await self._children(check, gone)):
+            raise ForeignKeyViolation(
+                f"{relation} {_shown(check.foreign_key.parent_columns, gone[0])} is referenced by"
+                f" {len(children)} row(s) of {check.child.name}.",
+                cure=f"Delete them first, or declare {check.foreign_key.name} ON DELETE CASCADE.",
+                relation=check.child.name,
+                constraint=check.foreign_key.name,
+            )
+
+    async def validate(
+        self, reads: Sequence[ReadItem], preconditions: Sequence[Precondition]
+    ) -> None:
+        """Row versions that the client relies on. Raises ReadConflict, PreconditionFailed."""
+        for item in reads:
+            if await self._version(item.layout, item.key) != item.ts:
+                raise ReadConflict(
+                    f"A row of {item.layout} that this transaction read has changed since.",
+                    cure="Begin again and read it anew.",
+                )
+        for condition in preconditions:
+            relation = self.state.catalog.schema.relation(condition.relation)
+            key = tuple(
+                relation.column(name).type.coerce(value)
+                for name, value in zip(relation.primary_key, condition.key, strict=True)
+            )
+            encoded = self.state.codecs(relation.name).key_of(key)
+            version = await self._version(relation.name, encoded)
+            if version != condition.version:
+                raise PreconditionFailed(
+                    f"{relation.name} {_shown(relation.primary_key, key)}"
+                    + (" is absent." if version is None else f" is at version {version}."),
+                    relation=relation.name,
+                    version=version,
+                )
+
+    async def _version(self, layout: str, key: bytes) -> int | None:
+        """Commit timestamp of a stored row, under a shared lock of its root."""
+        relation, base_key = self._origin(layout, key)
+        await self._lock_shared(("row", relation, self.state.codecs(relation).key_of(base_key)))
+        while True:
+            rows = [r for r in await self._committed_rows(relation, [base_key]) if r is not None]
+            names = await self.state.roots.find(relation, rows, self._committed_rows)
+            if not any([await self._lock_shared(name) for name in names]):
+                break
+        (version,) = await self.reader.get(layout, [self.state.codecs(layout).decode_key(key)])
+        return version.ts if version is not None else None
+
+    def _origin(self, layout: str, key: bytes) -> tuple[str, Key]:
+        """The base row that a stored row hangs on: the last relation of its source, and its key."""
+        catalog, codec = self.state.catalog, self.state.codecs(layout)
+        source = catalog.layout(codec.layout.source)
+        columns = (part.column for part in codec.layout.key)
+        by_column = dict(zip(columns, codec.decode_key(key), strict=True))
+        relation = catalog.view[source.name].last if source.name in catalog.view else source.name
+        return relation, tuple(by_column[part.column] for part in source.key)
+
+    async def repair(self, damaged: RepairRows) -> StatementResult:
+        """Write what rows of a view or index should hold, recomputed under their roots' locks."""
+        codecs, catalog = self.state.codecs, self.state.catalog
+        codec = codecs(damaged.layout)
+        relation, _ = self._origin(damaged.layout, damaged.keys[0])
+        keys = list(dict.fromkeys(self._origin(damaged.layout, key)[1] for key in damaged.keys))
+        await self._lock_and_read(relation, keys)
+        expected = await rows_from(catalog, codecs, damaged.layout, self.reader, keys)
+        stored = await self._store.get(codec.layout.table, damaged.keys, NEWEST)
+        for key, cell in zip(damaged.keys, stored, strict=True):
+            old = codec.decode(cell.value) if cell is not None else None
+            if old != (new := expected.get(key)):
+                self._repairs.append(Mutation(damaged.layout, key, old, new))
+        return StatementResult(len(self._repairs))
+
+    async def _committed_rows(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
+        found = await self.reader.get(relation, keys)
+        return [version.row if version is not None else None for version in found]
+
+
+def _moment(now: dt.datetime, column: Column) -> Value:
+    """CURRENT_TIMESTAMP as the column's type; UTC where it has no zone."""
+    if column.type.kind is Kind.DATE:
+        return now.date()
+    return now if column.type.kind is Kind.TIMESTAMPTZ else now.replace(tzinfo=None)
+
+
+def _result(
+    returning: Returning | None, rows: Sequence[Row], parameters: Parameters
+) -> StatementResult:
+    if returning is None:
+        return StatementResult(len(rows))
+    return StatementResult(
+        len(rows),
+        returning.columns,
+        returning.types,
+        tuple(returning.row(row, parameters) for row in rows),
+    )
+
+
+def _targets_key(conflict: Conflict) -> bool:
+    return conflict.any_key or conflict.index is None
+
+
+def _duplicate(relation: str, check: UniqueCheck, values: Key) -> UniqueViolation:
+    columns = tuple(part.column for part in check.index.columns)
+    return UniqueViolation(
+        f"{relation} has a row with {_shown(columns, values)} already.",
+        cure="Use another value, or ON CONFLICT.",
+        relation=relation,
+        constraint=check.index.name,
+    )
+
+
+def _shown(columns: Sequence[str], values: Sequence[Value]) -> str:
+    pairs = ", ".join(f"{c} = {v!r}" for c, v in zip(columns, values, strict=True))
+    return f"({pairs})"

@@ -1,0 +1,272 @@
+"""Every view and index recomputed at one snapshot by an independent path, and compared.
+
+The independent path is DuckDB: the base relations of the snapshot as tables, the view as the SQL
+join it stands for. Nothing of `maintain/` takes part. Rows are compared in both directions, as
+bags; foreign keys are checked as well. Stored rows are read with their keys, so that a row under
+a wrong key counts as damage too.
+
+Repair goes through transactions: each damaged row is locked by its root, recomputed, and written
+as any other change (`RepairRows`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from query.duck import arrow_schema, connect, from_record_batch, to_record_batch
+from schema.catalog import Catalog, JoinView, Layout
+from schema.errors import NotFound
+from schema.model import ForeignKey, Relation
+from schema.types import Row
+from storage.codec.rows import Codecs
+from storage.ports import TableStore
+
+BATCH_ROWS = 8_192
+SAMPLE_ROWS = 20
+"""Differing rows that a report shows of each kind; all of them are counted and repaired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One view, index or foreign key. `missing` rows are not stored but should be; `extra` are
+    stored but should not; `different` keys hold another row; `misplaced` rows lie under a key
+    that is not theirs. For a foreign key `missing` counts rows without a parent."""
+
+    name: str
+    kind: str
+    rows: int
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    misplaced: int = 0
+    repaired: int = 0
+    keys: tuple[bytes, ...] = field(default=(), repr=False)
+    """Encoded keys of all damaged rows of a view or index."""
+    sample: tuple[Row, ...] = ()
+
+    @property
+    def differences(self) -> int:
+        return self.missing + self.extra + self.different + self.misplaced
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """All that was checked at `snapshot`."""
+
+    snapshot: int
+    checked: tuple[Checked, ...]
+
+    @property
+    def differences(self) -> int:
+        return sum(item.differences for item in self.checked)
+
+
+Progress = Callable[[str, int, int], None]
+"""Called with a name, steps done and steps in all."""
+
+
+async def verify(
+    catalog: Catalog,
+    codecs: Codecs,
+    store: TableStore,
+    at: int,
+    *,
+    names: Sequence[str] | None = None,
+    spill_folder: Path | None = None,
+    progress: Progress = lambda _name, _done, _total: None,
+) -> VerifyReport:
+    """Check `names` (default: all readable views and indexes, and all foreign keys) at `at`.
+
+    Raises NotFound for a name that is no readable view or index.
+    """
+    targets = _targets(catalog, names)
+    foreign_keys = (
+        [(r, fk) for r in catalog.schema.relations for fk in r.foreign_keys]
+        if names is None
+        else []
+    )
+    check = _Check(catalog, codecs, store, at, spill_folder)
+    total = len(targets) + len(foreign_keys)
+    checked: list[Checked] = []
+    try:
+        for done, name in enumerate(targets):
+            progress(name, done, total)
+            checked.append(await check.stored(name))
+        for done, (relation, fk) in enumerate(foreign_keys, start=len(targets)):
+            progress(fk.name, done, total)
+            checked.append(await check.foreign_key(relation, fk))
+    finally:
+        check.close()
+    progress("", total, total)
+    return VerifyReport(at, tuple(checked))
+
+
+def _targets(catalog: Catalog, names: Sequence[str] | None) -> list[str]:
+    known = [n for n in (*catalog.view, *catalog.index) if catalog.readable(n)]
+    for name in names or ():
+        if name not in known:
+            raise NotFound(
+                f"There is no readable view or index {name}.", cure=f"There are: {known}."
+            )
+    return list(names) if names is not None else known
+
+
+class _Check:
+    """One DuckDB with the base relations of a snapshot, loaded as they are needed."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        codecs: Codecs,
+        store: TableStore,
+        at: int,
+        spill_folder: Path | None,
+    ) -> None:
+        self._catalog, self._codecs, self._store, self._at = catalog, codecs, store, at
+        self._duck = connect(spill_folder=spill_folder)
+        self._loaded: set[str] = set()
+        self._misplaced: dict[str, list[bytes]] = {}
+
+    def close(self) -> None:
+        self._duck.close()
+
+    async def stored(self, name: str) -> Checked:
+        layout = self._catalog.layout(name)
+        source = layout.source
+        view = self._catalog.view.get(source)
+        for relation in view.path if view is not None else (source,):
+            await self._load(relation)
+        await self._load(name)
+        outputs = ", ".join(map(_quoted, layout.column_names))
+        expected = f"SELECT {outputs} FROM ({_definition(self._catalog, source)})"
+        try:
+            return await asyncio.to_thread(self._compare, layout, view, expected)
+        finally:
+            self._duck.execute(f"DROP TABLE {_table(name)}")
+            self._loaded.discard(name)
+
+    async def foreign_key(self, relation: Relation, fk: ForeignKey) -> Checked:
+        await self._load(relation.name)
+        await self._load(fk.parent)
+        on = _equal("c", fk.columns, "p", fk.parent_columns)
+        present = " AND ".join(f"c.{_quoted(column)} IS NOT NULL" for column in fk.columns)
+        orphans = (
+            f"SELECT count(*) FROM {_table(relation.name)} c"
+            f" WHERE {present} AND NOT EXISTS (SELECT 1 FROM {_table(fk.parent)} p WHERE {on})"
+        )
+        rows = self._count(f"SELECT count(*) FROM {_table(relation.name)}")
+        missing = await asyncio.to_thread(self._count, orphans)
+        return Checked(f"{relation.name}.{fk.name}", "foreign key", rows, missing=missing)
+
+    def _compare(self, layout: Layout, view: JoinView | None, expected: str) -> Checked:
+        stored = f"SELECT * FROM {_table(layout.name)}"
+        key = [part.column for part in layout.key]
+        self._duck.execute(
+            f"CREATE TEMP TABLE missing AS ({expected}) EXCEPT ALL ({stored});"
+            f"CREATE TEMP TABLE extra AS ({stored}) EXCEPT ALL ({expected})"
+        )
+        both = " AND ".join(f"m.{_quoted(c)} IS NOT DISTINCT FROM e.{_quoted(c)}" for c in key)
+        different = self._count(f"SELECT count(*) FROM missing m JOIN extra e ON {both}")
+        missing = self._count("SELECT count(*) FROM missing") - different
+        extra = self._count("SELECT count(*) FROM extra") - different
+        damaged = self._rows(layout, "SELECT * FROM missing UNION SELECT * FROM extra")
+        misplaced = self._misplaced.pop(layout.name, [])
+        codec = self._codecs(layout.name)
+        result = Checked(
+            layout.name,
+            "view" if view is not None and layout.name == view.name else "index",
+            self._count(f"SELECT count(*) FROM {_table(layout.name)}"),
+            missing,
+            extra,
+            different,
+            len(misplaced),
+            keys=tuple(dict.fromkeys([*(codec.key(row) for row in damaged), *misplaced])),
+            sample=tuple(damaged[:SAMPLE_ROWS]),
+        )
+        self._duck.execute("DROP TABLE missing; DROP TABLE extra")
+        return result
+
+    def _rows(self, layout: Layout, sql: str) -> list[Row]:
+        reader = self._duck.sql(sql).to_arrow_reader(BATCH_ROWS)
+        schema = arrow_schema(layout.columns)
+        return [row for batch in reader for row in from_record_batch(batch.cast(schema))]
+
+    def _count(self, sql: str) -> int:
+        row: tuple[int, ...] | None = self._duck.execute(sql).fetchone()
+        return row[0] if row is not None else 0
+
+    async def _load(self, name: str) -> None:
+        """Make the stored rows of a relation, view or index a table."""
+        if name in self._loaded:
+            return
+        codec, layout = self._codecs(name), self._catalog.layout(name)
+        table = _table(name)
+        empty = to_record_batch(layout.columns, [])
+        _create(self._duck, table, empty)
+        async for batch in self._batches(name):
+            rows = []
+            for key, value in batch:
+                row = codec.decode(value)
+                rows.append(row)
+                if codec.key(row) != key:
+                    self._misplaced.setdefault(name, []).append(key)
+            records = to_record_batch(layout.columns, rows)
+            await asyncio.to_thread(_insert, self._duck, table, records)
+        self._loaded.add(name)
+
+    async def _batches(self, name: str) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+        table = self._catalog.layout(name).table
+        buffer: list[tuple[bytes, bytes]] = []
+        async for cells in self._store.scan(table, b"", None, self._at):
+            buffer += [(cell.key, cell.value) for cell in cells]
+            if len(buffer) >= BATCH_ROWS:
+                yield buffer
+                buffer = []
+        if buffer:
+            yield buffer
+
+
+def _create(duck: duckdb.DuckDBPyConnection, table: str, batch: Any) -> None:
+    duck.register("incoming", batch)
+    duck.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM incoming")
+    duck.unregister("incoming")
+
+
+def _insert(duck: duckdb.DuckDBPyConnection, table: str, batch: Any) -> None:
+    duck.register("incoming", batch)
+    duck.execute(f"INSERT INTO {table} SELECT * FROM incoming")
+    duck.unregister("incoming")
+
+
+def _definition(catalog: Catalog, name: str) -> str:
+    """The SQL over loaded base tables that relation or view `name` stands for."""
+    view = catalog.view.get(name)
+    if view is None:
+        return f"SELECT * FROM {_table(name)}"
+    outputs = ", ".join(
+        f"{_quoted(c.relation)}.{_quoted(c.column)} AS {_quoted(c.name)}" for c in view.columns
+    )
+    sql = f"SELECT {outputs} FROM {_table(view.path[0])} AS {_quoted(view.path[0])}"
+    for relation, edge in zip(view.path[1:], view.edges, strict=True):
+        on = _equal(_quoted(relation), edge.columns, _quoted(edge.parent), edge.parent_columns)
+        sql += f" JOIN {_table(relation)} AS {_quoted(relation)} ON {on}"
+    return sql
+
+
+def _equal(left: str, left_columns: Iterable[str], right: str, right_columns: Iterable[str]) -> str:
+    pairs = zip(left_columns, right_columns, strict=True)
+    return " AND ".join(f"{left}.{_quoted(a)} = {right}.{_quoted(b)}" for a, b in pairs)
+
+
+def _table(name: str) -> str:
+    return _quoted("stored " + name)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
