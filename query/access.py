@@ -156,37 +156,30 @@ def choose(
     fetched: Mapping[str, float] | None = None,
     order: Sequence[Term] = (),
     limited: bool = False,
-    joins: Sequence[EquiJoin] | None = None,
+    joined: bool = False,
 ) -> Access:
     """The cheapest path to the source `alias` of `block`.
 
     `fetched` are the sources read before, with their estimated rows: their columns may serve as
-    join values (through `joins`, by default the block's own). With `limited`, a path that
-    delivers the whole `order` is worth a detour.
+    join values; with `joined`, a path that uses them is taken before any other. With `limited`,
+    a path that delivers the whole `order` is worth a detour.
     """
     source = catalog.layout(block.relation(alias))
     columns = block.columns.get(alias, frozenset(source.column_names))
-    conditions = _conditions(
-        block, alias, fetched or {}, block.equi_joins if joins is None else joins
-    )
+    conditions = _conditions(block, alias, fetched or {})
     paths = (
         _price(catalog, replace(path, ordered=0), conditions, limited, ordering)
         for path in _paths(catalog, alias, source, columns, conditions)
         for ordering in _orderings(path, order)
     )
-    return min(paths, key=lambda path: path.cost)
+    return min(paths, key=lambda path: (joined and not path.join_columns, path.cost))
 
 
-def _conditions(
-    block: Block,
-    alias: str,
-    fetched: Mapping[str, float],
-    joins: Sequence[EquiJoin],
-) -> Conditions:
+def _conditions(block: Block, alias: str, fetched: Mapping[str, float]) -> Conditions:
     filters = [f for f in block.filters if f.alias == alias]
     equal: dict[str, Equality] = {}
     lookups = 1.0
-    for column, operand, rows in _join_values(joins, alias, fetched):
+    for column, operand, rows in _join_values(block.equi_joins, alias, fetched):
         equal.setdefault(column, Equality(column, (operand,)))
         lookups = max(lookups, rows)
     for item in sorted(filters, key=lambda f: len(f.values), reverse=True):

@@ -8,6 +8,7 @@ that has to be read by itself. Every beginning is tried; the cheapest order wins
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from query.access import Access, Reach, Term, choose
 from query.algebra import Block
@@ -24,10 +25,12 @@ def order_joins(
     order: Sequence[tuple[str, Term]] = (),
     limited: bool = False,
     given: Mapping[str, float] | None = None,
+    looked_up: bool = False,
 ) -> tuple[Access, ...]:
     """One access per source, in reading order; later ones may need columns of earlier ones.
 
     `given` are rows that are there before (answers of subqueries), with how many they may be.
+    `looked_up`: a source that rows before it lead to is never read by itself.
     """
     alone = {
         source.alias: choose(
@@ -43,7 +46,9 @@ def order_joins(
         return tuple(alone.values())
     cheapest = sorted(alone, key=lambda alias: alone[alias].cost)[:MAX_BEGINNINGS]
     beginnings = [None, *cheapest] if given else cheapest
-    orders = (_greedy(catalog, block, alone, alias, given or {}) for alias in beginnings)
+    orders = (
+        _Greedy(catalog, block, alone, looked_up).steps(alias, given or {}) for alias in beginnings
+    )
     return min(orders, key=lambda steps: sum(step.cost for step in steps))
 
 
@@ -57,29 +62,34 @@ def leading_terms(order: Sequence[tuple[str, Term]], alias: str) -> tuple[Term, 
     return tuple(terms)
 
 
-def _greedy(
-    catalog: Catalog,
-    block: Block,
-    alone: Mapping[str, Access],
-    first: str | None,
-    given: Mapping[str, float],
-) -> tuple[Access, ...]:
-    steps = [alone[first]] if first is not None else []
-    fetched = dict(given) | {step.alias: step.rows for step in steps}
-    left = [alias for alias in alone if alias != first]
-    while left:
-        choices = [_next(catalog, block, alone[alias], fetched) for alias in left]
-        step = min(choices, key=lambda path: (not path.join_columns, path.cost))
-        steps.append(step)
-        fetched[step.alias] = step.rows
-        left.remove(step.alias)
-    return tuple(steps)
+@dataclass(frozen=True)
+class _Greedy:
+    """`alone`: the best path to each source by itself."""
 
+    catalog: Catalog
+    block: Block
+    alone: Mapping[str, Access]
+    looked_up: bool
 
-def _next(catalog: Catalog, block: Block, alone: Access, fetched: Mapping[str, float]) -> Access:
-    """The cheaper of: joined to what is there, or by itself."""
-    joined = choose(catalog, block, alone.alias, fetched=fetched)
-    return joined if joined.join_columns and joined.cost <= alone.cost else alone
+    def steps(self, first: str | None, given: Mapping[str, float]) -> tuple[Access, ...]:
+        steps = [self.alone[first]] if first is not None else []
+        fetched = dict(given) | {step.alias: step.rows for step in steps}
+        left = [alias for alias in self.alone if alias != first]
+        while left:
+            choices = [self._next(alias, fetched) for alias in left]
+            step = min(choices, key=lambda path: (not path.join_columns, path.cost))
+            steps.append(step)
+            fetched[step.alias] = step.rows
+            left.remove(step.alias)
+        return tuple(steps)
+
+    def _next(self, alias: str, fetched: Mapping[str, float]) -> Access:
+        """The cheaper of: joined to what is there, or by itself."""
+        alone = self.alone[alias]
+        joined = choose(self.catalog, self.block, alias, fetched=fetched, joined=self.looked_up)
+        if not joined.join_columns:
+            return alone
+        return joined if self.looked_up or joined.cost <= alone.cost else alone
 
 
 def nested_loops(steps: Sequence[Access]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -210,7 +210,11 @@ class _Planner:
         order = list(itertools.takewhile(bool, map(_term, ordered)))
         limited = bool(self.select.args.get("limit")) and len(order) == len(ordered)
         steps = order_joins(
-            self.catalog, self.block, order=[term for term in order if term], limited=limited
+            self.catalog,
+            self.block,
+            order=[term for term in order if term],
+            limited=limited,
+            looked_up=True,
         )
         if not nested_loops(steps):
             raise NotNative("a join without a key or index to look up")
@@ -223,12 +227,13 @@ class _Planner:
         if len(aggregates) != 1 or len(self.block.sources) != 1:
             return None
         node = aggregates[0]
-        if not isinstance(node, exp.Min | exp.Max) or not "column" not in node.this.meta:
+        if not isinstance(node, exp.Min | exp.Max) or "column" not in node.this.meta:
             return None
         term = Term(node.this.meta["column"][2], descending=isinstance(node, exp.Max))
         alias = self.block.sources[0].alias
         access = choose(self.catalog, self.block, alias, order=[term], limited=True)
-        return access if access.ordered == 1 and exact(access, self.block) else None
+        found = access.ordered == 1 and exact(access, self.block)
+        return replace(access, rows=1.0) if found else None
 
     def _order_nodes(self) -> list[exp.Ordered]:
         """ORDER BY's terms, with output names and ordinals replaced by what they stand for."""

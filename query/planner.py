@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from query.access import DEFAULT_ROWS, Access, choose
+from query.access import Access, choose
 from query.algebra import Block, EquiJoin, Filter, Parameter
 from query.binder import BoundQuery
 from query.blocks import joinable
@@ -41,7 +41,7 @@ def plan_residual(bound: BoundQuery, catalog: Catalog, reason: str) -> ResidualP
     for number in sorted(blocks):
         block = _narrowed(bound.statement.blocks[number], number, lifted)
         block = replace(block, columns={a: columns[number, a] for a in _aliases(block)})
-        given = {item.lift.name: float(DEFAULT_ROWS) for item in lifted if item.lift.join}
+        given = {item.lift.name: _rows(item.plan) for item in lifted if item.lift.join}
         for access in order_joins(catalog, block, given=given):
             alone = choose(catalog, block, access.alias) if access.join_columns else access
             reads[number, access.alias] = (access, alone)
@@ -62,6 +62,11 @@ def plan_residual(bound: BoundQuery, catalog: Catalog, reason: str) -> ResidualP
         lifted=lifted,
         reason=reason,
     )
+
+
+def _rows(plan: Plan) -> float:
+    """A guess at the rows of a plan: those of its smallest source."""
+    return min((access.rows for access in plan.accesses), default=1.0)
 
 
 def _aliases(block: Block) -> list[str]:

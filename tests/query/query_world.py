@@ -33,9 +33,13 @@ def _column(name: str, type_: ColumnType, nullable: bool = True) -> Column:
 
 AUTHOR = Relation(
     "author",
-    (_column("a_id", INTEGER, False), _column("a_name", TEXT), _column("a_born", ColumnType(Kind.DATE))),
+    (
+        _column("a_id", INTEGER, False),
+        _column("a_name", TEXT),
+        _column("a_born", ColumnType(Kind.DATE)),
+    ),
     ("a_id",),
-)  # fmt: skip
+)
 ITEM_AUTHOR = ForeignKey("item_author", ("i_a_id",), "author", ("a_id",))
 ITEM = Relation(
     "item",
@@ -215,22 +219,23 @@ class _Key:
         return len(self.values) < len(other.values)
 
 
-def oracle(base: Data) -> duckdb.DuckDBPyConnection:
+def oracle(
+    base: Data, connection: duckdb.DuckDBPyConnection | None = None
+) -> duckdb.DuckDBPyConnection:
     """DuckDB over the base relations."""
-    connection = connect()
+    connection = connection or connect()
     for relation in SCHEMA.relations:
         batch = to_record_batch(relation.columns, base[relation.name])
         connection.register("incoming", batch)
-        connection.execute(f"CREATE TABLE {relation.name} AS SELECT * FROM incoming")
+        connection.execute(f"CREATE OR REPLACE TABLE {relation.name} AS SELECT * FROM incoming")
         connection.unregister("incoming")
     return connection
 
 
 def ask(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Any = ()) -> list[Row]:
     relation = connection.sql(sql, params=parameters or None)
-    return [
-        row for batch in relation.to_arrow_table().to_batches() for row in from_record_batch(batch)
-    ]
+    batches = relation.to_arrow_table().to_batches()
+    return [row for batch in batches for row in from_record_batch(batch)]
 
 
 def sample(authors: int = 20, items: int = 120, lines: int = 400) -> Data:

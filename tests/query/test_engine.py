@@ -1,0 +1,293 @@
+"""The engine's edges: parameters, limits, time, memory, cancelling, Arrow."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+import uuid
+from collections.abc import Coroutine
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from query_world import MemoryReader, make_catalog, sample
+
+from query import native, residual
+from query.duck import from_record_batch
+from query.engine import PreparedQuery, QueryEngine
+from query.native import NativePlan
+from query.residual import ResidualPlan
+from schema.errors import (
+    LimitExceeded,
+    SqlError,
+    StatementTimeout,
+    TypeMismatch,
+    UnknownName,
+    Unsupported,
+)
+
+CATALOG = make_catalog()
+BASE = sample()
+GROUPED = "SELECT i_subject, COUNT(*) AS n FROM item WHERE i_id < ? GROUP BY i_subject"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory):
+    engine = QueryEngine(memory_limit_mb=64, spill_folder=tmp_path_factory.mktemp("spill"))
+    yield engine
+    engine.close()
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(work)
+
+
+async def rows(query: PreparedQuery, parameters: Any = (), **options: Any) -> list[Any]:
+    return await (await query.run(MemoryReader(CATALOG, BASE), parameters, **options)).all()
+
+
+def test_prepared_statements_are_kept_by_text_and_catalog(engine):
+    sql = "SELECT a_name FROM author WHERE a_id = 1"
+    first = engine.prepare(sql, CATALOG)
+    assert engine.prepare(sql, CATALOG) is first
+    assert engine.prepare(sql, CATALOG, use_views=False) is not first
+    assert engine.prepare(sql, make_catalog(version=2)) is not first
+
+
+def test_the_cache_forgets_what_was_not_used_longest():
+    engine = QueryEngine(prepared=2)
+    one, two, three = (f"SELECT {i} AS n FROM author WHERE a_id = 1" for i in range(3))
+    kept, lost = engine.prepare(one, CATALOG), engine.prepare(two, CATALOG)
+    engine.prepare(one, CATALOG)
+    engine.prepare(three, CATALOG)
+    assert engine.prepare(one, CATALOG) is kept
+    assert engine.prepare(two, CATALOG) is not lost
+    engine.close()
+
+
+@pytest.mark.parametrize("given", [(), (1, 2), {"x": 1}])
+def test_missing_and_surplus_parameters_are_refused(engine, given):
+    query = engine.prepare("SELECT * FROM item WHERE i_id = ?", CATALOG)
+    with pytest.raises(SqlError, match="parameter"):
+        run(rows(query, given))
+
+
+def test_parameters_become_the_type_they_are_compared_with(engine):
+    query = engine.prepare("SELECT i_id FROM item WHERE i_price = :p AND i_pub = :d", CATALOG)
+    found = run(rows(query, {"p": "1.75", "d": "2020-01-02"}))
+    assert found == run(rows(query, {"p": 1.75, "d": "2020-01-02"})) == [(1,)]
+    with pytest.raises(TypeMismatch):
+        run(rows(query, {"p": "cheap", "d": None}))
+
+
+def test_a_value_with_more_digits_than_the_column_is_not_rounded(engine):
+    query = engine.prepare("SELECT i_id FROM item WHERE i_price > ?", CATALOG)
+    with pytest.raises(TypeMismatch, match="decimal places"):
+        run(rows(query, [Decimal("1.755")]))
+
+
+def test_text_longer_than_the_column_matches_nothing(engine):
+    query = engine.prepare("SELECT i_id FROM item WHERE i_title = ?", CATALOG)
+    assert run(rows(query, ["x" * 100])) == []
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT * FROM item LIMIT ?", "SELECT * FROM item LIMIT 1 OFFSET ?"]
+)
+def test_limit_wants_a_count(engine, sql):
+    with pytest.raises(SqlError, match="whole number"):
+        run(rows(engine.prepare(sql, CATALOG), [-1]))
+
+
+def test_what_is_no_query_is_refused(engine):
+    with pytest.raises(Unsupported, match="DELETE"):
+        engine.prepare("DELETE FROM item", CATALOG)
+    with pytest.raises(UnknownName):
+        engine.prepare("SELECT nothing FROM item", CATALOG)
+
+
+@pytest.mark.parametrize("sql", ["SELECT * FROM item", "SELECT DISTINCT i_id FROM item"])
+def test_more_rows_than_allowed_are_an_error(engine, sql):
+    query = engine.prepare(sql, CATALOG)
+    assert len(run(rows(query, max_rows=120))) == 120
+    with pytest.raises(LimitExceeded, match="more than 119 rows"):
+        run(rows(query, max_rows=119))
+
+
+def test_errors_of_duckdb_are_ours(engine):
+    query = engine.prepare("SELECT DISTINCT CAST(i_title AS INTEGER) FROM item", CATALOG)
+    with pytest.raises(TypeMismatch, match="Could not convert"):
+        run(rows(query))
+    again = engine.prepare("SELECT DISTINCT no_such_function(i_id) FROM item", CATALOG)
+    with pytest.raises(SqlError, match="no_such_function"):
+        run(rows(again))
+
+
+ENDLESS = """SELECT COUNT(*) FROM item a, item b, item c, item d, item e
+             WHERE a.i_price + b.i_price + c.i_price + d.i_price + e.i_price < 0"""
+
+
+def test_duckdb_is_interrupted_at_the_deadline(engine):
+    query = engine.prepare(ENDLESS, CATALOG)
+
+    async def work() -> float:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        with pytest.raises(StatementTimeout):
+            await rows(query, deadline=start + 0.2)
+        return loop.time() - start
+
+    assert run(work()) < 5
+    assert run(rows(engine.prepare("SELECT DISTINCT 1 AS n FROM item", CATALOG))) == [(1,)]
+
+
+def test_our_own_loops_stop_at_the_deadline(engine):
+    query = engine.prepare("SELECT COUNT(*) FROM line WHERE l_qty > 100", CATALOG)
+    assert isinstance(query.plan, NativePlan)
+
+    async def work() -> None:
+        with pytest.raises(StatementTimeout):
+            await rows(query, deadline=asyncio.get_running_loop().time() - 1)
+
+    run(work())
+
+
+def test_a_cancelled_query_leaves_duckdb_usable(engine):
+    async def work() -> list[Any]:
+        task = asyncio.create_task(rows(engine.prepare(ENDLESS, CATALOG)))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await rows(engine.prepare(GROUPED, CATALOG), [3])
+
+    assert sorted(run(work()), key=str) == [("art", 1), ("biography", 1), ("cooking", 1)]
+
+
+def test_a_closed_stream_reads_no_further(engine):
+    async def work(sql: str) -> tuple[int, int]:
+        reader = MemoryReader(CATALOG, BASE, batch=10)
+        stream = await engine.prepare(sql, CATALOG).run(reader)
+        batches = stream.batches()
+        first = await anext(batches)
+        await batches.aclose()
+        return len(first), len(reader.reads)
+
+    assert run(work("SELECT * FROM line")) == (10, 1)
+
+
+def test_limit_stops_reading(engine):
+    async def work(sql: str) -> int:
+        reader = MemoryReader(CATALOG, BASE, batch=5)
+        await (await engine.prepare(sql, CATALOG).run(reader)).all()
+        return sum(count for _, _, count in reader.reads)
+
+    assert run(work("SELECT * FROM line LIMIT 3")) == 3
+    assert run(work("SELECT MAX(l_o_id) FROM line")) == 1
+    assert run(work("SELECT l_o_id FROM line WHERE l_qty = 1 ORDER BY l_o_id LIMIT 1")) == 5
+    sorted_in_groups = "SELECT l_o_id FROM line ORDER BY l_o_id, l_qty LIMIT 4"
+    assert run(work(sorted_in_groups)) <= 10
+
+
+def test_a_sort_that_outgrows_memory_goes_to_duckdb(engine, monkeypatch):
+    query = engine.prepare("SELECT l_o_id, l_no FROM line ORDER BY l_weight, 1, 2", CATALOG)
+    assert isinstance(query.plan, NativePlan)
+    wanted = run(rows(query))
+    monkeypatch.setattr(native, "SORT_ROWS", 50)
+    assert run(rows(query)) == wanted
+
+
+@pytest.mark.parametrize("buffer", [7, 399, 400])
+def test_sources_larger_than_the_buffer_go_through_tables(engine, monkeypatch, buffer):
+    sql = """SELECT i_subject, COUNT(*), SUM(l_qty) FROM line, item
+             WHERE l_i_id = i_id AND l_qty IN (SELECT l_no FROM line) GROUP BY 1"""
+    query = engine.prepare(sql, CATALOG)
+    wanted = sorted(run(rows(query)), key=str)
+    monkeypatch.setattr(residual, "BUFFER_ROWS", buffer)
+    assert sorted(run(rows(query)), key=str) == wanted
+
+
+class EndlessReader(MemoryReader):
+    """`line` has `count` rows that exist only while they are read."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(CATALOG, {"author": [], "item": [], "line": []})
+        self.count = count
+
+    async def scan(self, layout: str, *_: Any, **__: Any):
+        for start in range(0, self.count, 500):
+            yield [(i, 0, None, i % 7, 1.0) for i in range(start, start + 500)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind"),
+    [
+        ("SELECT * FROM line", NativePlan),
+        ("SELECT l_o_id, ROW_NUMBER() OVER () AS n, l_weight, l_no FROM line", ResidualPlan),
+    ],
+)
+def test_a_long_result_streams_in_little_memory(engine, sql, kind):
+    query = engine.prepare(sql, CATALOG)
+    assert isinstance(query.plan, kind)
+
+    async def work(count: int) -> int:
+        seen = 0
+        stream = await query.run(EndlessReader(count))
+        async for batch in stream.batches():
+            seen += len(batch)
+        return seen
+
+    tracemalloc.start()
+    try:
+        assert run(work(60_000)) == 60_000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 12_000_000  # 60 000 rows as tuples are about 15 MB
+
+
+@pytest.mark.parametrize("sql", ["SELECT * FROM item", "SELECT DISTINCT * FROM item"])
+def test_arrow_and_rows_are_the_same(engine, sql):
+    query = engine.prepare(sql, CATALOG)
+
+    async def work() -> list[Any]:
+        stream = await query.run(MemoryReader(CATALOG, BASE))
+        found: list[Any] = []
+        async for batch in stream.arrow():
+            assert batch.schema == stream.schema
+            found += from_record_batch(batch)
+        return found
+
+    assert sorted(run(work()), key=str) == sorted(run(rows(query)), key=str)
+
+
+def test_types_of_duckdb_results_are_known(engine):
+    sql = f"SELECT DISTINCT CAST('{uuid.UUID(int=5)}' AS UUID) AS u, l_qty + 0.5 AS h FROM line"
+
+    async def work() -> tuple[list[str], Any]:
+        stream = await engine.prepare(sql, CATALOG).run(MemoryReader(CATALOG, BASE))
+        types = [column.type.sql() for column in stream.columns]
+        batches = [batch async for batch in stream.arrow()]
+        return types, batches[0].column(0)[0].as_py()
+
+    types, value = run(work())
+    assert types == ["UUID", "DECIMAL(12,1)"]
+    assert value == uuid.UUID(int=5)
+
+
+def test_served_by_names_what_is_read(engine):
+    sql = "SELECT * FROM author, item WHERE i_a_id = a_id AND i_subject = ?"
+    assert engine.prepare(sql, CATALOG).served_by == ("author_item_by_subject",)
+    assert set(engine.prepare(sql, CATALOG, use_views=False).served_by) == {
+        "item_subject",
+        "author",
+    }
+
+
+def test_queries_run_side_by_side(engine):
+    async def work() -> list[Any]:
+        query = engine.prepare(GROUPED, CATALOG)
+        return await asyncio.gather(*(rows(query, [n % 5]) for n in range(20)))
+
+    found = run(work())
+    assert [sum(n for _, n in answer) for answer in found] == [n % 5 for n in range(20)]
