@@ -85,7 +85,7 @@ def connect(
             "python_enable_replacements": False,
         },
     )
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # of cursors, too
     # After the folder for spilling is set: without external access that is refused.
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

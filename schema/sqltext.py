@@ -179,7 +179,7 @@ _CLOCKS = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)
 _CLOCK_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 
 
-def read_default(node: exp.Expression, type_: ColumnType, place: Place) -> Default | None:
+def read_default(node: exp.Expr, type_: ColumnType, place: Place) -> Default | None:
     """The default of a column of `type_`; DEFAULT NULL is none. Raises SchemaError at `place`."""
     if isinstance(node, exp.Paren | exp.Cast):
         return read_default(node.this, type_, place)
@@ -202,7 +202,7 @@ def read_default(node: exp.Expression, type_: ColumnType, place: Place) -> Defau
         ) from None
 
 
-def _literal(node: exp.Expression, place: Place) -> Any:
+def _literal(node: exp.Expr, place: Place) -> Any:
     if isinstance(node, exp.Boolean):
         return bool(node.this)
     if isinstance(node, exp.HexString):

@@ -198,8 +198,8 @@ class _Check:
         return [row for batch in reader for row in from_record_batch(batch.cast(schema))]
 
     def _count(self, sql: str) -> int:
-        row: tuple[int, ...] | None = self._duck.execute(sql).fetchone()
-        return row[0] if row is not None else 0
+        ((count,),) = self._duck.sql(sql).fetchall()
+        return int(count)
 
     async def _load(self, name: str) -> None:
         """Make the stored rows of a relation, view or index a table."""

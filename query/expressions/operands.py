@@ -110,33 +110,19 @@ def unary(
 def binary(
     left: Operand, right: Operand, type_: ColumnType, function: Callable[[Any, Any], Any]
 ) -> Operand:
-    """`function` of two values; NULL if one is NULL. The common shapes have no inner calls."""
-    f, g = left.evaluate, right.evaluate
-    if (left.constant and left.value is None) or (right.constant and right.value is None):
-        return constant(type_, None)
-    if left.position is not None and right.constant:
+    """`function` of two values; NULL if one is NULL. Column and constant need no inner calls."""
+    if left.position is not None and right.constant and right.value is not None:
         i, k = left.position, right.value
         return Operand(
             type_, lambda row, _: None if (value := row[i]) is None else function(value, k)
         )
-    if left.position is not None:
-        i = left.position
-        return Operand(
-            type_,
-            lambda row, p: (
-                None
-                if (value := row[i]) is None or (other := g(row, p)) is None
-                else function(value, other)
-            ),
-        )
-    return Operand(
-        type_,
-        lambda row, p: (
-            None
-            if (value := f(row, p)) is None or (other := g(row, p)) is None
-            else function(value, other)
-        ),
-    )
+    f, g = left.evaluate, right.evaluate
+
+    def evaluate(row: Row, parameters: Parameters) -> Any:
+        value, other = f(row, parameters), g(row, parameters)  # both: either may overflow
+        return None if value is None or other is None else function(value, other)
+
+    return Operand(type_, evaluate)
 
 
 # --- types -----------------------------------------------------------------------------------

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from query.algebra import Parameter
+
 
 def parameter_key(node: exp.Placeholder) -> int | str:
     """Number (from 0) of a `?`, as the binder or `number_placeholders` noted it, or the name."""
+    parameter: Parameter | None = node.meta.get("parameter")
+    if parameter is not None:
+        return parameter.name
     index: int | None = node.meta.get("index")
     return str(node.this) if index is None else index
 

@@ -268,6 +268,6 @@ def _decode_part(data: bytes, offset: int) -> tuple[Value, int]:
 
 
 def successor(prefix: bytes) -> bytes | None:
-    """The least byte string greater than every one that starts with `prefix`; None: there is none."""
+    """The least bytes greater than all that start with `prefix`; None: there are none."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
