@@ -20,6 +20,7 @@ from schema.model import Column
 from schema.types import ColumnType, Kind, Row, Value
 
 _POSITION = "position"
+Types = Mapping[int | str, ColumnType | None]
 
 
 def evaluate(
@@ -27,20 +28,19 @@ def evaluate(
     columns: Sequence[Column],
     rows: Sequence[Row],
     parameters: Sequence[Any] | Mapping[str, Any] = (),
-    parameter_types: Mapping[int | str, ColumnType | None] | None = None,
+    parameter_types: Types | None = None,
 ) -> list[Value]:
     """The value of `node` for each row, in the rows' order.
 
     A column named "q.c" is what `q.c` means; any other is found by its bare name. Parameters are
-    coerced to `parameter_types` where given. Raises UnknownName, TypeMismatch (a value does not
-    fit), SqlError.
+    coerced to `parameter_types` where given, and otherwise have the type that DuckDB sees in the
+    value. Raises UnknownName, TypeMismatch (a value does not fit), SqlError.
     """
     if not rows:
         return []
-    plan = _plan(node, tuple(columns))
-    values = {
-        name: _coerced(parameters, key, parameter_types or {}) for name, key in plan.parameters
-    }
+    types = dict(parameter_types or {})
+    plan = _plan(node, tuple(columns), types)
+    values = {name: _coerced(parameters, key, types) for name, key in plan.parameters}
     batch = to_record_batch(
         [Column(_POSITION, ColumnType(Kind.BIGINT)), *plan.columns],
         [(number, *(row[i] for i in plan.positions)) for number, row in enumerate(rows)],
@@ -51,7 +51,7 @@ def evaluate(
 def _coerced(
     parameters: Sequence[Any] | Mapping[str, Any],
     key: int | str,
-    types: Mapping[int | str, ColumnType | None],
+    types: Types,
 ) -> Any:
     try:
         value = parameters[key]  # type: ignore[index]
@@ -64,9 +64,10 @@ def _coerced(
 class _Plan:
     """SQL over columns c0, c1, … and parameters $p0, $p1, …"""
 
-    def __init__(self, node: exp.Expression, columns: Sequence[Column]) -> None:
+    def __init__(self, node: exp.Expression, columns: Sequence[Column], types: Types) -> None:
         self.positions: list[int] = []
         self.parameters: list[tuple[str, int | str]] = []
+        self._types = types
         self._names = {column.name: i for i, column in enumerate(columns)}
         number_placeholders(node)
         tree = node.copy().transform(self._replace)
@@ -80,8 +81,11 @@ class _Plan:
             return exp.column(f"c{self._slot(node)}")
         if isinstance(node, exp.Placeholder):
             name = f"p{len(self.parameters)}"
-            self.parameters.append((name, parameter_key(node)))
-            return exp.Placeholder(this=name)
+            key = parameter_key(node)
+            self.parameters.append((name, key))
+            type_ = self._types.get(key)
+            value = exp.Placeholder(this=name)
+            return value if type_ is None else exp.cast(value, type_.sql(), dialect="duckdb")
         return node
 
     def _slot(self, node: exp.Column) -> int:
@@ -94,12 +98,12 @@ class _Plan:
         return self.positions.index(position)
 
 
-def _plan(node: exp.Expression, columns: tuple[Column, ...]) -> _Plan:
+def _plan(node: exp.Expression, columns: tuple[Column, ...], types: Types) -> _Plan:
     """Plans are kept in the node's own meta: they live as long as the statement's plan."""
     kept = node.meta.get("duckeval")
-    if kept is None or kept[0] != columns:
-        kept = node.meta["duckeval"] = (columns, _Plan(node, columns))
-    plan: _Plan = kept[1]
+    if kept is None or kept[:2] != (columns, types):
+        kept = node.meta["duckeval"] = (columns, types, _Plan(node, columns, types))
+    plan: _Plan = kept[2]
     return plan
 
 
