@@ -101,7 +101,6 @@ class ColumnType:
                 f"{_shown(value)} is not a value of type {self.sql()}: {reason}", type=self.sql()
             ) from None
 
-
     def comparand(self, value: Any) -> Value:
         """`value` as something to compare this type's values with: never rounded, cut or refused
         for its length, since that would change the answer. Raises TypeMismatch."""
@@ -220,7 +219,7 @@ def _timestamp(_: ColumnType, value: Any) -> dt.datetime:
     moment = _moment(value)
     if moment.tzinfo is not None:
         raise ValueError("it carries a time zone, the column has none")
-    return moment
+    return moment.replace(fold=0) if moment.fold else moment
 
 
 def _timestamptz(_: ColumnType, value: Any) -> dt.datetime:

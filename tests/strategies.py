@@ -32,6 +32,9 @@ SIMPLE_KINDS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.TEXT, Kind.DATE, K
 CLOCK_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 FEW = 6  # values of one type in `few_values`: enough to differ, few enough to meet again
 
+MOMENTS = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 12, 31)).map(
+    lambda moment: moment.replace(fold=0)
+)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 
 
@@ -69,10 +72,9 @@ def values(type_: ColumnType) -> st.SearchStrategy[Any]:
         case Kind.DATE:
             return st.dates(dt.date(1900, 1, 1), dt.date(2100, 12, 31))
         case Kind.TIMESTAMP:
-            return st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 12, 31))
+            return MOMENTS
         case Kind.TIMESTAMPTZ:
-            moments = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 12, 31))
-            return moments.map(lambda moment: moment.replace(tzinfo=dt.UTC))
+            return MOMENTS.map(lambda moment: moment.replace(tzinfo=dt.UTC))
         case Kind.UUID:
             return st.uuids()
         case Kind.JSON:

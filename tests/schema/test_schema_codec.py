@@ -1,0 +1,114 @@
+"""The catalog's JSON form: what goes in comes out, exactly; anything else is Corruption."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import schemas
+
+from schema.catalog import (
+    Catalog,
+    Forest,
+    Index,
+    JoinView,
+    Purpose,
+    State,
+    ViewColumn,
+    WorkloadStatement,
+)
+from schema.codec import decode_catalog, encode_catalog
+from schema.errors import Corruption
+from schema.model import KeyPart, Schema
+
+
+@st.composite
+def catalogs(draw: st.DrawFn) -> Catalog:
+    schema = draw(schemas(with_defaults=True))
+    edges = tuple(
+        (relation.name, relation.foreign_keys[0])
+        for relation in schema.relations
+        if relation.foreign_keys and relation.foreign_keys[0].parent != relation.name
+    )
+    views = tuple(_view(schema, name) for name, _ in edges)
+    indexes = tuple(
+        Index(f"x_{view.name}", view.name, (KeyPart(view.columns[0].name, True),), (), True, p, "é")
+        for view, p in zip(views, Purpose, strict=False)
+    )
+    roots = tuple(set(schema.names) - {name for name, _ in edges})
+    return Catalog(
+        draw(st.integers(0, 1 << 62)),
+        schema,
+        Forest(roots, edges),
+        views,
+        indexes,
+        tuple((view.name, draw(st.sampled_from(State))) for view in views),
+        tuple((view.name, 3) for view in views),
+        (WorkloadStatement("w", "SELECT '\u2028'", draw(st.floats(0, 1e9))),),
+        tuple((name, 10) for name in schema.names),
+    )
+
+
+def _view(schema: Schema, child: str) -> JoinView:
+    edge = schema.relation(child).foreign_keys[0]
+    columns = tuple(
+        ViewColumn(column, relation, column)
+        for relation in (edge.parent, child)
+        for column in schema.relation(relation).column_names
+    )
+    return JoinView(f"v_{child}", (edge.parent, child), (edge,), columns)
+
+
+@given(catalogs())
+def test_round_trip(catalog: Catalog) -> None:
+    catalog.layout(catalog.schema.names[0])  # fills caches, which are no part of the form
+    data = encode_catalog(catalog)
+    decoded = decode_catalog(data)
+    assert decoded == catalog
+    assert repr(decoded.schema) == repr(catalog.schema)  # 1.50 is not 1.5, 1 is not True
+    assert encode_catalog(decoded) == data
+
+
+EMPTY = Catalog(0, Schema(()), Forest(()))
+
+
+def test_the_format_comes_first() -> None:
+    assert encode_catalog(EMPTY).startswith(b'{"format":1,"version":0,')
+
+
+def damaged(**changes: object) -> bytes:
+    return json.dumps(json.loads(encode_catalog(EMPTY)) | changes).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        encode_catalog(EMPTY)[:-1],
+        b"\xff\xfe",
+        damaged(format=2),
+        damaged(version="1"),
+        damaged(
+            relations=[
+                {
+                    "name": "r",
+                    "columns": [
+                        {
+                            "name": "a",
+                            "type": {"kind": "integer"},
+                            "nullable": True,
+                            "default": {"kind": "literal", "value": "x"},
+                        }
+                    ],
+                    "primary_key": ["a"],
+                    "foreign_keys": [],
+                }
+            ]
+        ),
+    ],
+)
+def test_damage_is_corruption(data: bytes) -> None:
+    with pytest.raises(Corruption, match="catalog cannot be read") as caught:
+        decode_catalog(data)
+    assert caught.value.cure

@@ -1,0 +1,336 @@
+"""DDL is read whole or refused at the exact place, with the offending name and a cure."""
+
+import datetime as dt
+import re
+import uuid
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from schema.ddl import load_ddl
+from schema.errors import CircularReference, SchemaError
+from schema.model import (
+    Column,
+    DeclaredIndex,
+    Default,
+    DefaultKind,
+    ForeignKey,
+    KeyPart,
+    OnDelete,
+    Schema,
+)
+from schema.types import ColumnType, Kind
+
+GOOD = """
+-- Everything that is read, in one file.
+CREATE TABLE Kinds (
+  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  small SMALLINT DEFAULT -5,
+  d DECIMAL, d12 NUMERIC(12), d5 DECIMAL(5,2) NOT NULL DEFAULT 1.555,
+  f FLOAT, r REAL, dp DOUBLE PRECISION DEFAULT 1e3, db DOUBLE,
+  b BOOLEAN DEFAULT TRUE, c CHAR, c3 CHAR(3), v VARCHAR(12) DEFAULT 'it''s; -- so', t TEXT NULL,
+  ba BYTEA DEFAULT '\\xdeAD', bl BLOB DEFAULT X'00ff',
+  day DATE DEFAULT DATE '2024-02-29', today DATE DEFAULT CURRENT_DATE,
+  ts TIMESTAMP WITHOUT TIME ZONE DEFAULT now(),
+  tz TIMESTAMP WITH TIME ZONE DEFAULT '2024-01-01 01:00:00+01', tz2 TIMESTAMPTZ,
+  u UUID DEFAULT '00000000-0000-0000-0000-000000000001', j JSON DEFAULT '{"a": 1}'
+);
+CREATE TABLE IF NOT EXISTS child (
+  "Key" TEXT, part INT,
+  parent BIGINT CONSTRAINT up REFERENCES kinds ON DELETE CASCADE ON UPDATE NO ACTION,
+  sibling_key TEXT UNIQUE, sibling_part INT,
+  CONSTRAINT child_pk PRIMARY KEY (part, "Key"),
+  FOREIGN KEY (sibling_key, sibling_part) REFERENCES child ("Key", part)
+    ON DELETE SET NULL DEFERRABLE INITIALLY DEFERRED,
+  CONSTRAINT once UNIQUE (parent, part)
+);
+CREATE UNIQUE INDEX by_parent ON child USING btree (parent, part DESC) INCLUDE ("Key");
+CREATE INDEX ON child (part);
+CREATE TABLE later (id SERIAL, k INTEGER AUTO_INCREMENT, up BIGINT NOT NULL);
+ALTER TABLE ONLY later ADD CONSTRAINT later_pkey PRIMARY KEY (id), ADD UNIQUE (k);
+ALTER TABLE ONLY later ADD CONSTRAINT later_up FOREIGN KEY (up) REFERENCES kinds (id);
+"""
+
+
+def literal(value: object) -> Default:
+    return Default(DefaultKind.LITERAL, value)  # type: ignore[arg-type]
+
+
+IDENTITY, NOW = Default(DefaultKind.IDENTITY), Default(DefaultKind.NOW)
+
+
+def test_every_type_and_default() -> None:
+    def column(name: str, kind: Kind, default: Default | None = None, **of: int) -> Column:
+        return Column(name, ColumnType(kind, **of), True, default)
+
+    text = Kind.TEXT
+    assert load_ddl(GOOD).relation("kinds").columns == (
+        Column("id", ColumnType(Kind.BIGINT), False, IDENTITY),
+        column("small", Kind.INTEGER, literal(-5)),
+        column("d", Kind.DECIMAL, precision=18, scale=3),
+        column("d12", Kind.DECIMAL, precision=12, scale=0),
+        Column("d5", ColumnType(Kind.DECIMAL, 5, 2), False, literal(Decimal("1.56"))),
+        column("f", Kind.DOUBLE),
+        column("r", Kind.DOUBLE),
+        column("dp", Kind.DOUBLE, literal(1000.0)),
+        column("db", Kind.DOUBLE),
+        column("b", Kind.BOOLEAN, literal(True)),
+        column("c", text, length=1),
+        column("c3", text, length=3),
+        column("v", text, literal("it's; -- so"), length=12),
+        column("t", text),
+        column("ba", Kind.BYTES, literal(b"\xde\xad")),
+        column("bl", Kind.BYTES, literal(b"\0\xff")),
+        column("day", Kind.DATE, literal(dt.date(2024, 2, 29))),
+        column("today", Kind.DATE, NOW),
+        column("ts", Kind.TIMESTAMP, NOW),
+        column("tz", Kind.TIMESTAMPTZ, literal(dt.datetime(2024, 1, 1, tzinfo=dt.UTC))),
+        column("tz2", Kind.TIMESTAMPTZ),
+        column("u", Kind.UUID, literal(uuid.UUID(int=1))),
+        column("j", Kind.JSON, literal('{"a": 1}')),
+    )
+
+
+def test_keys_and_indexes() -> None:
+    schema = load_ddl(GOOD)
+    child = schema.relation("child")
+    assert child.primary_key == ("part", "Key")
+    assert [c.name for c in child.columns if not c.nullable] == ["Key", "part"]
+    assert child.foreign_keys == (
+        ForeignKey("up", ("parent",), "kinds", ("id",), OnDelete.CASCADE),
+        # In the order of the parent's key, whatever the order in the file.
+        ForeignKey(
+            "child_sibling_key_sibling_part_fkey",
+            ("sibling_part", "sibling_key"),
+            "child",
+            ("part", "Key"),
+            OnDelete.SET_NULL,
+        ),
+    )
+    part = KeyPart("part")
+    assert schema.indexes == (
+        DeclaredIndex("child_sibling_key_key", "child", (KeyPart("sibling_key"),), (), True),
+        DeclaredIndex("once", "child", (KeyPart("parent"), part), (), True),
+        DeclaredIndex(
+            "by_parent", "child", (KeyPart("parent"), KeyPart("part", True)), ("Key",), True
+        ),
+        DeclaredIndex("child_part_idx", "child", (part,)),
+        DeclaredIndex("later_k_key", "later", (KeyPart("k"),), (), True),
+    )
+
+
+def test_alter_table_adds_constraints_as_pg_dump_writes_them() -> None:
+    later = load_ddl(GOOD).relation("later")
+    assert later.primary_key == ("id",)
+    assert later.foreign_keys == (ForeignKey("later_up", ("up",), "kinds", ("id",)),)
+    assert [column.default for column in later.columns] == [IDENTITY, IDENTITY, None]
+
+
+def test_forward_references_are_read() -> None:
+    text = "CREATE TABLE b (i INT PRIMARY KEY REFERENCES a); CREATE TABLE a (i INT PRIMARY KEY);"
+    assert load_ddl(text).relation("b").foreign_keys[0].parent == "a"
+
+
+def test_a_self_reference_is_no_circle() -> None:
+    text = "CREATE TABLE t (i INT PRIMARY KEY, up INT REFERENCES t ON DELETE SET NULL)"
+    assert load_ddl(text).relation("t").foreign_keys[0].parent == "t"
+
+
+def test_tpcw() -> None:
+    text = (Path(__file__).parents[2] / "bench" / "tpcw" / "schema.sql").read_text()
+    schema = load_ddl(text)
+    assert [len(relation.columns) for relation in schema.relations] == [
+        4, 6, 7, 17, 22, 11, 6, 9, 2, 3,
+    ]  # fmt: skip
+    edges = [(fk.parent, r.name) for r in schema.relations for fk in r.foreign_keys]
+    assert edges == [
+        ("country", "address"),
+        ("address", "customer"),
+        ("author", "item"),
+        ("customer", "orders"),
+        ("address", "orders"),
+        ("address", "orders"),
+        ("orders", "order_line"),
+        ("item", "order_line"),
+        ("orders", "cc_xacts"),
+        ("country", "cc_xacts"),
+        ("shopping_cart", "shopping_cart_line"),
+        ("item", "shopping_cart_line"),
+    ]
+
+
+def refused(text: str) -> SchemaError:
+    with pytest.raises(SchemaError) as caught:
+        load_ddl(text, "shop.sql")
+    assert caught.value.file == "shop.sql"
+    assert caught.value.cure
+    return caught.value
+
+
+# The `^` in the line below the text marks the place; the marker line is cut out before loading.
+P = "CREATE TABLE p (x INT, y TEXT, PRIMARY KEY (x, y));\n"
+T = "CREATE TABLE t (a INT PRIMARY KEY, b TEXT,\n"
+I = "CREATE TABLE t (a INT PRIMARY KEY, b TEXT);\n"  # noqa: E741
+ERRORS = [
+    # types
+    (T + " c INTERVAL)\n   ^", "type INTERVAL is not supported", "BIGINT"),
+    (T + " c INTERVAL DAY)\n   ^", "INTERVAL DAY is not supported", "BIGINT"),
+    (T + " c money_t)\n   ^", "type money_t is not supported", "use INTEGER"),
+    (T + " c INT[])\n   ^", "type INT.. is not supported", "child relation"),
+    (T + " c JSONB)\n   ^", "type JSONB is not supported", "use JSON"),
+    (T + " c INT(11))\n   ^", "takes no parameters", "INTEGER"),
+    (T + " c TIMESTAMP(3))\n   ^", "takes no parameters", "TIMESTAMP"),
+    (T + " c DECIMAL(39,2))\n   ^", "out of range", "38"),
+    (T + " c DECIMAL(3,4))\n   ^", "out of range", "s ≤ p"),
+    (T + " c VARCHAR(0))\n   ^", "out of range", "at least 1"),
+    (T + " c)\n ^", "column c has no type", "INTEGER"),
+    # defaults
+    (T + " c INT DEFAULT 'x')\n               ^", "does not fit its column", "INTEGER"),
+    (T + " c INT DEFAULT a + 1)\n               ^", r"default a \+ 1", "literal"),
+    (T + " c INT DEFAULT now())\n               ^", "does not fit type INTEGER", "DATE"),
+    (T + " c BLOB DEFAULT 'x')\n                ^", "bytes are written", "BLOB"),
+    (T + " c SERIAL DEFAULT 3)\n ^", "c has two defaults", "leave one"),
+    (T + " c TEXT GENERATED ALWAYS AS IDENTITY)\n ^", "identity column t.c", "BIGINT"),
+    (
+        T + " c INT GENERATED ALWAYS AS IDENTITY (START WITH 5))\n                           ^",
+        "START",
+        "BY DEFAULT AS IDENTITY",
+    ),
+    # what we do not have
+    (T + " c INT CHECK (c > 1))\n       ^", "CHECK", "application"),
+    (T + " CHECK (a > 1))\n ^", "CHECK", "application"),
+    (T + " CONSTRAINT big CHECK (a > 1))\n                ^", "CHECK", "application"),
+    (T + " c INT GENERATED ALWAYS AS (a + 1) STORED)\n       ^", "GENERATED", "compute"),
+    (T + ' c TEXT COLLATE "C")\n        ^', "COLLATE", "code point"),
+    (T + " EXCLUDE (a WITH =))\n ^", "EXCLUDE", "UNIQUE"),
+    (T + " LIKE p)\n ^", "LIKE", "write the columns"),
+    (T + " c INT UNIQUE NULLS NOT DISTINCT)\n ^", "NULLS NOT DISTINCT", "UNIQUE alone"),
+    ("CREATE TABLE t (\n a INT PRIMARY KEY INCLUDE (b), b INT)\n ^", "INCLUDE", "alone"),
+    ("CREATE\n TEMP TABLE t (a INT PRIMARY KEY)\n ^", "TEMP", "plain table"),
+    ("CREATE TABLE t (a INT PRIMARY KEY)\n PARTITION BY RANGE (a)\n ^", "PARTITION", "plain"),
+    ("CREATE TABLE t AS SELECT 1 AS a\n^", "without columns", "declare"),
+    ("DROP TABLE t\n^", "DROP", "a DDL file holds"),
+    ("CREATE VIEW v AS SELECT 1\n^", "CREATE VIEW", "a DDL file holds"),
+    ("CREATE NOTHING x\n^", "CREATE NOTHING", "a DDL file holds"),
+    ("CREATE\n^", "CREATE", "a DDL file holds"),
+    # names
+    (I + "CREATE TABLE T (a INT PRIMARY KEY)\n             ^", "t is declared twice", "line 1"),
+    (T + " A INT)\n ^", "column t.a is declared twice", "line 1"),
+    ('CREATE TABLE "s.x" (a INT PRIMARY KEY)\n             ^', "s.x is reserved", "another"),
+    ("CREATE TABLE shop.t (a INT PRIMARY KEY)\n             ^", "qualified name shop.t", "leave"),
+    (T + ' "it\'s" INT)\n ^', "holds a quote", "letters"),
+    (T + ' "a""b" INT)\n ^', "holds a quote", "letters"),
+    # primary keys
+    ("CREATE TABLE t (a INT)\n             ^", "t has no primary key", "add PRIMARY KEY"),
+    ("CREATE TABLE t ()\n             ^", "t has no columns", "at least one"),
+    (T + " PRIMARY KEY (b))\n              ^", "t has two primary keys", "composite"),
+    ("CREATE TABLE t (a INT,\n PRIMARY KEY (a, c))\n                 ^", "names column c", "a"),
+    ("CREATE TABLE t (a INT,\n PRIMARY KEY (a, a))\n                 ^", "t.a twice", "once"),
+    ("CREATE TABLE t (\n a JSON PRIMARY KEY)\n ^", "JSON cannot be in the primary", "another"),
+    # foreign keys
+    (T + " c INT REFERENCES q)\n                  ^", "references q", "relations are: t"),
+    (P + T + " c INT REFERENCES p (x))\n                     ^", "whole primary key", "p .x, y"),
+    (P + T + " c INT REFERENCES p)\n ^", "has 1 columns for the 2", "each of x, y"),
+    (P + T + " FOREIGN KEY (b, a) REFERENCES p)\n              ^", "t.b is TEXT, p.x", "INTEGER"),
+    (P + T + " FOREIGN KEY (a, c) REFERENCES p)\n                 ^", "column c", "t has: a, b"),
+    (
+        P + T + " FOREIGN KEY (a, b) REFERENCES p (x, z))\n                                     ^",
+        "names column z, which p",
+        "p has: x, y",
+    ),
+    (
+        P + T + " FOREIGN KEY (a, b) REFERENCES p ON DELETE SET NULL)\n              ^",
+        "t.a is NOT NULL",
+        "RESTRICT",
+    ),
+    (T + " c INT REFERENCES t ON DELETE SET DEFAULT)\n                       ^", "SET DEFAULT", ""),
+    (
+        T + " c INT REFERENCES t ON DELETE CASCADE ON UPDATE CASCADE)\n"
+        "                                         ^",
+        "ON UPDATE CASCADE",
+        "keys do not change",
+    ),
+    (T + " c INT REFERENCES t MATCH FULL)\n                          ^", "MATCH FULL", ""),
+    (
+        T + " c INT REFERENCES t,\n FOREIGN KEY (c) REFERENCES t (a))\n              ^",
+        "says the same as t_c_fkey",
+        "drop one",
+    ),
+    (
+        T + " CONSTRAINT f FOREIGN KEY (a) REFERENCES t,\n"
+        " CONSTRAINT f FOREIGN KEY (a) REFERENCES t)\n            ^",
+        "foreign key t.f is declared twice",
+        "line 2",
+    ),
+    # indexes
+    (I + "CREATE INDEX i ON u (a)\n                  ^", "declared on u", "relations are: t"),
+    (I + "CREATE INDEX i ON t (c)\n                     ^", "names column c", "t has: a, b"),
+    (I + "CREATE INDEX i ON t (a) INCLUDE (a)\n                                 ^", "twice", ""),
+    (I + "CREATE INDEX t ON t (a)\n             ^", "name of a relation", "rename"),
+    (
+        I + "CREATE INDEX i ON t (a);\nCREATE INDEX i ON t (b)\n             ^",
+        "index i is declared twice",
+        "line 2",
+    ),
+    (I + "CREATE INDEX i ON t (lower(b))\n                     ^", "LOWER", "columns only"),
+    (I + "CREATE INDEX i ON t (a) WHERE a > 1\n                        ^", "WHERE", "write"),
+    (I + "CREATE INDEX i ON t (a NULLS FIRST)\n                       ^", "NULLS", "first"),
+    (I + "CREATE INDEX i ON t USING gin (b)\n                    ^", "USING gin", "write"),
+    # ALTER TABLE
+    ("ALTER TABLE t ADD PRIMARY KEY (a)\n            ^", "not declared above", "CREATE TABLE"),
+    (I + "ALTER TABLE t ADD COLUMN c INT\n^", "c INT is not supported", "a DDL file holds"),
+    # text that is no SQL
+    (T + " c d e INT)\n     ^", "syntax error at e", "c d e INT"),
+    ("CREATE TABLE (a INT)\n             ^", "expected table name", "CREATE TABLE .a INT."),
+    (T + " c TEXT DEFAULT 'x)\n                ^", "is not closed", "close the quote"),
+    (T + " c TEXT) /* so\n         ^", "is not closed", "comment"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("marked", "message", "cure"), ERRORS)
+def test_error_names_place_and_cure(marked: str, message: str, cure: str) -> None:
+    text, _, marker = marked.rpartition("\n")
+    error = refused(text)
+    assert (error.line, error.column) == (text.count("\n") + 1, marker.index("^") + 1), str(error)
+    with pytest.raises(SchemaError, match=message):
+        raise error
+    assert re.search(cure, error.cure), error.cure
+
+
+def test_a_circle_is_told_as_the_cycle() -> None:
+    text = (
+        "CREATE TABLE x (i INT PRIMARY KEY, b INT REFERENCES b);\n"
+        "CREATE TABLE a (i INT PRIMARY KEY, b INT CONSTRAINT down REFERENCES b);\n"
+        "CREATE TABLE b (i INT PRIMARY KEY, b INT REFERENCES b, a INT REFERENCES a);\n"
+    )
+    error = refused(text)
+    assert isinstance(error, CircularReference)
+    assert (error.line, error.column) == (3, 73)
+    assert "a -> b -> a (foreign keys a.down, b.b_a_fkey)" in error.message
+    assert error.details["cycle"] == ("a", "b", "a")
+
+
+def test_error_text_is_one_line_a_compiler_would_print() -> None:
+    error = refused("CREATE TABLE t (a INT)")
+    assert str(error).splitlines()[0] == "shop.sql:1:14: relation t has no primary key"
+
+
+def test_made_names_keep_clear_of_given_ones() -> None:
+    text = (
+        "CREATE TABLE t (a INT PRIMARY KEY, b INT UNIQUE REFERENCES t,"
+        " CONSTRAINT t_b_fkey FOREIGN KEY (a) REFERENCES t, CONSTRAINT t_b_key UNIQUE (a))"
+    )
+    schema = load_ddl(text)
+    assert [fk.name for fk in schema.relation("t").foreign_keys] == ["t_b_fkey1", "t_b_fkey"]
+    assert [index.name for index in schema.indexes] == ["t_b_key1", "t_b_key"]
+
+
+def test_carriage_returns_do_not_shift_lines() -> None:
+    error = refused("CREATE TABLE t (\r\n  a INT PRIMARY KEY,\r\n  b INTERVAL)")
+    assert (error.line, error.column) == (3, 5)
+
+
+def test_schemas_load_to_equal_values() -> None:
+    assert isinstance(load_ddl(GOOD), Schema)
+    assert load_ddl(GOOD) == load_ddl(GOOD.replace("\n", "\n\n"))

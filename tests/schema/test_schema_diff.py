@@ -1,0 +1,130 @@
+"""What a new schema changes, and what of it is refused."""
+
+import pytest
+from hypothesis import given
+from strategies import schemas
+
+from schema.ddl import load_ddl
+from schema.diff import DiffRow, SchemaDiff, diff
+from schema.model import Schema
+
+BASE = """
+CREATE TABLE p (id INTEGER PRIMARY KEY, name VARCHAR(10) NOT NULL);
+CREATE TABLE c (id INTEGER PRIMARY KEY, p INTEGER CONSTRAINT up REFERENCES p, n INTEGER DEFAULT 1);
+CREATE INDEX by_n ON c (n);
+"""
+
+
+def changed(old: str, new: str, base: str = BASE) -> SchemaDiff:
+    assert old in base
+    return diff(load_ddl(base), load_ddl(base.replace(old, new)))
+
+
+def rows(found: SchemaDiff) -> list[tuple[str, str, str]]:
+    return [(row.action, row.kind, row.name) for row in found.rows()]
+
+
+@given(schemas(with_defaults=True))
+def test_nothing_changes_from_a_schema_to_itself(schema: Schema) -> None:
+    found = diff(schema, schema)
+    assert found == SchemaDiff()
+    assert not found
+
+
+@given(schemas(), schemas())
+def test_from_and_to_nothing(old: Schema, new: Schema) -> None:
+    assert diff(Schema(()), new).added_relations == new.relations
+    assert diff(Schema(()), new).added_indexes == new.indexes
+    assert diff(old, Schema(())) == SchemaDiff(dropped_relations=old.relations)
+
+
+ALLOWED = [
+    ("CREATE INDEX", "CREATE TABLE x (i INT PRIMARY KEY);CREATE INDEX", ("add", "relation", "x")),
+    ("CREATE INDEX by_n ON c (n);", "", ("drop", "index", "by_n")),
+    ("ON c (n);", "ON c (n); CREATE INDEX i ON p (name);", ("add", "index", "i")),
+    (" CONSTRAINT up REFERENCES p", "", ("drop", "foreign key", "c.up")),
+    ("DEFAULT 1)", "DEFAULT 1, x TEXT)", ("add", "column", "c.x")),
+    ("DEFAULT 1)", "DEFAULT 1, x INT NOT NULL DEFAULT 2)", ("add", "column", "c.x")),
+    ("DEFAULT 1)", "DEFAULT 1, x DATE DEFAULT now())", ("add", "column", "c.x")),
+    ("VARCHAR(10) NOT NULL", "VARCHAR(10)", ("relax", "column", "p.name")),
+    ("VARCHAR(10)", "VARCHAR(11)", ("relax", "column", "p.name")),
+    ("VARCHAR(10)", "TEXT", ("relax", "column", "p.name")),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "row"), ALLOWED)
+def test_allowed(old: str, new: str, row: tuple[str, str, str]) -> None:
+    found = changed(old, new)
+    assert rows(found) == [row]
+    assert not found.refused
+
+
+def test_a_changed_foreign_key_or_index_is_dropped_and_added() -> None:
+    assert rows(changed("REFERENCES p", "REFERENCES p ON DELETE CASCADE")) == [
+        ("drop", "foreign key", "c.up"),
+        ("add", "foreign key", "c.up"),
+    ]
+    assert rows(changed("ON c (n)", "ON c (n DESC) INCLUDE (p)")) == [
+        ("drop", "index", "by_n"),
+        ("add", "index", "by_n"),
+    ]
+
+
+def test_what_lies_on_a_dropped_relation_goes_with_it() -> None:
+    old = load_ddl(BASE)
+    assert rows(diff(old, Schema(old.relations[:1]))) == [("drop", "relation", "c")]
+
+
+REFUSED = [
+    ("n INTEGER DEFAULT 1", "n BIGINT DEFAULT 1", "type", "c.n", "append a column"),
+    ("VARCHAR(10)", "VARCHAR(9)", "type", "p.name", "append a column"),
+    (", n INTEGER DEFAULT 1", ", m INTEGER", "drop or rename of a column", "c.n", "keep"),
+    ("id INTEGER PRIMARY KEY, p", "p", "drop or rename of a column", "c.id", "keep"),
+    (
+        "id INTEGER PRIMARY KEY, name VARCHAR(10) NOT NULL",
+        "name VARCHAR(10) NOT NULL, id INTEGER PRIMARY KEY",
+        "order of columns",
+        "p",
+        "begin with id, name",
+    ),
+    ("id INTEGER PRIMARY KEY, p", "x INT, id INTEGER PRIMARY KEY, p", "order of columns", "c", ""),
+    ("DEFAULT 1", "NOT NULL DEFAULT 1", "not null", "c.n", "append"),
+    ("DEFAULT 1", "DEFAULT 2", "default", "c.n", "keep the default"),
+    ("DEFAULT 1)", "DEFAULT 1, x INT NOT NULL)", "new column", "c.x", "literal default"),
+    ("DEFAULT 1)", "DEFAULT 1, x SERIAL)", "new column", "c.x", "literal default"),
+    (
+        "DEFAULT 1)",
+        "DEFAULT 1, x TIMESTAMP NOT NULL DEFAULT now())",
+        "new column",
+        "c.x",
+        "literal default",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "change", "name", "cure"), REFUSED)
+def test_refused_with_reason_and_cure(
+    old: str, new: str, change: str, name: str, cure: str
+) -> None:
+    base = BASE.replace("CREATE INDEX by_n ON c (n);", "")
+    if "PRIMARY KEY, p" in old and "x INT" not in new:  # without the key there must be another
+        new = "p INTEGER PRIMARY KEY CONSTRAINT up REFERENCES p"
+        old = "id INTEGER PRIMARY KEY, p INTEGER CONSTRAINT up REFERENCES p"
+    found = changed(old, new, base)
+    refusals = [row for row in found.rows() if row.action == "refuse"]
+    assert (change, name) in [(row.kind, row.name) for row in refusals]
+    assert any(cure in row.detail for row in refusals)
+    assert all(refusal.reason and refusal.cure for refusal in found.refused)
+
+
+def test_the_primary_key_stays() -> None:
+    found = diff(
+        load_ddl("CREATE TABLE t (a INT, b INT, PRIMARY KEY (a, b))"),
+        load_ddl("CREATE TABLE t (a INT, b INT, PRIMARY KEY (b, a))"),
+    )
+    assert [(r.kind, r.name) for r in found.rows()] == [("primary key", "t")]
+
+
+def test_rows_say_what_people_want_to_know() -> None:
+    found = changed("ON c (n)", "ON c (n DESC, p) INCLUDE (id)")
+    assert list(found.rows())[1] == DiffRow("add", "index", "by_n", "on c (n desc, p) include (id)")

@@ -1,0 +1,152 @@
+"""Reflection of SQLite files: same schemas, same refusals as for DDL files."""
+
+import sqlite3
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from schema.ddl import load_ddl
+from schema.errors import (
+    CircularReference,
+    HornbeamError,
+    InvalidRequest,
+    NotFound,
+    SchemaError,
+    Unavailable,
+)
+from schema.model import Default, DefaultKind
+from schema.reflect import reflect
+from schema.types import ColumnType, Kind
+
+
+def database(folder: Path, ddl: str) -> str:
+    file = folder / "shop.db"
+    with sqlite3.connect(file) as connection:
+        connection.executescript(ddl)
+    connection.close()
+    return f"sqlite:///{file}"
+
+
+def test_tpcw_is_what_its_ddl_says(tmp_path: Path) -> None:
+    ddl = (Path(__file__).parents[2] / "bench" / "tpcw" / "schema.sql").read_text()
+    reflected, loaded = reflect(database(tmp_path, ddl)), load_ddl(ddl)
+    assert sorted(reflected.names) == sorted(loaded.names)
+    for relation in loaded.relations:
+        found = reflected.relation(relation.name)
+        assert (found.columns, found.primary_key) == (relation.columns, relation.primary_key)
+        assert set(found.foreign_keys) == set(relation.foreign_keys)
+
+
+KINDS = """
+CREATE TABLE kinds (
+  id INTEGER NOT NULL, other DECIMAL(5,2) NOT NULL DEFAULT 1.5,
+  big BIGINT, d DOUBLE PRECISION, ok BOOLEAN DEFAULT TRUE, v VARCHAR(7) UNIQUE, t TEXT,
+  bl BLOB DEFAULT X'ab', da DATE DEFAULT CURRENT_DATE, ts TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
+  tz TIMESTAMPTZ, u UUID, j JSON, ba BYTEA,
+  PRIMARY KEY (other, id)
+);
+CREATE TABLE child (
+  a INTEGER, b DECIMAL(5,2), id INTEGER NOT NULL PRIMARY KEY,
+  CONSTRAINT up FOREIGN KEY (a, b) REFERENCES kinds (id, other) ON DELETE SET NULL,
+  CONSTRAINT once UNIQUE (a, b)
+);
+CREATE UNIQUE INDEX by_v ON kinds (v DESC, big);
+CREATE INDEX by_t ON kinds (t);
+"""
+
+
+def test_types_keys_and_indexes(tmp_path: Path) -> None:
+    schema = reflect(database(tmp_path, KINDS))
+    kinds = schema.relation("kinds")
+    assert {column.name: column.type.sql() for column in kinds.columns} == {
+        "id": "INTEGER",
+        "other": "DECIMAL(5,2)",
+        "big": "BIGINT",
+        "d": "DOUBLE",
+        "ok": "BOOLEAN",
+        "v": "VARCHAR(7)",
+        "t": "TEXT",
+        "bl": "BLOB",
+        "da": "DATE",
+        "ts": "TIMESTAMP",
+        "tz": "TIMESTAMP WITH TIME ZONE",
+        "u": "UUID",
+        "j": "JSON",
+        "ba": "BLOB",
+    }
+    assert kinds.column("other").type == ColumnType(Kind.DECIMAL, 5, 2)
+    assert kinds.column("other").default == Default(DefaultKind.LITERAL, Decimal("1.50"))
+    assert kinds.column("bl").default == Default(DefaultKind.LITERAL, b"\xab")
+    assert kinds.column("da").default == Default(DefaultKind.NOW)
+    loaded = load_ddl(KINDS)
+    assert schema.relation("child") == loaded.relation("child")
+    assert set(schema.indexes) == set(loaded.indexes)
+
+
+def test_actions_of_inline_foreign_keys_are_not_lost(tmp_path: Path) -> None:
+    ddl = "CREATE TABLE t (i INT PRIMARY KEY, up INT REFERENCES t (i) ON DELETE CASCADE)"
+    assert reflect(database(tmp_path, ddl)) == load_ddl(ddl)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "message"),
+    [
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INTERVAL)", "t.b: type INTERVAL is not supported"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b FOO)", "t.b: type FOO is not supported"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b TIME)", "t.b: type TIME"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT DEFAULT (random()))", "t.b: default"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT DEFAULT 'x')", "t.b: the default does not fit"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT AS (a + 1))", "computed column t.b"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, CONSTRAINT c CHECK (a > 1))", "CHECK c of t"),
+        ("CREATE TABLE t (a INT)", "t has no primary key"),
+        ("CREATE TABLE t (a INT PRIMARY KEY REFERENCES q (x))", "references q"),
+        ("CREATE TABLE t (a INT PRIMARY KEY, b INT REFERENCES t (b))", "whole primary key"),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY, b INT REFERENCES t (a) ON UPDATE CASCADE)",
+            "ON UPDATE CASCADE of t",
+        ),
+        (
+            "CREATE TABLE t (a INT PRIMARY KEY, b INT REFERENCES t (a) ON DELETE SET DEFAULT)",
+            "ON DELETE SET DEFAULT of t",
+        ),
+        ("CREATE TABLE t (a INT PRIMARY KEY); CREATE INDEX i ON t (a) WHERE a > 1", "index i of t"),
+        ("CREATE TABLE t (a INT PRIMARY KEY); CREATE INDEX i ON t (abs(a))", "completely"),
+        ("", "no tables"),
+    ],
+)
+def test_refused(tmp_path: Path, ddl: str, message: str) -> None:
+    url = database(tmp_path, ddl)
+    with pytest.raises(SchemaError, match=message) as caught:
+        reflect(url)
+    assert caught.value.cure
+    assert "shop.db" in str(caught.value)
+
+
+def test_a_circle_is_reported(tmp_path: Path) -> None:
+    ddl = (
+        "CREATE TABLE a (i INT PRIMARY KEY, b INT REFERENCES b (i));"
+        "CREATE TABLE b (i INT PRIMARY KEY, a INT REFERENCES a (i));"
+    )
+    with pytest.raises(CircularReference, match="a -> b -> a"):
+        reflect(database(tmp_path, ddl))
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("no url", InvalidRequest),
+        ("nosuchthing://host/db", InvalidRequest),
+        ("sqlite:////no/such/file.db", NotFound),
+    ],
+)
+def test_bad_urls(url: str, error: type[HornbeamError]) -> None:
+    with pytest.raises(error) as caught:
+        reflect(url)
+    assert caught.value.cure
+
+
+def test_what_is_no_database_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_bytes(b"not a database at all" * 100)
+    with pytest.raises(Unavailable, match="not a database"):
+        reflect(f"sqlite:///{tmp_path / 'x.db'}")

@@ -1,0 +1,99 @@
+"""Coercion: exactly the column's value, or TypeMismatch; never another exception."""
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import column_types
+
+from schema.errors import TypeMismatch
+from schema.types import PYTHON_TYPES, ColumnType, Kind
+
+INTEGER, BIGINT = ColumnType(Kind.INTEGER), ColumnType(Kind.BIGINT)
+DOUBLE = ColumnType(Kind.DOUBLE)
+WIDE = ColumnType(Kind.DECIMAL, 38, 2)
+
+ANYTHING = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.decimals()
+    | st.text(max_size=12)
+    | st.binary(max_size=4)
+    | st.dates()
+    | st.datetimes(timezones=st.none() | st.just(dt.UTC))
+    | st.uuids()
+    | st.sampled_from([10**400, Decimal("1E+999999999"), Decimal("sNaN"), "1e999", "\ud800"])
+)
+
+
+@given(column_types(), ANYTHING)
+def test_coercion_is_total_and_idempotent(type_: ColumnType, value: Any) -> None:
+    try:
+        coerced = type_.coerce(value)
+    except TypeMismatch:
+        return
+    assert coerced is None or type(coerced) is PYTHON_TYPES[type_.kind]
+    assert repr(type_.coerce(coerced)) == repr(coerced)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "wanted"),
+    [
+        (INTEGER, "-7", "-7"),
+        (INTEGER, Decimal("3.00"), "3"),
+        (WIDE, 0.1, "Decimal('0.10')"),
+        (WIDE, "-0", "Decimal('0.00')"),
+        # 32 digits: more than the thread's decimal context holds.
+        (WIDE, "1" * 30 + ".125", f"Decimal('{'1' * 30}.12')"),
+        (WIDE, 1e30, "Decimal('1000000000000000000000000000000.00')"),
+        (ColumnType(Kind.DECIMAL, 2, 2), "0.994", "Decimal('0.99')"),
+        (DOUBLE, -0.0, "0.0"),
+        (DOUBLE, "-inf", "-inf"),
+        (ColumnType(Kind.BYTES), "AP8=", repr(b"\0\xff")),
+        (ColumnType(Kind.DATE), dt.datetime(2024, 2, 29), "datetime.date(2024, 2, 29)"),
+        (ColumnType(Kind.UUID), "0" * 31 + "1", repr(uuid.UUID(int=1))),
+        (
+            ColumnType(Kind.TIMESTAMPTZ),
+            "2024-01-01T01:00:00+01:00",
+            "datetime.datetime(2024, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)",
+        ),
+    ],
+)
+def test_accepted(type_: ColumnType, value: Any, wanted: str) -> None:
+    assert repr(type_.coerce(value)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "reason"),
+    [
+        (INTEGER, 1 << 31, "out of range"),
+        (INTEGER, Decimal("1E+999999999"), "out of range"),
+        (INTEGER, 1.5, "fraction"),
+        (INTEGER, True, "a number is wanted"),
+        (INTEGER, "1_000", "not grouped"),
+        (BIGINT, -(1 << 63) - 1, "out of range"),
+        (WIDE, "1E+36", "out of range"),
+        (WIDE, "1E+999999", "not a number in range"),
+        (WIDE, "abc", "not a number in range"),
+        (WIDE, "Infinity", "not finite"),
+        (ColumnType(Kind.DECIMAL, 2, 2), "0.995", "out of range"),
+        (DOUBLE, "1e400", "out of range"),
+        (DOUBLE, Decimal("1e400"), "out of range"),
+        (DOUBLE, float("nan"), "NaN"),
+        (ColumnType(Kind.TEXT, length=2), "abc", "longer than 2"),
+        (ColumnType(Kind.TEXT), "\ud800", "surrogates"),
+        (ColumnType(Kind.JSON), "{", "truncated"),
+        (ColumnType(Kind.TIMESTAMP), "2024-01-01T00:00:00Z", "time zone"),
+        (ColumnType(Kind.TIMESTAMPTZ), "2024-01-01", "no time zone"),
+        (ColumnType(Kind.TIMESTAMPTZ), "0001-01-01T00:00:00+10:00", "out of range"),
+    ],
+)
+def test_refused(type_: ColumnType, value: Any, reason: str) -> None:
+    with pytest.raises(TypeMismatch, match=reason):
+        type_.coerce(value)
