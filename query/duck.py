@@ -182,23 +182,32 @@ def from_record_batch(
 
 def _values(column: pa.Array, wanted: ColumnType | None) -> list[Any]:
     kind = (wanted or column_type(column.type)).kind
-    if kind is Kind.UUID and pa.types.is_string(column.type):
-        return [None if text is None else uuid.UUID(text) for text in column.to_pylist()]
-    if kind not in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
-        values: list[Any] = column.to_pylist()
-        return values
-    try:
-        return _moments(column, kind)
-    except (ValueError, OverflowError, pa.ArrowInvalid) as error:
-        raise TypeMismatch(
-            f"A date or timestamp lies outside the years 1 to 9999: {error}"
-        ) from None
+    if kind is Kind.UUID:
+        return [_uuid(value) for value in column.to_pylist()]
+    if kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ):
+        try:
+            return _moments(column, kind)
+        except (ValueError, OverflowError, pa.ArrowInvalid) as error:
+            message = f"A date or timestamp lies outside the years 1 to 9999: {error}"
+            raise TypeMismatch(message) from None
+    plain = column.storage if isinstance(column, pa.ExtensionArray) else column
+    return list(plain.to_pylist())
+
+
+def _uuid(value: uuid.UUID | str | None) -> uuid.UUID | None:
+    """DuckDB gives text, our own batches give UUIDs."""
+    return uuid.UUID(value) if isinstance(value, str) else value
 
 
 def _moments(column: pa.Array, kind: Kind) -> list[Any]:
+    """From the integers in Arrow's buffers: ten times as fast as Arrow's own conversion."""
     if kind is Kind.DATE:
-        return list(column.cast(pa.date32()).to_pylist())
-    moments = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.timestamp("us")).to_pylist()
-    if kind is Kind.TIMESTAMP:
-        return list(moments)
-    return [None if moment is None else moment.replace(tzinfo=dt.UTC) for moment in moments]
+        days = column.cast(pa.date32()).cast(pa.int32()).to_pylist()
+        return [None if day is None else dt.date.fromordinal(_EPOCH_DAY + day) for day in days]
+    epoch = _EPOCH if kind is Kind.TIMESTAMP else _EPOCH.replace(tzinfo=dt.UTC)
+    ticks = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
+    return [None if tick is None else epoch + dt.timedelta(microseconds=tick) for tick in ticks]
+
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_EPOCH_DAY = _EPOCH.toordinal()
