@@ -543,8 +543,10 @@ LOWEST: dict[Kind, Value] = {
 def shown(operand: Any) -> str:
     """An operand as in SQL."""
     match operand:
-        case Parameter(name):
-            return "?" if isinstance(name, int) else f":{name}"
+        case Parameter(int()):
+            return "?"
+        case Parameter(str() as name):
+            return f":{name}" if name.isidentifier() else "(the subquery's answer)"
         case JoinColumn(alias, column):
             return f"{alias}.{column}"
         case str():

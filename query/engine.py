@@ -260,7 +260,7 @@ class QueryStream:
         """Stop and release. Idempotent."""
         await self._source.aclose()
         if self._session is not None:
-            await self._session.close()
+            self._session.close()
 
     def _rows(self, batch: pa.RecordBatch) -> list[Row]:
         return from_record_batch(batch, [column.type for column in self.columns])

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from query.access import Access, Reach, describe_keys
-from query.native import Lookup, NativePlan
+from query.native import NativePlan
 from query.planner import Plan
 from query.residual import ResidualPlan
 from query.rewrite import Rewritten
@@ -111,10 +111,9 @@ def explain(sql: str, catalog: Catalog, rewritten: Rewritten, plan: Plan) -> Exp
 
 def _steps(plan: Plan) -> Iterator[Step]:
     if isinstance(plan, NativePlan):
-        delivered = len(plan.order) if plan.delivered == len(plan.order) else plan.delivered
-        yield _step(plan.first, "", _order(plan, delivered))
+        yield _step(plan.first, "", _order(plan))
         for lookup in plan.lookups:
-            yield _step(lookup.access, _joined(lookup), "")
+            yield _step(lookup.access, "looked up in batches", "")
         return
     for item in plan.lifted:
         yield from _steps(item.plan)
@@ -138,24 +137,23 @@ def _step(access: Access, join: str, order: str) -> Step:
     )
 
 
-def _joined(lookup: Lookup) -> str:
-    return "looked up in batches" if lookup.access.join_columns else ""
-
-
-def _order(plan: NativePlan, delivered: int) -> str:
+def _order(plan: NativePlan) -> str:
+    backwards = ", backwards" if plan.first.reverse else ""
     if plan.first_row_only:
-        return "first row only"
+        return f"first row only{backwards}"
     if not plan.order:
         return ""
-    backwards = " backwards" if plan.first.reverse else ""
-    if delivered == len(plan.order):
+    if plan.delivered == len(plan.order):
         stop = ", stops at LIMIT" if plan.limit is not None else ""
         return f"in the order wanted{backwards}{stop}"
-    return "sorted" if not delivered else f"sorted within its order{backwards}"
+    return f"sorted within its order{backwards}" if plan.delivered else "sorted"
 
 
 def _strategy(plan: Plan) -> str:
-    if isinstance(plan, ResidualPlan):
-        lifted = f", after {len(plan.lifted)} subqueries" if plan.lifted else ""
-        return f"sources read by access paths, joined in DuckDB{lifted}"
-    return "nested loops over access paths" if plan.lookups else "one access path"
+    if isinstance(plan, NativePlan):
+        return "nested loops over access paths" if plan.lookups else "one access path"
+    words = "sources by access paths, joined in DuckDB"
+    if not plan.lifted:
+        return words
+    count = len(plan.lifted)
+    return f"{count} {'subquery' if count == 1 else 'subqueries'} first, then {words}"

@@ -333,14 +333,14 @@ def _position(position: int) -> Callable[[Row, Any], Value]:
     return lambda row, _parameters: row[position]
 
 
-def _compile(node: exp.Expr, scope: Any) -> CompiledExpression:
+def _compile(node: Any, scope: Any) -> CompiledExpression:
     compiled = compile_expression(node, scope)
     if compiled is None:
         raise NotNative(f"expression {node.sql('duckdb')}")
     return compiled
 
 
-def _condition(node: exp.Expr, scope: RowScope) -> Callable[[Row, Any], Value]:
+def _condition(node: Any, scope: RowScope) -> Callable[[Row, Any], Value]:
     compiled = compile_expression(node, scope)
     if compiled is None or compiled.type is None or compiled.type.kind is not Kind.BOOLEAN:
         raise NotNative(f"condition {node.sql('duckdb')}")

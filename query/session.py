@@ -1,7 +1,7 @@
 """DuckDB for one query at a time: registered sources, temporary tables, streamed results.
 
 DuckDB works in threads of `Duck`; the event loop only awaits. One session has one cursor, used by
-one thread at a time. Whatever was registered or made goes away with the session.
+one thread at a time; what is registered or made there is the cursor's own and goes away with it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ T = TypeVar("T")
 
 
 class Duck:
-    """The database that all sessions share, its threads, and cursors at rest.
-
-    Opened with the first query that needs it.
-    """
+    """The database that all sessions share, and its threads. Opened with the first session."""
 
     def __init__(
         self, *, memory_limit_mb: int, spill_folder: Path | None, concurrency: int = 4
@@ -39,25 +36,15 @@ class Duck:
         self._concurrency = concurrency
         self._threads: ThreadPoolExecutor | None = None
         self._database: duckdb.DuckDBPyConnection | None = None
-        self._idle: list[duckdb.DuckDBPyConnection] = []
 
     def session(self) -> DuckSession:
         """A session with a cursor of its own; close it."""
-        return DuckSession(self, self.take())
-
-    def take(self) -> duckdb.DuckDBPyConnection:
         if self._database is None:
             self._database = connect(
                 memory_limit_mb=self._memory_limit_mb, spill_folder=self._spill_folder
             )
             self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="duckdb")
-        return self._idle.pop() if self._idle else self._database.cursor()
-
-    def give_back(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        if self._database is not None and len(self._idle) < self._concurrency:
-            self._idle.append(cursor)
-        else:
-            cursor.close()
+        return DuckSession(self, self._database.cursor())
 
     async def run(self, work: Callable[[], T]) -> T:
         """`work` in a thread, DuckDB's errors as ours."""
@@ -67,10 +54,7 @@ class Duck:
             raise translated(error) from None
 
     def close(self) -> None:
-        """Interrupt nothing: sessions are closed by their owners first. Idempotent."""
-        for cursor in self._idle:
-            cursor.close()
-        self._idle.clear()
+        """Release all. Sessions are closed by their owners first. Idempotent."""
         if self._threads is not None:
             self._threads.shutdown()
         if self._database is not None:
@@ -99,9 +83,6 @@ class DuckSession:
     def __init__(self, duck: Duck, cursor: duckdb.DuckDBPyConnection) -> None:
         self.duck = duck
         self._cursor = cursor
-        self._registered: list[str] = []
-        self._tables: list[str] = []
-        self._closed = False
         self.types: Sequence[ColumnType] = ()
         self.names: Sequence[str] = ()
         """Of the result's columns, once the query has begun."""
@@ -120,14 +101,11 @@ class DuckSession:
 
     def register(self, name: str, batch: pa.RecordBatch) -> None:
         """Make rows visible as relation `name`."""
-        self._registered.append(name)
         self._cursor.register(name, pa.Table.from_batches([batch]))
 
     async def append(self, name: str, batch: pa.RecordBatch, *, first: bool) -> None:
         """Add rows to the temporary table `name`, which the first call makes."""
         table = pa.Table.from_batches([batch])
-        if first:
-            self._tables.append(name)
         head = f'CREATE TEMP TABLE "{name}" AS' if first else f'INSERT INTO "{name}"'
 
         def work() -> None:
@@ -140,16 +118,20 @@ class DuckSession:
     async def query(
         self, sql: str, parameters: Mapping[str, Any]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The result in batches; `types` is known from the first one on."""
-        reader = await self._run(lambda: self._start(sql, parameters))
-        while (batch := await self._run(lambda: _next(reader))) is not None:
+        """The result in batches; `types` and `names` are known from the first one on."""
+        reader, batch = await self._run(lambda: self._start(sql, parameters))
+        while batch is not None:
             yield batch
+            batch = await self._run(lambda: _next(reader))
 
-    def _start(self, sql: str, parameters: Mapping[str, Any]) -> pa.RecordBatchReader:
+    def _start(
+        self, sql: str, parameters: Mapping[str, Any]
+    ) -> tuple[pa.RecordBatchReader, pa.RecordBatch | None]:
         relation = self._cursor.sql(sql, params=dict(parameters))
         self.types = [column_type(type_) for type_ in relation.types]
         self.names = relation.columns
-        return relation.to_arrow_reader(RESULT_ROWS)
+        reader = relation.to_arrow_reader(RESULT_ROWS)
+        return reader, _next(reader)
 
     def rows(self, batch: pa.RecordBatch) -> list[Row]:
         return from_record_batch(batch, self.types)
@@ -158,19 +140,11 @@ class DuckSession:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        self.close()
 
-    async def close(self) -> None:
-        """Drop everything and give the cursor back. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        for name in self._registered:
-            self._cursor.unregister(name)
-        if self._tables:
-            drops = "; ".join(f'DROP TABLE IF EXISTS "{name}"' for name in self._tables)
-            await self._run(lambda: self._cursor.execute(drops))
-        self.duck.give_back(self._cursor)
+    def close(self) -> None:
+        """Drop everything. Idempotent."""
+        self._cursor.close()
 
 
 def _next(reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
