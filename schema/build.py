@@ -163,20 +163,21 @@ def _bare_relation(draft: RelationDraft) -> Relation:
 
 def _primary_key(draft: RelationDraft) -> tuple[str, ...]:
     name = draft.name
-    if not draft.primary_keys:
+    keys = [key for key in draft.primary_keys if key]
+    if not keys:
         raise name.place.error(
             f"relation {name.text} has no primary key",
             cure="add PRIMARY KEY (columns); rows are stored and found by it",
             name=name.text,
         )
-    if len(draft.primary_keys) > 1:
-        raise draft.primary_keys[1][0].place.error(
+    if len(keys) > 1:
+        raise keys[1][0].place.error(
             f"relation {name.text} has two primary keys",
             cure="for a composite key write one PRIMARY KEY (a, b) after the columns",
             name=name.text,
         )
     types = {column.name.text: column.type for column in draft.columns}
-    return _key_columns(draft.primary_keys[0], name.text, types, "the primary key")
+    return _key_columns(keys[0], name.text, types, "the primary key")
 
 
 def _key_columns(
@@ -192,6 +193,11 @@ def _key_columns(
                 name=name.text,
             )
     return tuple(name.text for name in names)
+
+
+def _check_some(names: Sequence[Name], place: Place, what: str) -> None:
+    if not names:
+        raise place.error(f"{what} has no columns", cure="name at least one column")
 
 
 def _check_columns(
@@ -254,6 +260,7 @@ def _foreign_key(
 ) -> ForeignKey:
     """`taken` holds the names of the relation's foreign keys; a made name is added."""
     what = f"foreign key {draft.name.text}" if draft.name else f"a foreign key of {child.name}"
+    _check_some(draft.columns, draft.parent.place, what)
     columns = _check_columns(draft.columns, child.name, child.column_names, what)
     parent = bare.get(draft.parent.text)
     if parent is None:
@@ -366,6 +373,7 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
     text = draft.name.text if draft.name else _made_name(relation.name, names, suffix, taken)
     types = {column.name: column.type for column in relation.columns}
     what = f"index {text}"
+    _check_some(names, draft.relation.place, what)
     _key_columns(names, relation.name, types, what)
     include = _check_columns((*names, *draft.include), relation.name, types, what)[len(names) :]
     parts = tuple(KeyPart(name.text, descending) for name, descending in draft.columns)

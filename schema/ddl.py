@@ -77,6 +77,11 @@ class _Statement:
                 (tree,) = parser.parse(list(self.tokens), self.text)
         except ParseError as error:
             raise self._syntax_error(error) from None
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            # The parser itself trips over some broken statements.
+            raise self.place(self.start).error(
+                f"this statement cannot be parsed: {error}", cure="correct its syntax"
+            ) from error
         assert tree is not None
         return tree
 
@@ -141,7 +146,10 @@ class _Statement:
         return Name(text, self.place(self.offset(node)))
 
     def table(self, node: exp.Expr | None) -> Name:
-        assert isinstance(node, exp.Table), node
+        if not isinstance(node, exp.Table):
+            what = node.sql(_DIALECT) if node is not None else "a reference to nothing"
+            offset = self.offset(node) if node is not None else self.start
+            self.refuse(what, offset, "write the name of a relation")
         if node.args.get("db"):
             cure = "relations live in one schema; leave the qualifier out"
             self.refuse(f"the qualified name {node.sql()}", self.offset(node), cure)
@@ -241,14 +249,15 @@ def _read_column(
 
 def _column_constraint(
     statement: _Statement,
-    node: exp.ColumnConstraint,
+    node: exp.Expr,
     column: ColumnDraft,
     draft: RelationDraft,
     drafts: _Drafts,
 ) -> ColumnDraft:
     """Applies one inline constraint; returns the column as it is then."""
-    name, kind = column.name, node.kind
+    name = column.name
     start = statement.offset(node.parent.this) if node.parent else statement.start
+    kind = node.kind if isinstance(node, exp.ColumnConstraint) else node
     match kind:
         case exp.PrimaryKeyColumnConstraint():
             statement.only(kind, {"include"}, "write PRIMARY KEY alone", start)
@@ -325,12 +334,16 @@ def _read_constraint(
         case exp.UniqueColumnConstraint():
             statement.only(node, {"this", "include"}, "write UNIQUE (columns); NULLs are distinct")
             statement.bare_index(node, "write UNIQUE (columns)")
-            columns = tuple((name, False) for name in statement.names(node.this.expressions))
+            listed = node.this.expressions if node.this is not None else ()
+            columns = tuple((name, False) for name in statement.names(listed))
             drafts.indexes.append(IndexDraft(label, draft.name, columns, unique=True))
         case exp.ForeignKey():
             statement.only(node, {"expressions", "reference"}, "put the options behind REFERENCES")
             columns_ = statement.names(node.expressions)
-            reference = node.args["reference"]
+            reference = node.args.get("reference")
+            if reference is None:
+                offset = statement.offset(node)
+                statement.refuse("FOREIGN KEY alone", offset, "write REFERENCES relation behind it")
             draft.foreign_keys.append(_foreign_key(statement, label, columns_, reference))
         case _:
             _refuse_constraint(statement, node, statement.start)

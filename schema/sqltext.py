@@ -194,7 +194,7 @@ def read_default(node: exp.Expr, type_: ColumnType, place: Place) -> Default | N
         return Default(DefaultKind.NOW)
     try:
         return Default(DefaultKind.LITERAL, _coerced(_literal(node, place), type_))
-    except (TypeMismatch, ValueError) as error:
+    except (TypeMismatch, ValueError, ArithmeticError) as error:
         reason = error.message if isinstance(error, TypeMismatch) else str(error)
         raise place.error(
             f"the default does not fit its column: {reason}",
