@@ -1,0 +1,374 @@
+"""Connections: transactions, bookmarks, retries.
+
+Outside autocommit a transaction is optimistic. It begins with its first read, which fixes its
+snapshot. Writes stay with the client; each is tried on the server at once (a dry run over the
+writes before it), so that row counts, RETURNING and errors come at the call that caused them.
+Reads see the snapshot with those writes, and the rows they read are remembered. `commit` sends
+everything as one transaction, which succeeds if no row that was read has changed.
+
+A trial repeats the writes before it. Where their results are not needed one by one, `pipeline`
+sends them together, as `executemany` does.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, TypeVar
+
+from hornbeam import errors
+from hornbeam.cursor import Cursor, Write
+from hornbeam.ddl import execute_ddl
+from hornbeam.errors import Error, InterfaceError, NotSupportedError
+from hornbeam.transport import Transport, open_transport, parse_url, persistently
+from hornbeam.types import Parameters, wire_parameters
+
+T = TypeVar("T")
+MAX_ATTEMPTS = 10
+DEFAULT_TIMEOUT_S = 60.0
+
+
+def connect(
+    url: str,
+    *,
+    autocommit: bool = False,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    use_views: bool = True,
+) -> Connection:
+    """Open `hornbeam://host:port` or an embedded `hornbeam:///folder`.
+
+    `?autocommit=true`, `?use_views=false` and `?timeout_s=5` in the URL do what the arguments
+    do. `timeout_s` limits each statement. Over HTTP nothing is sent before the first statement.
+    Raises InterfaceError for a URL that is none, DatabaseError when a folder cannot be opened.
+    """
+    target = parse_url(url)
+    options = dict(target.options)
+    autocommit = _flag(options.pop("autocommit", autocommit))
+    use_views = _flag(options.pop("use_views", use_views))
+    timeout_s = _seconds(options.pop("timeout_s", timeout_s))
+    if options:
+        raise InterfaceError(f"Unknown options in the URL: {', '.join(options)}")
+    transport = open_transport(target, timeout_s)
+    return Connection(transport, autocommit=autocommit, use_views=use_views, timeout_s=timeout_s)
+
+
+def _flag(value: str | bool) -> bool:
+    text = str(value).lower()
+    if text not in {"1", "true", "yes", "0", "false", "no"}:
+        raise InterfaceError(f"{value!r} is neither true nor false")
+    return text in {"1", "true", "yes"}
+
+
+def _seconds(value: str | float) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InterfaceError(f"timeout_s must be a positive number, not {value!r}")
+    return seconds
+
+
+class Connection:
+    """A PEP 249 connection. One thread at a time (threadsafety 1).
+
+    `bookmark` is the commit timestamp of the last transaction here: later reads on this
+    connection, or on another one it is passed to, see it.
+    """
+
+    Warning = errors.Warning
+    Error = errors.Error
+    InterfaceError = errors.InterfaceError
+    DatabaseError = errors.DatabaseError
+    DataError = errors.DataError
+    OperationalError = errors.OperationalError
+    IntegrityError = errors.IntegrityError
+    InternalError = errors.InternalError
+    ProgrammingError = errors.ProgrammingError
+    NotSupportedError = errors.NotSupportedError
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        autocommit: bool = False,
+        use_views: bool = True,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        self.transport = transport
+        self.bookmark = 0
+        self.use_views = use_views
+        self._timeout_ms = max(int(timeout_s * 1000), 1)
+        self._autocommit = autocommit
+        self._pipelines = 0
+        self._closed = False
+        self._snapshot: int | None
+        self._writes: list[Write]
+        self._reads: dict[tuple[str, str], int | None]
+        self._forget()
+
+    # ------------------------------------------------------------ PEP 249
+
+    def cursor(self) -> Cursor:
+        """A new cursor."""
+        self._check_open()
+        return Cursor(self)
+
+    def commit(self) -> None:
+        """Make the transaction's writes durable, all or none.
+
+        Raises OperationalError with code "read-conflict" when a row it read has changed; begin
+        again then (`run` does so by itself).
+        """
+        self._check_open()
+        self._check_sound()
+        writes, reads = self._writes, self._reads
+        bookmark = max(self.bookmark, self._snapshot or 0)
+        self._forget()
+        if writes:
+            items = [[layout, key, ts] for (layout, key), ts in reads.items()]
+            self._transact(writes, {"reads": items, "bookmark": bookmark})
+        self.bookmark = max(self.bookmark, bookmark)
+
+    def rollback(self) -> None:
+        """Forget the transaction; the server knows nothing of it."""
+        self._check_open()
+        self._forget()
+
+    def close(self) -> None:
+        """Roll back and release. Idempotent."""
+        if not self._closed:
+            self._forget()
+            self._closed = True
+            self.transport.close()
+
+    # ------------------------------------------------------------ beyond PEP 249
+
+    @property
+    def autocommit(self) -> bool:
+        """True: every statement is a transaction of its own."""
+        return self._autocommit
+
+    @autocommit.setter
+    def autocommit(self, value: bool) -> None:
+        if value != self._autocommit:
+            if self._writes:
+                raise InterfaceError("Commit or roll back before changing autocommit.")
+            self._autocommit = value
+            self._forget()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def in_transaction(self) -> bool:
+        """Has a transaction begun that commit or rollback would end?"""
+        return bool(self._writes) or self._snapshot is not None or self._failed
+
+    @contextmanager
+    def pipeline(self) -> Iterator[None]:
+        """Inside the block writes are collected; they are sent together at its end, or when a
+        result of one is asked for, or by a read. In autocommit they are then one transaction.
+
+        Constraints are checked where the writes are sent, so a child may come before its parent.
+        If one of them fails, all of the transaction must be rolled back.
+        """
+        self._pipelines += 1
+        try:
+            yield
+        except BaseException:
+            if self._autocommit:
+                self._forget()
+            raise
+        finally:
+            self._pipelines -= 1
+        if not self._pipelines:
+            self.settle()
+
+    def run(self, work: Callable[[Connection], T], *, attempts: int = MAX_ATTEMPTS) -> T:
+        """Call `work` and commit; on a retryable abort roll back and do it again.
+
+        `work` should do nothing but talk to the database: it may run several times. Any
+        exception rolls back.
+        """
+        if attempts < 1:
+            raise InterfaceError("attempts must be at least 1")
+        for attempt in range(attempts):
+            try:
+                result = work(self)
+                self.commit()
+            except BaseException as error:
+                self._forget()
+                retryable = isinstance(error, Error) and error.retryable
+                if not retryable or attempt == attempts - 1:
+                    raise
+                time.sleep(min(0.002 * 2**attempt, 0.2))
+            else:
+                return result
+        raise AssertionError("the last attempt returns or raises")
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Commit if the block ended well, else roll back; close either way."""
+        try:
+            if kind is None and not self._closed:
+                self.commit()
+        finally:
+            self.close()
+
+    # ------------------------------------------------------------ for cursors
+
+    def query(self, sql: str, parameters: Parameters) -> dict[str, Any]:
+        """Run a SELECT in the transaction under way; the answer's document."""
+        body = self._query_body(sql, parameters) | {"trace": not self._autocommit}
+        answer: dict[str, Any] = persistently(
+            lambda: self.transport.json("POST", "/v1/query", body)
+        )
+        self._saw(answer["snapshot"])
+        for layout, key, ts in answer["reads"] or ():
+            self._reads.setdefault((layout, key), ts)
+        return answer
+
+    @contextmanager
+    def query_stream(
+        self, sql: str, parameters: Parameters, accept: str
+    ) -> Iterator[Iterator[bytes]]:
+        """Run a SELECT whose answer cannot say what it read; the body's pieces.
+
+        So a transaction that has done this may not write: its commit could not be validated.
+        """
+        if self._writes and not self._autocommit:
+            raise NotSupportedError("In a transaction that writes, use execute; or commit first.")
+        body = self._query_body(sql, parameters)
+        with self.transport.stream("/v1/query", body, {"Accept": accept}) as response:
+            self._untraced = not self._autocommit
+            self._saw(int(response.headers["Hornbeam-Snapshot"]))
+            yield response.iter_bytes()
+
+    def explain(self, sql: str, parameters: Parameters) -> dict[str, Any]:
+        """How a SELECT would be answered: the document of /v1/explain."""
+        self._check_open()
+        body = {"sql": sql, "use_views": self.use_views}
+        if parameters:
+            body["parameters"] = wire_parameters(parameters)
+        answer: dict[str, Any] = self.transport.json("POST", "/v1/explain", body)
+        return answer
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """Run writes: for good in autocommit, else as a trial over those before; later inside
+        a pipeline."""
+        self._check_open()
+        self._check_sound()
+        if self._untraced:
+            raise NotSupportedError(
+                "This transaction has read Arrow results, which cannot be validated at commit.\n"
+                "  Commit or roll back before writing, or read with execute."
+            )
+        self._writes += writes
+        if self._pipelines:
+            self._promised = True
+        else:
+            self.settle()
+
+    def settle(self) -> None:
+        """Get the results of all writes that have none yet, with one request."""
+        waiting = [write for write in self._writes if write.result is None]
+        if not waiting:
+            return
+        self._check_open()
+        try:
+            if self._autocommit:
+                self._writes = []
+                self._transact(waiting, {})
+            else:
+                self._try()
+        except BaseException:
+            # A write that was taken without complaint is lost: the transaction without it would
+            # not be what the caller meant.
+            self._failed = self._promised and not self._autocommit
+            self._writes = [write for write in self._writes if write.result is not None]
+            raise
+        self._promised = False
+
+    def ddl(self, statement: str) -> None:
+        """Change the schema, at once and for good. Raises ProgrammingError inside a
+        transaction that has written."""
+        self._check_open()
+        if self._writes:
+            raise errors.ProgrammingError("Commit or roll back before changing the schema.")
+        execute_ddl(self.transport, statement)
+        self._forget()
+
+    # ------------------------------------------------------------ inside
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InterfaceError("The connection is closed.")
+
+    def _check_sound(self) -> None:
+        if self._failed:
+            raise InterfaceError("A write of this transaction has failed: roll it back.")
+
+    def _forget(self) -> None:
+        self._snapshot = None
+        self._writes = []
+        self._reads = {}
+        self._untraced = self._promised = self._failed = False
+
+    def _query_body(self, sql: str, parameters: Parameters) -> dict[str, Any]:
+        self._check_open()
+        self._check_sound()
+        self.settle()
+        return {
+            "sql": sql,
+            "parameters": wire_parameters(parameters),
+            "bookmark": self.bookmark,
+            "use_views": self.use_views,
+            "timeout_ms": self._timeout_ms,
+            "snapshot": self._snapshot,
+            "pending": [write.body for write in self._writes],
+        }
+
+    def _saw(self, snapshot: int) -> None:
+        if self._autocommit:
+            self.bookmark = max(self.bookmark, snapshot)
+        elif self._snapshot is None:
+            self._snapshot = snapshot
+
+    def _try(self) -> None:
+        body = self._body(self._writes, {"dry_run": True})
+        answer = persistently(lambda: self.transport.json("POST", "/v1/transactions", body))
+        _give_results(self._writes, answer)
+
+    def _transact(self, writes: Sequence[Write], more: Mapping[str, Any]) -> None:
+        """Send a transaction; safe to repeat, since it carries an idempotency key."""
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+        body = self._body(writes, more)
+        answer = persistently(
+            lambda: self.transport.json("POST", "/v1/transactions", body, headers=headers)
+        )
+        self.bookmark = max(self.bookmark, answer["bookmark"])
+        _give_results(writes, answer)
+
+    def _body(self, writes: Sequence[Write], more: Mapping[str, Any]) -> dict[str, Any]:
+        statements = [write.body for write in writes]
+        standard = {"bookmark": self.bookmark, "timeout_ms": self._timeout_ms}
+        return {"statements": statements, **standard, **more}
+
+
+def _give_results(writes: Sequence[Write], answer: Mapping[str, Any]) -> None:
+    """What the caller has seen of an earlier write stays as it was."""
+    for write, result in zip(writes, answer["statements"], strict=True):
+        if write.result is None:
+            write.result = result

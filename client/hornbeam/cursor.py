@@ -1,0 +1,250 @@
+"""Cursors: execute, fetch, Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hornbeam.errors import InterfaceError, NotSupportedError
+from hornbeam.statements import Kind, kind
+from hornbeam.transport import ARROW
+from hornbeam.types import Parameters, row_reader, wire_parameters
+
+if TYPE_CHECKING:
+    from hornbeam.connection import Connection
+
+Row = tuple[Any, ...]
+Description = tuple[str, str, None, None, None, None, None]
+_EXPLAIN_COLUMNS = [{"name": "explanation", "type": "TEXT"}]
+
+
+class Write:
+    """An INSERT, UPDATE or DELETE of a connection; `result` is None until the server has run it."""
+
+    __slots__ = ("body", "result")
+
+    def __init__(self, sql: str, parameters: Parameters) -> None:
+        self.body: dict[str, Any] = {"sql": sql, "parameters": wire_parameters(parameters)}
+        self.result: dict[str, Any] | None = None
+
+
+class Cursor:
+    """A PEP 249 cursor. Rows are fetched from the server at once; see `arrow_batches`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.arraysize = 1
+        self.lastrowid: None = None
+        self.served_by: list[str] = []
+        """Views, indexes and relations that answered the last SELECT."""
+        self._closed = False
+        self._description: list[Description] | None
+        self._rows: list[Row] | None
+        self._rowcount: int
+        self._next: int
+        self._waiting: list[Write]
+        self._clear()
+
+    # ------------------------------------------------------------ PEP 249
+
+    @property
+    def description(self) -> list[Description] | None:
+        """(name, SQL type, None …) per column of the result; None without one."""
+        self._settle()
+        return self._description
+
+    @property
+    def rowcount(self) -> int:
+        """Rows of the result, or rows that the write changed; -1 before the first statement."""
+        self._settle()
+        return self._rowcount
+
+    @property
+    def rownumber(self) -> int | None:
+        """Index of the next row to fetch; None without a result."""
+        self._settle()
+        return None if self._rows is None else self._next
+
+    def execute(self, operation: str, parameters: Parameters = ()) -> Cursor:
+        """Run a statement with `?` (a sequence) or `:name` (a mapping) parameters."""
+        self._begin()
+        match kind(operation):
+            case Kind.WRITE:
+                self._write([Write(operation, parameters)])
+            case Kind.DDL:
+                self.connection.ddl(operation)
+            case Kind.EXPLAIN:
+                self._explain(operation, parameters)
+            case Kind.CONTROL:
+                raise NotSupportedError(
+                    "Transactions are the connection's: use commit(), rollback(), autocommit."
+                )
+            case Kind.READ:
+                self._read(operation, parameters)
+        return self
+
+    def executemany(self, operation: str, seq_of_parameters: Iterable[Parameters]) -> Cursor:
+        """Run a write once per set of parameters, in one request, all or none of them."""
+        self._begin()
+        if kind(operation) is not Kind.WRITE:
+            raise InterfaceError("executemany is for INSERT, UPDATE and DELETE.")
+        self._write([Write(operation, parameters) for parameters in seq_of_parameters])
+        return self
+
+    def fetchone(self) -> Row | None:
+        rows = self._result()
+        if self._next >= len(rows):
+            return None
+        self._next += 1
+        return rows[self._next - 1]
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        rows = self._result()
+        taken = rows[self._next : self._next + (self.arraysize if size is None else size)]
+        self._next += len(taken)
+        return taken
+
+    def fetchall(self) -> list[Row]:
+        rows = self._result()
+        taken = rows[self._next :]
+        self._next = len(rows)
+        return taken
+
+    def close(self) -> None:
+        """Idempotent; writes that were made stay part of the transaction."""
+        self._closed = True
+        self._clear()
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Nothing to prepare (PEP 249 allows that)."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Nothing to prepare (PEP 249 allows that)."""
+
+    # ------------------------------------------------------------ beyond PEP 249
+
+    def __iter__(self) -> Iterator[Row]:
+        while (row := self.fetchone()) is not None:
+            yield row
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def arrow(self, operation: str, parameters: Parameters = ()) -> Any:
+        """Run a SELECT and return a `pyarrow.Table` (needs `hornbeam[arrow]`).
+
+        In a transaction this is for reading only: Arrow answers do not say which rows were
+        read, so the commit of a write could not be validated.
+        """
+        import pyarrow as pa
+
+        self._begin()
+        with self.connection.query_stream(operation, parameters, ARROW) as chunks:
+            return pa.ipc.open_stream(b"".join(chunks)).read_all()
+
+    def arrow_batches(self, operation: str, parameters: Parameters = ()) -> Iterator[Any]:
+        """Run a SELECT and yield `pyarrow.RecordBatch`es as they come, whatever the size of the
+        result. Read to the end or close the iterator; see `arrow` about transactions."""
+        import pyarrow as pa
+
+        self._begin()
+        with (
+            self.connection.query_stream(operation, parameters, ARROW) as chunks,
+            pa.PythonFile(_File(chunks), mode="r") as file,
+        ):
+            yield from pa.ipc.open_stream(file)
+
+    # ------------------------------------------------------------ inside
+
+    def _begin(self) -> None:
+        if self._closed:
+            raise InterfaceError("The cursor is closed.")
+        self._clear()
+
+    def _clear(self) -> None:
+        self._description = None
+        self._rows = None
+        self._rowcount = -1
+        self._next = 0
+        self._waiting = []
+
+    def _result(self) -> list[Row]:
+        if self._closed:
+            raise InterfaceError("The cursor is closed.")
+        self._settle()
+        if self._rows is None:
+            raise InterfaceError("There are no rows: the last statement gave none.")
+        return self._rows
+
+    def _read(self, sql: str, parameters: Parameters) -> None:
+        answer = self.connection.query(sql, parameters)
+        self.served_by = answer["served_by"]
+        self._rowcount = len(answer["rows"])
+        self._take(answer["columns"], answer["rows"])
+
+    def _explain(self, sql: str, parameters: Parameters) -> None:
+        explained = sql[sql.lower().index("explain") + len("explain") :]
+        lines = self.connection.explain(explained, parameters)["text"].splitlines()
+        self._rowcount = len(lines)
+        self._take(_EXPLAIN_COLUMNS, [[line] for line in lines])
+
+    def _write(self, writes: list[Write]) -> None:
+        if not writes:
+            self._rowcount = 0
+            return
+        self.connection.write(writes)
+        self._waiting = writes
+        if all(write.result is not None for write in writes):
+            self._settle()
+
+    def _settle(self) -> None:
+        """Take the results of the last writes, asking the server for them if need be."""
+        writes, self._waiting = self._waiting, []
+        if not writes:
+            return
+        if any(write.result is None for write in writes):
+            self.connection.settle()
+        results = [write.result for write in writes if write.result is not None]
+        if len(results) < len(writes):
+            raise InterfaceError("The write has no result: its transaction was rolled back.")
+        self._rowcount = sum(result["affected"] for result in results)
+        if results[0]["columns"]:
+            rows = [row for result in results for row in result["rows"]]
+            self._take(results[0]["columns"], rows)
+
+    def _take(self, columns: list[dict[str, str]], rows: list[list[Any]]) -> None:
+        read = row_reader([column["type"] for column in columns])
+        self._description = [
+            (column["name"], column["type"], None, None, None, None, None) for column in columns
+        ]
+        self._rows = [read(row) for row in rows]
+        self._next = 0
+
+
+class _File:
+    """Pieces of bytes as a file that is read forwards."""
+
+    closed = False
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._left = b""
+
+    def read(self, size: int) -> bytes:
+        """`size` bytes, fewer at the end only."""
+        parts, missing = [self._left], size - len(self._left)
+        while missing > 0 and (chunk := next(self._chunks, None)) is not None:
+            parts.append(chunk)
+            missing -= len(chunk)
+        data = b"".join(parts)
+        self._left = data[size:]
+        return data[:size]
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """The exchange that the pieces come from is closed by its owner."""

@@ -1,0 +1,228 @@
+"""A database in this process: the server's application, called without a socket.
+
+The application runs in an event loop in a thread of its own, one per folder however many
+connections there are: a folder can be opened once only. The server's packages are loaded by
+name, so the client does not depend on them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import threading
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from hornbeam.errors import InterfaceError, from_problem
+from hornbeam.transport import Transport
+
+T = TypeVar("T")
+Headers = list[tuple[bytes, bytes]]
+MISSING = "This needs the server package: pip install hornbeam-server"
+_CHUNKS_AHEAD = 4
+
+
+class EmbeddedTransport(Transport):
+    """Requests to the database in `folder`, which is opened with the first transport to it and
+    closed with the last. Raises InterfaceError and DatabaseError when it cannot be opened."""
+
+    def __init__(self, folder: str, timeout_s: float) -> None:
+        self._embedded: _Embedded | None = _borrow(Path(folder).resolve())
+        client = httpx.Client(
+            base_url="http://embedded", transport=_InProcess(self._embedded), timeout=timeout_s
+        )
+        super().__init__(client)
+
+    def close(self) -> None:
+        super().close()
+        if self._embedded is not None:
+            embedded, self._embedded = self._embedded, None
+            _give_back(embedded)
+
+
+class _LoopThread:
+    """An event loop in a thread of its own, for synchronous callers."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="hornbeam-embedded", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` in the loop and wait. Interrupting the caller cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _Embedded:
+    """An open database with its loop and application, and how many transports use it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.users = 0
+        self.loop = _LoopThread()
+        try:
+            self.database, self.app = self.loop.run(_open(folder))
+        except BaseException:
+            self.loop.close()
+            raise
+
+    def close(self) -> None:
+        try:
+            self.loop.run(self.database.close())
+        finally:
+            self.loop.close()
+
+
+_open_folders: dict[Path, _Embedded] = {}
+_registry_lock = threading.Lock()
+
+
+def _borrow(folder: Path) -> _Embedded:
+    with _registry_lock:
+        embedded = _open_folders.get(folder) or _Embedded(folder)
+        _open_folders[folder] = embedded
+        embedded.users += 1
+        return embedded
+
+
+def _give_back(embedded: _Embedded) -> None:
+    with _registry_lock:
+        embedded.users -= 1
+        if not embedded.users:
+            del _open_folders[embedded.folder]
+            embedded.close()
+
+
+async def _open(folder: Path) -> tuple[Any, Any]:
+    modules = ("api.database", "api.settings", "api.app", "schema.errors")
+    try:
+        database, settings, app, errors = map(importlib.import_module, modules)
+    except ModuleNotFoundError as error:
+        raise InterfaceError(f"{MISSING} ({error})") from error
+    try:
+        chosen = settings.load_settings(data=folder)
+        opened = await database.Database.open(chosen)
+    except errors.HornbeamError as error:
+        problem = {"detail": error.message, "code": error.code, "cure": error.cure}
+        raise from_problem(problem) from None
+    except ValueError as error:
+        raise InterfaceError(f"The settings are wrong: {error}") from None
+    return opened, app.create_app(chosen, opened)
+
+
+class _InProcess(httpx.BaseTransport):
+    """A synchronous httpx transport over an ASGI application in another thread's loop."""
+
+    def __init__(self, embedded: _Embedded) -> None:
+        self._app = embedded.app
+        self._loop = embedded.loop
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        exchange = _Exchange(self._app, request)
+        status, headers = self._loop.run(exchange.begin())
+        return httpx.Response(status, headers=headers, stream=_Body(exchange, self._loop))
+
+
+class _Exchange:
+    """One request and its answer in ASGI messages. The application waits when the reader does."""
+
+    def __init__(self, app: Any, request: httpx.Request) -> None:
+        self._app = app
+        self._request = request
+        self._body: bytes | None = request.read()
+        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_CHUNKS_AHEAD)
+        self._ended = asyncio.Event()
+
+    async def begin(self) -> tuple[int, Headers]:
+        """Start the application; its status and headers."""
+        self._start: asyncio.Future[tuple[int, Headers]]
+        self._start = asyncio.get_running_loop().create_future()
+        self._task = asyncio.ensure_future(self._app(self._scope(), self._receive, self._send))
+        return await self._unless_ended(self._start)
+
+    async def next(self) -> bytes | None:
+        """The next piece of the body; None at its end."""
+        if not self._chunks.empty():
+            return self._chunks.get_nowait()
+        return await self._unless_ended(asyncio.ensure_future(self._chunks.get()))
+
+    async def end(self) -> None:
+        """Let the application go, whether it has finished or not."""
+        self._ended.set()
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        if not self._task.cancelled():
+            self._task.exception()  # it was answered as a problem, and logged there
+
+    async def _unless_ended(self, waited: asyncio.Future[T]) -> T:
+        """The result of `waited`, which only the running application can give."""
+        await asyncio.wait({waited, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        if not waited.done():
+            await asyncio.sleep(0)  # what it did last may have given the result
+        if waited.done():
+            return waited.result()
+        waited.cancel()
+        raise httpx.ReadError("the application ended in the middle of its answer")
+
+    def _scope(self) -> dict[str, Any]:
+        url = self._request.url
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": self._request.method,
+            "headers": [(name.lower(), value) for name, value in self._request.headers.raw],
+            "scheme": url.scheme,
+            "path": url.path,
+            "raw_path": url.raw_path.split(b"?")[0],
+            "query_string": url.query,
+            "server": (url.host, url.port),
+            "client": ("embedded", 0),
+            "root_path": "",
+        }
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._body is None:
+            await self._ended.wait()
+            return {"type": "http.disconnect"}
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self._start.set_result((message["status"], list(message["headers"])))
+        elif message["type"] == "http.response.body":
+            if message.get("body"):
+                await self._chunks.put(message["body"])
+            if not message.get("more_body", False):
+                await self._chunks.put(None)
+
+
+class _Body(httpx.SyncByteStream):
+    """The body of an exchange, piece by piece."""
+
+    def __init__(self, exchange: _Exchange, loop: _LoopThread) -> None:
+        self._exchange = exchange
+        self._loop = loop
+
+    def __iter__(self) -> Iterator[bytes]:
+        while (chunk := self._loop.run(self._exchange.next())) is not None:
+            yield chunk
+
+    def close(self) -> None:
+        self._loop.run(self._exchange.end())

@@ -1,0 +1,86 @@
+"""PEP 249's exceptions, and which of the server's codes becomes which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class Warning(Exception):
+    """Never raised; PEP 249 wants it."""
+
+
+class Error(Exception):
+    """Base of all. `code`, `cure`, `retryable` and `outcome` come from the server's answer."""
+
+    def __init__(self, message: str, problem: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        problem = problem or {}
+        self.problem = problem
+        self.code: str = problem.get("code", "")
+        self.cure: str = problem.get("cure", "")
+        self.retryable: bool = problem.get("retryable", False)
+        self.outcome: str = problem.get("outcome", "none")
+
+
+class InterfaceError(Error):
+    """The client was used wrongly."""
+
+
+class DatabaseError(Error): ...
+
+
+class DataError(DatabaseError): ...
+
+
+class OperationalError(DatabaseError): ...
+
+
+class IntegrityError(DatabaseError): ...
+
+
+class InternalError(DatabaseError): ...
+
+
+class ProgrammingError(DatabaseError): ...
+
+
+class NotSupportedError(DatabaseError): ...
+
+
+BY_CODE: dict[str, type[DatabaseError]] = {
+    "schema-invalid": ProgrammingError,
+    "schema-cycle": ProgrammingError,
+    "sql-invalid": ProgrammingError,
+    "sql-unknown-name": ProgrammingError,
+    "sql-type-mismatch": DataError,
+    "sql-unsupported": NotSupportedError,
+    "constraint-violation": IntegrityError,
+    "not-null-violation": IntegrityError,
+    "unique-violation": IntegrityError,
+    "foreign-key-violation": IntegrityError,
+    "precondition-failed": IntegrityError,
+    "transaction-aborted": OperationalError,
+    "read-conflict": OperationalError,
+    "outcome-unknown": OperationalError,
+    "idempotency-mismatch": ProgrammingError,
+    "snapshot-too-old": OperationalError,
+    "stale-plan": OperationalError,
+    "not-found": ProgrammingError,
+    "limit-exceeded": OperationalError,
+    "statement-timeout": OperationalError,
+    "overloaded": OperationalError,
+    "unavailable": OperationalError,
+    "disk-full": OperationalError,
+    "corruption": InternalError,
+    "invalid-request": ProgrammingError,
+}
+
+
+def from_problem(problem: Mapping[str, Any]) -> DatabaseError:
+    """The exception that a problem document stands for."""
+    kind = BY_CODE.get(problem.get("code", ""), InternalError)
+    message = problem.get("detail") or "the server gave no reason"
+    if problem.get("cure"):
+        message += f"\n  {problem['cure']}"
+    return kind(message, problem)

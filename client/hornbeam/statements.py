@@ -1,0 +1,149 @@
+"""What a piece of SQL does, as far as a client must know: read, write, or change the schema.
+
+A scanner, not a parser: it steps over comments, strings and quoted names, keeps the depth of
+parentheses, and looks at the few words that decide. The server parses.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Kind(enum.Enum):
+    """Where a statement goes."""
+
+    READ = "read"
+    WRITE = "write"
+    DDL = "ddl"
+    EXPLAIN = "explain"
+    CONTROL = "control"
+    """BEGIN, COMMIT and the like: a connection's methods, not SQL."""
+
+
+class Token(NamedTuple):
+    """A word, quoted name, string or single character, outside comments. `depth` counts open
+    parentheses before it; the closing one has the depth of its opening one."""
+
+    text: str
+    start: int
+    depth: int
+
+
+_WRITES = {"insert", "update", "delete"}
+_DDL = {"create", "drop", "alter"}
+_CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
+_TOKEN = re.compile(
+    r"""(?P<skip>\s+|--[^\n]*|/\*)"""
+    r"""|(?P<token>'(?:[^']|'')*'|"(?:[^"]|"")*"|(?P<tag>\$(?:[A-Za-z_]\w*)?\$)|\w+|.)""",
+    re.S,
+)
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+
+
+def tokens(sql: str) -> Iterator[Token]:
+    """The tokens of `sql`; what is left open (a string, a comment) ends with the text."""
+    position = depth = 0
+    while match := _TOKEN.match(sql, position):
+        position = match.end()
+        if match["skip"] == "/*":
+            position = _comment_end(sql, position)
+        if match["skip"]:
+            continue
+        if tag := match["tag"]:
+            end = sql.find(tag, position)
+            position = len(sql) if end < 0 else end + len(tag)
+        text = sql[match.start() : position]
+        depth -= text == ")"
+        yield Token(text, match.start(), depth)
+        depth += text == "("
+
+
+def _comment_end(sql: str, position: int) -> int:
+    """Behind the comment that is open at `position`; comments nest."""
+    level = 1
+    while level and (edge := _COMMENT_EDGE.search(sql, position)):
+        level += 1 if edge[0] == "/*" else -1
+        position = edge.end()
+    return len(sql) if level else position
+
+
+def kind(sql: str) -> Kind:
+    """What the statement does. Anything unknown counts as a read, which changes nothing."""
+    words = (token for token in tokens(sql) if token.text != "(")
+    word = next(words, Token("", 0, 0)).text.lower()
+    if word == "with":
+        word = _word_after_with(sql)
+    for words_, meaning in (
+        (_WRITES, Kind.WRITE),
+        (_DDL, Kind.DDL),
+        ({"explain"}, Kind.EXPLAIN),
+        (_CONTROL, Kind.CONTROL),
+    ):
+        if word in words_:
+            return meaning
+    return Kind.READ
+
+
+def _word_after_with(sql: str) -> str:
+    """The verb behind the CTEs: the first word after a closing parenthesis of the WITH's own
+    depth that neither continues a CTE's head (AS, NOT, MATERIALIZED) nor begins the next one."""
+    outer: int | None = None
+    closed = False
+    for token in tokens(sql):
+        word = token.text.lower()
+        if outer is None:
+            outer = token.depth if word == "with" else None
+        elif token.depth != outer:
+            continue
+        elif word == ")":
+            closed = True
+        elif closed and word not in {"as", ","}:
+            return word
+        else:
+            closed = False
+    return ""
+
+
+def split(script: str) -> list[str]:
+    """The statements of a script, without their semicolons; empty ones are left out."""
+    found: list[str] = []
+    start, filled = 0, False
+    for token in tokens(script):
+        if token.text == ";" and token.depth == 0:
+            if filled:
+                found.append(script[start : token.start].strip())
+            start, filled = token.start + 1, False
+        else:
+            filled = True
+    if filled:
+        found.append(script[start:].strip())
+    return found
+
+
+def is_complete(script: str) -> bool:
+    """Does the text end a statement? (For an interactive prompt.)"""
+    texts = [token.text for token in tokens(script)]
+    return texts[-1:] == [";"]
+
+
+def name_of(token: str) -> str:
+    """An identifier as the server folds it: lower case unless quoted."""
+    if token.startswith('"'):
+        return token[1:-1].replace('""', '"')
+    return token.lower()
+
+
+def quote(name: str) -> str:
+    """`name` as a quoted identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def workload_text(workload: Sequence[Mapping[str, Any]]) -> str:
+    """The workload of `GET /v1/schema` as the file that plan and apply take."""
+    return "\n".join(
+        f"-- name: {item['name']}\n-- weight: {item['weight']}\n{item['sql'].rstrip('; ')}\n;"
+        for item in workload
+    )

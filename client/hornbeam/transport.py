@@ -1,0 +1,178 @@
+"""How requests reach a database: over HTTP, or into an application in this process.
+
+Both ways go through httpx and the same REST interface; only the lowest layer differs
+(`hornbeam/embedded.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import httpx
+
+from hornbeam.errors import Error, InterfaceError, OperationalError, from_problem
+
+T = TypeVar("T")
+ARROW = "application/vnd.apache.arrow.stream"
+DEFAULT_PORT = 8780
+MAX_ATTEMPTS = 10
+GRACE_S = 5.0
+"""The server gives up first, so that its answer says what became of the request."""
+_TRY_AGAIN = {"transaction-aborted", "overloaded", "unavailable"}
+
+
+class Target(NamedTuple):
+    """A parsed URL: either `address` (http) or `folder` is set."""
+
+    address: str
+    folder: str
+    options: dict[str, str]
+
+
+def parse_url(url: str) -> Target:
+    """Read `hornbeam://host:port?options` or `hornbeam:///folder?options`.
+
+    Raises InterfaceError for another URL.
+    """
+    wrong = f"{url!r} is no Hornbeam URL; write hornbeam://host:port or hornbeam:///folder"
+    try:
+        parts = urlsplit(url)
+        port = parts.port or DEFAULT_PORT
+    except ValueError as error:
+        raise InterfaceError(f"{wrong} ({error})") from None
+    if parts.scheme.split("+")[0] != "hornbeam":
+        raise InterfaceError(wrong)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if parts.hostname:
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        return Target(f"http://{host}:{port}", "", options)
+    folder = unquote(parts.path).removeprefix("/")
+    if not folder:
+        raise InterfaceError("hornbeam:///folder needs a folder; an absolute one has four slashes")
+    return Target("", folder, options)
+
+
+class Transport:
+    """Sends requests, and turns problem documents into exceptions. One thread at a time."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+
+    def json(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> Any:
+        """The answer's JSON document. Raises DatabaseError."""
+        response = self._send(method, path, json=body, headers=headers, params=params)
+        document = response.json()
+        if isinstance(document, dict) and isinstance(document.get("error"), dict):
+            # The answer was on its way when its rest failed.
+            raise from_problem(document["error"])
+        return document
+
+    def post(self, path: str, content: bytes, headers: Mapping[str, str]) -> Any:
+        """Send bytes, get JSON. Raises DatabaseError."""
+        return self._send("POST", path, content=content, headers=headers).json()
+
+    def text(self, path: str, params: Mapping[str, str] | None = None) -> str:
+        return self._send("GET", path, params=params).text
+
+    def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            response = self._client.request(method, path, **arguments)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        _check(response)
+        return response
+
+    @contextmanager
+    def stream(
+        self, path: str, body: Any, headers: Mapping[str, str] | None = None
+    ) -> Iterator[httpx.Response]:
+        """A POST whose answer is read piece by piece. Raises DatabaseError."""
+        try:
+            with self._client.stream("POST", path, json=body, headers=headers) as response:
+                if response.is_error:
+                    response.read()
+                _check(response)
+                yield response
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._client.close()
+
+    def _unreachable(self, error: httpx.HTTPError) -> OperationalError:
+        """Without a connection nothing was sent; later on nobody knows."""
+        sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+        problem = {
+            "code": "unreachable",
+            "retryable": not sent,
+            "outcome": "unknown" if sent else "none",
+        }
+        where = self._client.base_url
+        return OperationalError(
+            f"The database at {where} does not answer: {error or type(error).__name__}", problem
+        )
+
+
+def _check(response: httpx.Response) -> None:
+    if not response.is_error:
+        return
+    try:
+        problem = response.json()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        problem = None
+    if not isinstance(problem, dict):
+        problem = {"detail": f"HTTP status {response.status_code}", "code": "internal"}
+    raise from_problem(problem)
+
+
+def open_transport(target: Target, timeout_s: float) -> Transport:
+    """A transport to `target`. Over HTTP nothing is sent yet."""
+    if target.folder:
+        from hornbeam.embedded import EmbeddedTransport
+
+        return EmbeddedTransport(target.folder, timeout_s + GRACE_S)
+    client = httpx.Client(
+        base_url=target.address,
+        timeout=httpx.Timeout(timeout_s + GRACE_S, connect=min(timeout_s, 10.0)),
+        verify=False,  # plain HTTP: reading the certificates would take 90 ms
+        trust_env=False,  # a proxy for the web is none for databases
+    )
+    return Transport(client)
+
+
+def persistently(send: Callable[[], T]) -> T:
+    """Call `send` until it gives an answer that repeating it would not change.
+
+    `send` must be safe to repeat: a read, or a request with an idempotency key. An attempt with
+    an unknown outcome is repeated too; if no later one succeeds, the error says "unknown".
+    """
+    unknown = False
+    for attempt in range(MAX_ATTEMPTS):
+        try:
+            return send()
+        except Error as error:
+            unknown = unknown or error.outcome == "unknown"
+            again = error.code in _TRY_AGAIN or (unknown and error.code in _LOST)
+            if not again or attempt == MAX_ATTEMPTS - 1:
+                if unknown and error.code in _LOST | _TRY_AGAIN:
+                    error.outcome, error.retryable = "unknown", False
+                raise
+            time.sleep(min(0.005 * 2**attempt, 0.5))
+    raise AssertionError("the last attempt returns or raises")
+
+
+_LOST = {"unreachable", "outcome-unknown"}

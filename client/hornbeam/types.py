@@ -1,0 +1,119 @@
+"""PEP 249's type objects, and values from and to the JSON of the REST interface.
+
+The server names a column's type in SQL; JSON carries decimals, dates and timestamps as text and
+bytes as base64, all exact.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from hornbeam.errors import InterfaceError
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+"""`?` takes a sequence, `:name` a mapping."""
+
+
+class TypeObject:
+    """Equal to every SQL type name that it stands for (PEP 249)."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = frozenset(names)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, TypeObject):
+            return self.names == other.names
+        return isinstance(other, str) and base_name(other) in self.names
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+    def __repr__(self) -> str:
+        return f"TypeObject({', '.join(sorted(self.names))})"
+
+
+def base_name(sql_type: str) -> str:
+    """DECIMAL(15,2) → DECIMAL."""
+    return sql_type.split("(", maxsplit=1)[0].strip().upper()
+
+
+STRING = TypeObject("TEXT", "VARCHAR", "UUID", "JSON")
+BINARY = TypeObject("BLOB")
+NUMBER = TypeObject("INTEGER", "BIGINT", "DECIMAL", "DOUBLE", "HUGEINT", "BOOLEAN")
+DATETIME = TypeObject("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
+ROWID = TypeObject()
+
+Date = dt.date
+Time = dt.time
+Timestamp = dt.datetime
+Binary = bytes
+
+
+def DateFromTicks(ticks: float) -> dt.date:
+    return dt.date(*time.localtime(ticks)[:3])
+
+
+def TimeFromTicks(ticks: float) -> dt.time:
+    return dt.time(*time.localtime(ticks)[3:6])
+
+
+def TimestampFromTicks(ticks: float) -> dt.datetime:
+    return dt.datetime(*time.localtime(ticks)[:6])
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "DECIMAL": Decimal,
+    "BLOB": base64.b64decode,
+    "DATE": dt.date.fromisoformat,
+    "TIMESTAMP": dt.datetime.fromisoformat,
+    "TIMESTAMP WITH TIME ZONE": dt.datetime.fromisoformat,
+    "UUID": uuid.UUID,
+    "DOUBLE": float,
+}
+
+
+def row_reader(types: Sequence[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """From a JSON row to a tuple of Python values."""
+    readers = [(i, _READERS[base_name(t)]) for i, t in enumerate(types) if base_name(t) in _READERS]
+    if not readers:
+        return tuple
+
+    def read(row: list[Any]) -> tuple[Any, ...]:
+        values = list(row)
+        for i, reader in readers:
+            if values[i] is not None:
+                values[i] = reader(values[i])
+        return tuple(values)
+
+    return read
+
+
+def to_wire(value: Any) -> Any:
+    """A parameter as JSON. Raises InterfaceError for what has no form."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        # JSON has no infinity; the server reads it as text. (NaN it refuses by name.)
+        return value if value - value == 0 else str(value)
+    if isinstance(value, Decimal | uuid.UUID):
+        return str(value)
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(bytes(value)).decode()
+    raise InterfaceError(f"A parameter cannot be a {type(value).__name__}.")
+
+
+def wire_parameters(parameters: Parameters) -> list[Any] | dict[str, Any]:
+    """Parameters as JSON. Raises InterfaceError."""
+    if isinstance(parameters, Mapping):
+        return {name: to_wire(value) for name, value in parameters.items()}
+    if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence):
+        raise InterfaceError("Parameters are a list or tuple for `?`, a mapping for `:name`.")
+    return [to_wire(value) for value in parameters]
