@@ -207,6 +207,7 @@ class Committer:
             self._hlc.merge(prepared.not_before)
         since = self._clock.monotonic()
         waiting = _encoded(prepared, self._codecs_for(prepared.catalog_version), since)
+        self._steps(Step.QUEUED)
         try:
             self._waiting.put_nowait(waiting)
         except asyncio.QueueFull:
@@ -215,7 +216,6 @@ class Committer:
                 cure="Try again a little later; commit less at a time.",
             ) from None
         self._begun += 1
-        self._steps(Step.QUEUED)
         return await waiting.answer
 
     def watermark(self) -> int:

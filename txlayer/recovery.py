@@ -115,7 +115,8 @@ class _Replay:
         await self._create_missing(set(writes))
         await self._store.put(writes, batch.ts)
         self.last_ts = max(self.last_ts, batch.ts)
-        self.catalog_version = members[-1].catalog_version
+        versions = [commit.catalog_version for commit in members]
+        self.catalog_version = max(self.catalog_version, *versions)
         self.replayed += len(members)
 
     async def _create_missing(self, tables: set[str]) -> None:

@@ -15,7 +15,7 @@ class Step(enum.StrEnum):
     """In the order in which one transaction meets them."""
 
     QUEUED = "queued"
-    """Encoded and waiting for the next batch; nothing is durable."""
+    """Encoded, about to wait for the next batch; nothing is durable."""
     TICKED = "ticked"
     """The batch has its timestamp; nothing is durable."""
     LOGGED = "logged"

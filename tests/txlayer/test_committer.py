@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from txlayer_world import TABLE, VirtualClock, World, prepared, settle
 
 from schema.errors import (

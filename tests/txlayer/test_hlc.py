@@ -1,12 +1,15 @@
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 from txlayer_world import VirtualClock
 
 from schema.errors import InvalidRequest
 from txlayer.hlc import MAX_AHEAD_MS, HybridClock
 
 
-@given(st.lists(st.tuples(st.sampled_from(["tick", "observe"]), st.integers(0, 2_000)), max_size=50))
+@given(
+    st.lists(st.tuples(st.sampled_from(["tick", "observe"]), st.integers(0, 2_000)), max_size=50)
+)
 def test_no_tick_falls_on_or_below_anything_given_out_whatever_the_wall_does(steps):
     wall = VirtualClock()
     clock = HybridClock(wall, last=900)

@@ -5,7 +5,8 @@ import random
 from collections.abc import Awaitable
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from txlayer_world import settle
 
 from schema.errors import StatementTimeout, TransactionAborted

@@ -186,9 +186,7 @@ class MemoryLog:
 class TextCodec:
     """Rows of one text, encoded as the text."""
 
-    layout = Layout(
-        "t", TABLE, (Column("k", ColumnType(Kind.TEXT)),), (KeyPart("k"),), "t"
-    )
+    layout = Layout("t", TABLE, (Column("k", ColumnType(Kind.TEXT)),), (KeyPart("k"),), "t")
 
     def __init__(self, encoded: Counter[Row]) -> None:
         self._encoded = encoded

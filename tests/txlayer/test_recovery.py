@@ -1,0 +1,332 @@
+"""Crashes at every step, and everything that must hold after them.
+
+What is in the log was committed: after recovery the store holds exactly the bytes of the log's
+batches at their timestamps, whatever part of them it had held before. What is not in the log has
+left no trace. Recovering again changes nothing.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from txlayer_world import TABLE, Cells, MemoryLog, MemoryStore, World, prepared, settle
+
+from schema.errors import Corruption, HornbeamError
+from storage.ports import START, Position
+from txlayer.records import Batch, Checkpoint, Commit, commits, decode, encode
+from txlayer.recovery import last_checkpoint, recover
+from txlayer.retention import drop_old_segments
+from txlayer.steps import Step
+
+COMMITTING = [
+    Step.QUEUED,
+    Step.TICKED,
+    Step.LOGGED,
+    Step.APPLYING,
+    Step.APPLIED,
+    Step.FINISHED,
+    Step.CHECKPOINT_FLUSHED,
+    Step.CHECKPOINTED,
+]
+RECOVERING = [Step.REPLAYING, Step.REPLAYED, Step.RECOVERED]
+
+
+_EMPTY = Commit(bytes(16), 3, {}, [])
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+def crash_at(step: Step, occurrence: int) -> Callable[[str], None]:
+    left = [occurrence]
+
+    def hook(reached: str) -> None:
+        left[0] -= reached == step
+        if left[0] <= 0:
+            raise Crash(reached)
+
+    return hook
+
+
+def no_crash(_step: str) -> None:
+    pass
+
+
+def logged(log: MemoryLog) -> Cells:
+    """What the store must hold: the writes of all batches in the log."""
+    cells: Cells = {}
+    for segment in log.all:
+        for frame in segment.frames:
+            record = decode(frame)
+            if isinstance(record, Batch):
+                for commit in commits(record):
+                    for table, puts in commit.writes.items():
+                        for put in puts:
+                            cells.setdefault(table, {})[put.key, record.ts] = put.value
+    return cells
+
+
+def present(store: MemoryStore) -> Cells:
+    return {table: rows for table, rows in store.cells.items() if rows}
+
+
+async def live(world: World, transactions: int) -> tuple[list[tuple[int, int]], int]:
+    """Commit until the crash; acknowledged (number, ts), and the last watermark published."""
+    acknowledged: list[tuple[int, int]] = []
+    watermark = 0
+
+    async def client(number: int) -> None:
+        with contextlib.suppress(Crash, HornbeamError):
+            keys = [f"{number % 5}", f"x{number}"]
+            committed = await world.committer.commit(prepared(number, keys))
+            if committed.applied:
+                acknowledged.append((number, committed.ts))
+
+    await world.committer.start()
+    clients = []
+    for number in range(transactions):
+        clients.append(asyncio.ensure_future(client(number)))
+        if number % 3 == 2:
+            await settle()
+            watermark = world.committer.watermark()
+        if number % 7 == 6:
+            await world.clock.advance(0.6)
+            await world.log.roll()
+    await world.clock.advance(1.1)
+    kill(world)
+    await settle()
+    return acknowledged, watermark
+
+
+def kill(world: World) -> None:
+    """No more of the old process runs, neither its tasks nor the clients inside it."""
+    doomed = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in doomed:
+        task.cancel()
+    world.log.broken = True
+
+
+async def restart(
+    world: World, epoch: int, rng: random.Random | None, steps: Callable[[str], None] = no_crash
+) -> tuple[World, int]:
+    store, log = world.store.after_crash(rng), world.log.after_crash(epoch)
+    fresh = World(store, log, clock=world.clock)
+    recovered = await recover(store, log, steps=steps)
+    fresh.hlc.last = recovered.last_ts
+    return fresh, recovered.replayed
+
+
+async def survive(
+    step: Step, occurrence: int, seed: int | None, fault: Callable[[World], None] = lambda _: None
+) -> None:
+    steps = crash_at(step, occurrence) if step in COMMITTING else no_crash
+    world = World(steps=steps)
+    fault(world)
+    acknowledged, watermark = await live(world, 20)
+    rng = random.Random(seed) if seed is not None else None
+    epoch = 2
+    if step in RECOVERING:
+        crashing = World(world.store.after_crash(rng), world.log.after_crash(epoch))
+        with contextlib.suppress(Crash):
+            await recover(crashing.store, crashing.log, steps=crash_at(step, occurrence))
+        world, epoch = crashing, epoch + 1
+    fresh, _ = await restart(world, epoch, rng)
+    expected = logged(fresh.log)
+    assert present(fresh.store) == expected
+    assert {t: r for t, r in fresh.store.durable.items() if r} == expected
+    for number, ts in acknowledged:
+        assert expected[TABLE][f"x{number}".encode(), ts] == f"x{number}={number}".encode()
+    await fresh.committer.start()
+    later = await fresh.committer.commit(prepared(999, ["later"]))
+    assert later.ts > max([watermark, *(ts for _, ts in acknowledged)])
+    kill(fresh)
+
+
+@pytest.mark.parametrize("machine", [False, True], ids=["process", "machine"])
+@pytest.mark.parametrize("occurrence", [1, 2, 5])
+@pytest.mark.parametrize("step", COMMITTING + RECOVERING)
+def test_a_crash_at_any_step_loses_nothing_and_invents_nothing(step, occurrence, machine):
+    for seed in range(3) if machine else [None]:
+        asyncio.run(survive(step, occurrence, seed))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 30])
+def test_a_crash_between_the_puts_of_a_batch_is_made_good(rows):
+    def fault(world: World) -> None:
+        left = [rows]
+
+        def after_row() -> None:
+            left[0] -= 1
+            if left[0] <= 0:
+                raise Crash("between two rows")
+
+        world.store.after_row = after_row
+
+    asyncio.run(survive(Step.CHECKPOINTED, 1_000, None, fault))
+
+
+def test_every_step_of_the_registry_is_crashed_at():
+    assert set(COMMITTING + RECOVERING) == set(Step)
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(COMMITTING + RECOVERING),
+    st.integers(1, 12),
+    st.none() | st.integers(0, 1 << 20),
+)
+def test_crashes_drawn_at_random(step, occurrence, seed):
+    asyncio.run(survive(step, occurrence, seed))
+
+
+def test_recovering_five_times_over_gives_the_same_bytes():
+    async def run():
+        world = World(steps=crash_at(Step.APPLYING, 3))
+        await live(world, 20)
+        world.log.all = [s for s in world.log.all if s.frames]
+        seen = []
+        for epoch in range(2, 7):
+            store, log = world.store.after_crash(None), world.log.after_crash(epoch)
+            recovered = await recover(store, log)
+            seen.append((present(store), recovered.last_ts))
+            # The same log again, without the checkpoint that recovery wrote.
+            world = World(store, world.log)
+        assert seen == [seen[0]] * 5
+        assert seen[0][0] == logged(world.log)
+
+    asyncio.run(run())
+
+
+def test_replay_begins_at_the_last_checkpoint():
+    async def run():
+        world = World()
+        await world.committer.start()
+        await world.committer.commit(prepared(1, "a"))
+        await world.clock.advance(1.0)
+        checkpointed = world.committer.checkpointed
+        await world.log.roll()
+        late = await world.committer.commit(prepared(2, "b"))
+        await settle()
+        kill(world)
+        store, log = world.store.after_crash(None), world.log.after_crash(2)
+        found = await last_checkpoint(log)
+        assert found is not None
+        assert found.applied_upto == checkpointed
+        recovered = await recover(store, log)
+        assert recovered.replayed == 1
+        assert recovered.last_ts == late.ts
+        again = await recover(store, log)
+        assert (again.replayed, again.last_ts) == (0, late.ts)
+
+    asyncio.run(run())
+
+
+def test_an_empty_log_recovers_to_nothing_and_leaves_a_checkpoint():
+    async def run():
+        store, log = MemoryStore(), MemoryLog()
+        recovered = await recover(store, log)
+        assert (recovered.last_ts, recovered.position, recovered.replayed) == (0, START, 0)
+        assert await last_checkpoint(log) == Checkpoint(START, 0, 0)
+
+    asyncio.run(run())
+
+
+def test_the_clock_starts_behind_everything_the_log_has_seen():
+    async def run():
+        log = MemoryLog()
+        await log.append(
+            [
+                encode(Checkpoint(START, 5_000, 3)),
+                encode(Batch(4_000, [msgspec.Raw(encode(_EMPTY))])),
+            ]
+        )
+        assert (await recover(MemoryStore(), log)).last_ts == 5_000
+
+    asyncio.run(run())
+
+
+def test_a_record_that_cannot_be_read_stops_recovery():
+    async def run():
+        log = MemoryLog()
+        await log.append([b"\x91\x63"])
+        with pytest.raises(Corruption):
+            await recover(MemoryStore(), log)
+
+    asyncio.run(run())
+
+
+# ------------------------------------------------------------ retention
+
+
+async def written(world: World, batches: int, *, seconds: float = 10.0) -> None:
+    """One batch and one checkpoint per segment, `seconds` apart; the last segment is open."""
+    await world.committer.start()
+    for number in range(batches):
+        await world.committer.commit(prepared(number, [str(number)]))
+        await world.clock.advance(seconds)
+        if number < batches - 1:
+            await world.log.roll()
+
+
+def test_segments_are_dropped_when_applied_and_older_than_the_retention():
+    async def run():
+        world = World()
+        await written(world, 5)
+        position = world.committer.checkpointed
+        assert await drop_old_segments(world.log, position, 1_000, world.clock) == 0
+        assert await drop_old_segments(world.log, position, 25, world.clock) == 3
+        assert [s.sequence for s in await world.log.segments()] == [4, 5]
+        kill(world)
+
+    asyncio.run(run())
+
+
+def test_nothing_after_the_last_checkpoint_is_dropped_however_old():
+    async def run():
+        world = World()
+        await written(world, 5)
+        await world.clock.advance(10_000)
+        assert await drop_old_segments(world.log, START, 0, world.clock) == 0
+        upto = Position(1, 2, 1)  # inside the second segment
+        assert await drop_old_segments(world.log, upto, 0, world.clock) == 1
+        kill(world)
+
+    asyncio.run(run())
+
+
+def test_a_quiet_log_shrinks_to_its_last_checkpoint_and_still_recovers():
+    async def run():
+        world = World()
+        await written(world, 3)
+        await world.clock.advance(10_000)
+        for _ in range(3):
+            await drop_old_segments(world.log, world.committer.checkpointed, 60, world.clock)
+        kept = [s for s in await world.log.segments() if s.bytes]
+        assert len(kept) == 1
+        assert len(await world.log.segments()) == 2
+        last = world.hlc.last
+        kill(world)
+        fresh, replayed = await restart(world, 2, random.Random(1))
+        assert replayed == 0
+        assert fresh.hlc.last <= last
+        assert len(present(fresh.store)[TABLE]) == 3
+
+    asyncio.run(run())
+
+
+def test_an_empty_segment_does_not_keep_the_ones_after_it():
+    async def run():
+        world = World()
+        await world.log.roll()
+        await written(world, 3)
+        await world.clock.advance(1_000)
+        assert await drop_old_segments(world.log, world.committer.checkpointed, 60, world.clock) > 2
+        kill(world)
+
+    asyncio.run(run())

@@ -1,0 +1,88 @@
+"""The committer and recovery over the real store and the real log."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from txlayer_world import TABLE, World, prepared
+
+from storage.local.log import LocalLog
+from storage.local.system import SystemClock
+from storage.ports import NEWEST
+from storage.rocks.store import RocksStore
+from txlayer.outcomes import TABLE as OUTCOMES
+from txlayer.recovery import recover
+
+COMMITS = 60
+
+
+async def committed(folder: Path, crashed: Path) -> dict[bytes, tuple[int, bytes]]:
+    """Commit, leave the log as a crash would, and close; the rows that were acknowledged."""
+    store, log = RocksStore.open(folder / "store"), LocalLog.open(folder / "log", "s1", 1)
+    for table in (TABLE, OUTCOMES):
+        await store.create_table(table)
+    world = World(store, log, clock=SystemClock())
+    await world.committer.start()
+    rows: dict[bytes, tuple[int, bytes]] = {}
+    for begin in range(0, COMMITS, 20):
+        group = range(begin, begin + 20)
+        answers = await asyncio.gather(
+            *(world.committer.commit(prepared(number, [str(number)])) for number in group)
+        )
+        for number, answer in zip(group, answers, strict=True):
+            rows[str(number).encode()] = (answer.ts, f"{number}={number}".encode())
+    shutil.copytree(folder / "log", crashed)
+    await world.committer.close()
+    await log.close()
+    await store.close()
+    return rows
+
+
+async def recovered_rows(
+    folder: Path, log_folder: Path
+) -> tuple[int, dict[bytes, tuple[int, bytes]]]:
+    """Recover `log_folder` into a new store, twice; what it holds then."""
+    store = RocksStore.open(folder)
+    replayed = []
+    for epoch in (2, 3):
+        log = LocalLog.open(log_folder, "s1", epoch)
+        replayed.append((await recover(store, log)).replayed)
+        await log.close()
+    assert replayed[1] == 0
+    found = {}
+    async for batch in store.scan(TABLE, b"", None, NEWEST):
+        found |= {cell.key: (cell.ts, cell.value) for cell in batch}
+    await store.close()
+    return replayed[0], found
+
+
+def test_a_log_alone_brings_every_acknowledged_row_back(tmp_path):
+    async def run():
+        rows = await committed(tmp_path, tmp_path / "crashed")
+        replayed, found = await recovered_rows(tmp_path / "new", tmp_path / "crashed")
+        assert replayed == COMMITS
+        assert found == rows
+
+    asyncio.run(run())
+
+
+def test_a_torn_tail_takes_its_whole_batch_with_it_and_nothing_else(tmp_path):
+    async def run():
+        rows = await committed(tmp_path, tmp_path / "crashed")
+        (segment,) = (tmp_path / "crashed" / "s1").iterdir()
+        segment.write_bytes(segment.read_bytes()[:-3])
+        replayed, found = await recovered_rows(tmp_path / "new", tmp_path / "crashed")
+        last = max(ts for ts, _ in rows.values())
+        assert 0 < replayed < COMMITS
+        assert found == {key: cell for key, cell in rows.items() if cell[0] < last}
+
+    asyncio.run(run())
+
+
+def test_after_a_clean_close_there_is_nothing_to_replay(tmp_path):
+    async def run():
+        rows = await committed(tmp_path, tmp_path / "crashed")
+        replayed, found = await recovered_rows(tmp_path / "store", tmp_path / "log")
+        assert (replayed, found) == (0, rows)
+
+    asyncio.run(run())
