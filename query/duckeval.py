@@ -24,7 +24,7 @@ Types = Mapping[int | str, ColumnType | None]
 
 
 def evaluate(
-    node: exp.Expression,
+    node: exp.Expr,
     columns: Sequence[Column],
     rows: Sequence[Row],
     parameters: Sequence[Any] | Mapping[str, Any] = (),
@@ -64,7 +64,7 @@ def _coerced(
 class _Plan:
     """SQL over columns c0, c1, … and parameters $p0, $p1, …"""
 
-    def __init__(self, node: exp.Expression, columns: Sequence[Column], types: Types) -> None:
+    def __init__(self, node: exp.Expr, columns: Sequence[Column], types: Types) -> None:
         self.positions: list[int] = []
         self.parameters: list[tuple[str, int | str]] = []
         self._types = types
@@ -76,7 +76,7 @@ class _Plan:
         ]
         self.sql = f"SELECT {tree.sql(dialect='duckdb')} FROM input ORDER BY {_POSITION}"
 
-    def _replace(self, node: exp.Expression) -> exp.Expression:
+    def _replace(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
             return exp.column(f"c{self._slot(node)}")
         if isinstance(node, exp.Placeholder):
@@ -98,7 +98,7 @@ class _Plan:
         return self.positions.index(position)
 
 
-def _plan(node: exp.Expression, columns: tuple[Column, ...], types: Types) -> _Plan:
+def _plan(node: exp.Expr, columns: tuple[Column, ...], types: Types) -> _Plan:
     """Plans are kept in the node's own meta: they live as long as the statement's plan."""
     kept = node.meta.get("duckeval")
     if kept is None or kept[:2] != (columns, types):

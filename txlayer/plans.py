@@ -384,8 +384,8 @@ class _Compiler:
         compiled = compile_expression(node, scope)
         if compiled is not None:
             return compiled
-        columns = scope.columns
-        return lambda row, parameters: evaluate(node, columns, [row], parameters)[0]
+        columns, types = scope.columns, self.bound.parameter_types
+        return lambda row, parameters: evaluate(node, columns, [row], parameters, types)[0]
 
     def _predicate(self, node: exp.Expr, scope: _RowScope) -> Scalar:
         scalar = self._scalar(node, scope)

@@ -19,7 +19,7 @@ from typing import Any
 
 import duckdb
 
-from query.duck import arrow_schema, connect, from_record_batch, to_record_batch
+from query.duck import connect, from_record_batch, to_record_batch
 from schema.catalog import Catalog, JoinView, Layout
 from schema.errors import NotFound
 from schema.model import ForeignKey, Relation
@@ -194,8 +194,8 @@ class _Check:
 
     def _rows(self, layout: Layout, sql: str) -> list[Row]:
         reader = self._duck.sql(sql).to_arrow_reader(BATCH_ROWS)
-        schema = arrow_schema(layout.columns)
-        return [row for batch in reader for row in from_record_batch(batch.cast(schema))]
+        types = [column.type for column in layout.columns]
+        return [row for batch in reader for row in from_record_batch(batch, types)]
 
     def _count(self, sql: str) -> int:
         ((count,),) = self._duck.sql(sql).fetchall()

@@ -44,7 +44,7 @@ class CompiledExpression:
         return value
 
 
-def compile_expression(node: exp.Expression, scope: Scope) -> CompiledExpression | None:
+def compile_expression(node: exp.Expr, scope: Scope) -> CompiledExpression | None:
     """`node` as a closure with DuckDB's meaning, or None if that is not sure.
 
     Placeholders carry their number in `meta["index"]`; without, they are counted in `node`.
@@ -273,7 +273,7 @@ def _cast(compiler: _Compiler, node: exp.Cast) -> Operand:
     return casts.cast(compiler.compile(node.this), casts.target_type(node.args["to"]))
 
 
-def _number(node: exp.Expression | None) -> int | None:
+def _number(node: exp.Expr | None) -> int | None:
     """A whole number written out."""
     if node is None:
         return None

@@ -16,7 +16,7 @@ def parameter_key(node: exp.Placeholder) -> int | str:
     return str(node.this) if index is None else index
 
 
-def number_placeholders(node: exp.Expression) -> None:
+def number_placeholders(node: exp.Expr) -> None:
     """Number the nameless placeholders that have no number yet, in order of appearance."""
     nameless = [p for p in node.dfs() if isinstance(p, exp.Placeholder) and not p.this]
     if any("index" not in placeholder.meta for placeholder in nameless):
