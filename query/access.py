@@ -26,9 +26,9 @@ from schema.types import ColumnType, Kind, Value
 from storage.snapshot import KeyRange
 
 DEFAULT_ROWS = 1000
-SEEK_COST = 5.0
+SEEK_COST = 4.0
 """One prefix or range, in scanned rows."""
-GET_COST = 3.0
+GET_COST = 1.5
 """One row by its full key, in scanned rows."""
 ORDERED_SHARE = 0.1
 """Share of a path's cost that remains when its order lets LIMIT stop it early."""
@@ -56,7 +56,7 @@ class JoinColumn:
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """A key column equals one of `operands` (constants, `Parameter`s, one `JoinColumn`).
+    """A key column equals one of `operands` (constants and `Parameter`s, or `JoinColumn`s).
 
     `null` means IS NULL: the only way in which a key's NULLs are matched.
     """
@@ -64,6 +64,14 @@ class Equality:
     column: str
     operands: tuple[Any, ...] = ()
     null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A condition that narrows `alias` by columns of other sources, but not them by it."""
+
+    alias: str
+    equality: Equality
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +165,17 @@ def choose(
     order: Sequence[Term] = (),
     limited: bool = False,
     joined: bool = False,
+    hints: Sequence[Hint] = (),
 ) -> Access:
     """The cheapest path to the source `alias` of `block`.
 
     `fetched` are the sources read before, with their estimated rows: their columns may serve as
-    join values; with `joined`, a path that uses them is taken before any other. With `limited`,
-    a path that delivers the whole `order` is worth a detour.
+    join values, through equi-joins and `hints`; with `joined`, a path that uses them is taken
+    before any other. With `limited`, a path that delivers the whole `order` is worth a detour.
     """
     source = catalog.layout(block.relation(alias))
     columns = block.columns.get(alias, frozenset(source.column_names))
-    conditions = _conditions(block, alias, fetched or {})
+    conditions = _conditions(block, alias, fetched or {}, hints)
     paths = (
         _price(catalog, replace(path, ordered=0), conditions, limited, ordering)
         for path in _paths(catalog, alias, source, columns, conditions)
@@ -175,12 +184,14 @@ def choose(
     return min(paths, key=lambda path: (joined and not path.join_columns, path.cost))
 
 
-def _conditions(block: Block, alias: str, fetched: Mapping[str, float]) -> Conditions:
+def _conditions(
+    block: Block, alias: str, fetched: Mapping[str, float], hints: Sequence[Hint]
+) -> Conditions:
     filters = [f for f in block.filters if f.alias == alias]
     equal: dict[str, Equality] = {}
     lookups = 1.0
-    for column, operand, rows in _join_values(block.equi_joins, alias, fetched):
-        equal.setdefault(column, Equality(column, (operand,)))
+    for rows, equality in _join_values(block, hints, alias, fetched):
+        equal.setdefault(equality.column, equality)
         lookups = max(lookups, rows)
     for item in sorted(filters, key=lambda f: len(f.values), reverse=True):
         if item.comparison in (Comparison.EQ, Comparison.IN):
@@ -199,23 +210,28 @@ def unbounded(type_: ColumnType) -> ColumnType:
 
 
 def _join_values(
-    joins: Sequence[EquiJoin], alias: str, fetched: Mapping[str, float]
-) -> Iterator[tuple[str, JoinColumn, float]]:
-    """(own column, value of a fetched source, its rows), fewest rows first."""
-    found: list[tuple[float, str, JoinColumn]] = []
-    for join in joins:
-        sides = (
-            (join.left, join.left_columns, join.right, join.right_columns),
-            (join.right, join.right_columns, join.left, join.left_columns),
-        )
-        for mine, my_columns, other, other_columns in sides:
-            if mine == alias and other != alias and other in fetched:
-                found += (
-                    (fetched[other], own, JoinColumn(other, theirs))
-                    for own, theirs in zip(my_columns, other_columns, strict=True)
-                )
-    for rows, own, operand in sorted(found, key=lambda entry: entry[0]):
-        yield own, operand, rows
+    block: Block, hints: Sequence[Hint], alias: str, fetched: Mapping[str, float]
+) -> list[tuple[float, Equality]]:
+    """(rows joined to, own column equals their column) where they are fetched, fewest first."""
+    exchanged = (swapped(join) for join in block.equi_joins)
+    equalities = [
+        Equality(own, (JoinColumn(join.left, theirs),))
+        for join in (*block.equi_joins, *exchanged)
+        if join.right == alias != join.left
+        for theirs, own in zip(join.left_columns, join.right_columns, strict=True)
+    ]
+    equalities += [hint.equality for hint in hints if hint.alias == alias]
+    found = [
+        (max(fetched[operand.alias] for operand in equality.operands), equality)
+        for equality in equalities
+        if all(operand.alias in fetched for operand in equality.operands)
+    ]
+    return sorted(found, key=lambda entry: entry[0])
+
+
+def swapped(join: EquiJoin) -> EquiJoin:
+    """The same join written the other way round."""
+    return EquiJoin(join.right, join.right_columns, join.left, join.left_columns)
 
 
 def _paths(

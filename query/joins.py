@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from query.access import Access, Reach, Term, choose
+from query.access import Access, Hint, Reach, Term, choose
 from query.algebra import Block
 from schema.catalog import Catalog
 
@@ -26,6 +26,7 @@ def order_joins(
     limited: bool = False,
     given: Mapping[str, float] | None = None,
     looked_up: bool = False,
+    hints: Sequence[Hint] = (),
 ) -> tuple[Access, ...]:
     """One access per source, in reading order; later ones may need columns of earlier ones.
 
@@ -47,7 +48,8 @@ def order_joins(
     cheapest = sorted(alone, key=lambda alias: alone[alias].cost)[:MAX_BEGINNINGS]
     beginnings = [None, *cheapest] if given else cheapest
     orders = (
-        _Greedy(catalog, block, alone, looked_up).steps(alias, given or {}) for alias in beginnings
+        _Greedy(catalog, block, alone, looked_up, hints).steps(alias, given or {})
+        for alias in beginnings
     )
     return min(orders, key=lambda steps: sum(step.cost for step in steps))
 
@@ -70,6 +72,7 @@ class _Greedy:
     block: Block
     alone: Mapping[str, Access]
     looked_up: bool
+    hints: Sequence[Hint]
 
     def steps(self, first: str | None, given: Mapping[str, float]) -> tuple[Access, ...]:
         steps = [self.alone[first]] if first is not None else []
@@ -86,7 +89,14 @@ class _Greedy:
     def _next(self, alias: str, fetched: Mapping[str, float]) -> Access:
         """The cheaper of: joined to what is there, or by itself."""
         alone = self.alone[alias]
-        joined = choose(self.catalog, self.block, alias, fetched=fetched, joined=self.looked_up)
+        joined = choose(
+            self.catalog,
+            self.block,
+            alias,
+            fetched=fetched,
+            joined=self.looked_up,
+            hints=self.hints,
+        )
         if not joined.join_columns:
             return alone
         return joined if self.looked_up or joined.cost <= alone.cost else alone
@@ -95,5 +105,6 @@ class _Greedy:
 def nested_loops(steps: Sequence[Access]) -> bool:
     """Can every source but the first be looked up, key by key, from rows before it?"""
     return all(
-        step.join_columns and step.single and step.reach is not Reach.SCAN for step in steps[1:]
+        step.single and step.equalities and (step.join_columns or step.reach is Reach.POINT)
+        for step in steps[1:]
     )

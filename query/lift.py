@@ -16,7 +16,8 @@ from sqlglot import exp
 
 from query.algebra import Comparison, EquiJoin, Filter, Parameter
 from query.binder import BoundQuery, OutputColumn
-from query.blocks import joinable, split
+from query.blocks import joinable
+from query.hints import conjuncts, own_block
 from schema.catalog import Catalog
 from schema.types import ColumnType
 
@@ -53,10 +54,10 @@ def candidates(bound: BoundQuery, catalog: Catalog) -> Iterator[tuple[exp.Subque
     """Subqueries of `bound.ast` that may be lifted, outermost first, with what they would give."""
     numbers = itertools.count()
     for select in bound.ast.find_all(exp.Select):
-        where = select.args.get("where")
-        for node in split(where.this if where is not None else None):
+        number = own_block(select)
+        for node in conjuncts(select):
             found = _scalar(node) or _membership(node)
-            if found is None:
+            if found is None or number is None or found[0].meta["column"][0] != number:
                 continue
             if independent(found[1]):
                 yield from _lift(bound, catalog, found, f"{LIFTED} {next(numbers)}")
@@ -114,8 +115,6 @@ def _lift(
 ) -> Iterator[tuple[exp.Subquery, Lift]]:
     column, subquery, comparison = found
     block, alias, name = column.meta["column"]
-    if block is None:
-        return
     type_ = _column_type(bound, catalog, column)
     value = subquery.this.expressions[0].unalias()
     inner = _column_type(bound, catalog, value) if "column" in value.meta else None

@@ -11,6 +11,7 @@ from query.access import Access, choose
 from query.algebra import Block, EquiJoin, Filter, Parameter
 from query.binder import BoundQuery
 from query.blocks import joinable
+from query.hints import find_hints
 from query.joins import order_joins
 from query.lift import candidates
 from query.native import NativePlan
@@ -42,7 +43,8 @@ def plan_residual(bound: BoundQuery, catalog: Catalog, reason: str) -> ResidualP
         block = _narrowed(bound.statement.blocks[number], number, lifted)
         block = replace(block, columns={a: columns[number, a] for a in _aliases(block)})
         given = {item.lift.name: _rows(item.plan) for item in lifted if item.lift.join}
-        for access in order_joins(catalog, block, given=given):
+        hints = tuple(find_hints(tree, number, block, catalog))
+        for access in order_joins(catalog, block, given=given, hints=hints):
             alone = choose(catalog, block, access.alias) if access.join_columns else access
             reads[number, access.alias] = (access, alone)
             names.add(number, access, columns[number, access.alias])

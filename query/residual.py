@@ -209,16 +209,29 @@ def _choices(
     groups: dict[str, list[tuple[int, JoinColumn]]] = {}
     choices: list[tuple[list[Key], list[int]]] = []
     for i, equality in enumerate(access.equalities):
-        operand = equality.operands[0] if equality.operands else None
-        if isinstance(operand, JoinColumn):
-            groups.setdefault(operand.alias, []).append((i, operand))
+        operands = equality.operands
+        if len(operands) == 1 and isinstance(operands[0], JoinColumn):
+            groups.setdefault(operands[0].alias, []).append((i, operands[0]))
             continue
-        constants = [value_of(operand, values) for operand in equality.operands]
-        found: list[Value] = [None] if equality.null else [v for v in constants if v is not None]
-        choices.append(([(value,) for value in dict.fromkeys(found)], [i]))
+        found: list[Value] = [None] if equality.null else _any_of(operands, values, kept)
+        choices.append(([(value,) for value in found], [i]))
     for alias, members in groups.items():
         rows = kept[alias]
         pick = getter([rows.positions[column.column] for _, column in members])
         distinct = dict.fromkeys(map(pick, rows.rows))
         choices.append(([key for key in distinct if None not in key], [i for i, _ in members]))
     return choices
+
+
+def _any_of(operands: Sequence[Any], values: Parameters, kept: Mapping[str, Kept]) -> list[Value]:
+    """The distinct values of constants, parameters and columns of kept rows, without NULL."""
+    found: dict[Value, None] = {}
+    for operand in operands:
+        if isinstance(operand, JoinColumn):
+            rows = kept[operand.alias]
+            position = rows.positions[operand.column]
+            found.update(dict.fromkeys(row[position] for row in rows.rows))
+        else:
+            found[value_of(operand, values)] = None
+    found.pop(None, None)
+    return list(found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -46,12 +46,10 @@ class Duck:
             self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="duckdb")
         return DuckSession(self, self._database.cursor())
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """`work` in a thread, DuckDB's errors as ours."""
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        except duckdb.Error as error:
-            raise translated(error) from None
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Run `work` in a thread, when one is free."""
+        assert self._threads is not None  # a session exists
+        return self._threads.submit(work)
 
     def close(self) -> None:
         """Release all. Sessions are closed by their owners first. Idempotent."""
@@ -89,15 +87,16 @@ class DuckSession:
 
     async def _run(self, work: Callable[[], T]) -> T:
         """In a thread. A cancelled caller interrupts DuckDB and waits until the thread is out."""
-        task = asyncio.ensure_future(self.duck.run(work))
+        future = self.duck.submit(work)
         try:
-            return await asyncio.shield(task)
+            return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            self._cursor.interrupt()
-            await asyncio.wait([task])
-            if not task.cancelled():
-                task.exception()
+            while not future.done():  # an interrupt before DuckDB has begun is lost: repeat it
+                self._cursor.interrupt()
+                await asyncio.sleep(0.01)
             raise
+        except duckdb.Error as error:
+            raise translated(error) from None
 
     def register(self, name: str, batch: pa.RecordBatch) -> None:
         """Make rows visible as relation `name`."""

@@ -26,8 +26,10 @@ def imported(path: Path) -> set[str]:
 
 
 def module_name(path: Path) -> str:
-    text = str(path.with_suffix("")).removeprefix("client/").removeprefix("tests/")
-    return text.replace("/", ".").removesuffix(".__init__")
+    """The name that it is imported by; helpers of tests go by their bare name."""
+    if path.parts[0] == "tests":
+        return path.stem
+    return str(path.with_suffix("")).removeprefix("client/").replace("/", ".")
 
 
 def main() -> int:

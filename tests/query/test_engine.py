@@ -291,3 +291,27 @@ def test_queries_run_side_by_side(engine):
 
     found = run(work())
     assert [sum(n for _, n in answer) for answer in found] == [n % 5 for n in range(20)]
+
+
+def test_the_right_side_of_a_left_join_is_looked_up(engine):
+    sql = """SELECT l_no, i_title, UPPER(a_name) FROM line LEFT OUTER JOIN item ON i_id = l_i_id
+             LEFT JOIN author ON a_id = i_a_id WHERE l_o_id = 7"""
+
+    async def work() -> list[tuple[str, str, int]]:
+        reader = MemoryReader(CATALOG, BASE)
+        await (await engine.prepare(sql, CATALOG).run(reader)).all()
+        return reader.reads
+
+    assert run(work()) == [("scan", "line", 4), ("get", "item", 4), ("get", "author", 4)]
+
+
+def test_alternatives_of_a_join_are_looked_up(engine):
+    sql = """SELECT i.i_id FROM line l, item i
+             WHERE (l.l_i_id = i.i_id OR l.l_qty = i.i_id) AND l.l_o_id = 7 AND l.l_no < 2"""
+
+    async def work() -> list[tuple[str, str, int]]:
+        reader = MemoryReader(CATALOG, BASE)
+        await (await engine.prepare(sql, CATALOG).run(reader)).all()
+        return reader.reads
+
+    assert run(work()) == [("scan", "line", 2), ("get", "item", 4)]

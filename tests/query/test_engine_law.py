@@ -71,6 +71,22 @@ RESIDUAL = [
     "SELECT a_id, i_id FROM author LEFT JOIN item ON i_a_id = a_id WHERE a_id <= :k",
     "SELECT a_id FROM author LEFT JOIN item ON i_a_id = a_id WHERE i_id IS NULL",
     "SELECT a_id, i_id FROM author LEFT JOIN item ON i_a_id = a_id AND i_subject = :s",
+    "SELECT l.l_no, i_title, a_name FROM line l LEFT JOIN item ON l.l_i_id = i_id AND i_price > 2"
+    " LEFT JOIN author ON a_id = i_a_id WHERE l_o_id = :k",
+    "SELECT x.i_id, y.l_no, z.a_id FROM item x LEFT JOIN line y ON x.i_id = y.l_i_id"
+    " FULL JOIN author z ON z.a_id = x.i_a_id WHERE x.i_id IS NULL OR x.i_id >= :k",
+    "SELECT i.i_id, l.l_no FROM line l, item i WHERE (l.l_i_id = i.i_id OR i.i_id = l.l_qty)"
+    " AND l.l_o_id = :k",
+    "SELECT i.i_id, l.l_no FROM line l LEFT JOIN item i ON i.i_id >= :k"
+    " WHERE i.i_id IN (l.l_i_id, l.l_qty, l.l_no)",
+    "SELECT COUNT(*), COUNT(*) FILTER (WHERE i_id = l_i_id OR i_id = l_qty) FROM line, item"
+    " WHERE l_o_id = :k",
+    "SELECT i_id, l_no FROM line, item WHERE l_o_id = :k AND NOT EXISTS (SELECT 1 FROM author"
+    " WHERE a_id = i_a_id AND (i_id = l_i_id OR i_id = l_qty))",
+    "SELECT i_id FROM item WHERE NOT EXISTS (SELECT 1 FROM author WHERE a_id = :k AND i_id >="
+    " (SELECT MIN(l_i_id) FROM line))",
+    "SELECT i_id FROM item WHERE NOT EXISTS (SELECT 1 FROM author WHERE a_id = :k AND i_id IN"
+    " (SELECT l_i_id FROM line))",
     "SELECT a_id, i_id FROM author FULL JOIN item ON i_a_id = a_id AND a_id > :k",
     "SELECT a_id, i_id, l_no FROM author RIGHT JOIN item ON i_a_id = a_id"
     " JOIN line ON l_i_id = i_id WHERE l_o_id = :k",
