@@ -19,11 +19,11 @@ from api.settings import Settings
 from query.engine import PreparedQuery, QueryEngine, QueryStream
 from query.explain import Explanation
 from schema.catalog import Catalog
-from schema.errors import InvalidRequest, NotFound, SnapshotTooOld, StalePlan
+from schema.errors import HornbeamError, InvalidRequest, NotFound, SnapshotTooOld, StalePlan
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
 from storage.local.system import RandomIds, SystemClock
-from storage.ports import Clock, Ids
+from storage.ports import TOMBSTONE, Clock, Ids, Put
 from storage.rocks.store import RocksStore
 from storage.snapshot import ReadItem, Snapshot
 from txlayer import catalog_keeper, identity, outcomes
@@ -86,7 +86,7 @@ class Database:
         self.clock = clock
         self._coordination = coordination
         self._hlc = hlc
-        self._opened_at = clock.monotonic()
+        self._opened_at = self._forget_at = clock.monotonic()
         self._housekeeping = asyncio.ensure_future(self._keep_house())
         self.queries = 0
 
@@ -242,7 +242,7 @@ class Database:
         """
         state = self.manager.state
         async with self.keeper.readers.reading(state.catalog.version):
-            at = self._snapshot(snapshot, bookmark)
+            at = await self._snapshot(snapshot, bookmark)
             overlay = await self.manager.pending(pending, at) if pending else None
             prepared = self.engine.prepare(sql, state.catalog, use_views=use_views)
             reads: list[ReadItem] | None = [] if trace else None
@@ -262,9 +262,12 @@ class Database:
         async with self.query(sql, parameters, **options) as result:
             return list(await result.stream.all())
 
-    def _snapshot(self, asked: int | None, bookmark: int) -> int:
+    async def _snapshot(self, asked: int | None, bookmark: int) -> int:
         if bookmark:
             self._hlc.merge(bookmark)
+            if bookmark > self.committer.watermark():
+                # Committed, and not applied yet (an answer 202), or a bulk write under way.
+                await self.committer.drain()
         newest = self.committer.watermark()
         if asked is None:
             return newest
@@ -429,7 +432,7 @@ class Database:
             await self.clock.sleep(self.settings.housekeeping_interval_s)
             try:
                 await self.purge()
-            except OSError as error:
+            except (OSError, HornbeamError) as error:
                 _LOG.warning("housekeeping failed", error=str(error))
 
     async def purge(self) -> int:
@@ -437,14 +440,27 @@ class Database:
         retention_ms = int(self.settings.snapshot_retention_s * 1000)
         building = [b.at for b in self.keeper.builds.values() if not b.finished]
         horizon = min([self.watermark() - retention_ms, *building])
+        await self._forget_outcomes()
         dropped = 0
         for table in await self.store.tables():
-            if not table.startswith("s."):
+            if table != catalog_keeper.TABLE:
                 dropped += await self.store.purge(table, horizon)
         await drop_old_segments(
             self.log, self.committer.checkpointed, self.settings.log_retention_s, self.clock
         )
         return dropped
+
+
+    async def _forget_outcomes(self) -> None:
+        """Delete answers that have been kept long enough; looks once per tenth of that time."""
+        now = self.clock.monotonic()
+        if now < self._forget_at:
+            return
+        self._forget_at = now + self.settings.outcome_retention_s / 10
+        horizon = self.clock.wall_ms() - int(self.settings.outcome_retention_s * 1000)
+        async for cells in self.store.scan(outcomes.TABLE, b"", None, horizon):
+            deleted = [Put(cell.key, TOMBSTONE) for cell in cells]
+            await self.store.put({outcomes.TABLE: deleted}, self._hlc.tick())
 
 
 async def _next_epoch(coordination: LocalCoordination, slave: str) -> int:
