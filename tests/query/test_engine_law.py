@@ -188,14 +188,14 @@ def engine():
 
 
 @pytest.mark.parametrize("sql", NATIVE)
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=_data(), parameters=_parameters)
 def test_native_shapes_answer_like_duckdb(sql, engine, data, parameters):
     _check(sql, data, parameters, engine)
 
 
 @pytest.mark.parametrize("sql", RESIDUAL)
-@settings(max_examples=5)
+@settings(max_examples=4)
 @given(data=_data(), parameters=_parameters)
 def test_other_shapes_answer_like_duckdb(sql, engine, data, parameters):
     _check(sql, data, parameters, engine)
