@@ -1,0 +1,301 @@
+"""The one objective: what views save the workload's queries, less what keeping them costs.
+
+Unit: *row reads per unit of workload*, the unit of `query/access.py`, whose planner also gives
+the costs of queries: with and without views, each over the best indexes that their filters want.
+So what is chosen here is what the executor will find cheap. A block's cost is multiplied by its
+statement's weight. Upkeep is update frequency × fan-out × cost per view row, for the view's rows
+and for those of its view-indexes. Storage is counted in bytes, and decides between equals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from query.access import GET_COST, SEEK_COST, Term
+from query.algebra import Block, StatementKind
+from query.joins import order_joins
+from schema.catalog import Catalog, Forest, Index, JoinView, Layout, State
+from schema.graph import parents, topological_order
+from schema.model import Column, Schema
+from schema.types import Kind
+from viewselect.cover import Use, ViewPath, best_cover, join_view, occurrences, over_views
+from viewselect.indexes import (
+    Wanted,
+    base_indexes,
+    maintenance_indexes,
+    shared,
+    wanted_indexes,
+)
+from viewselect.workload import EdgeId, ReadBlock, Workload, Write
+
+WRITE_COST = 4.0
+"""One row put, its share of the log included, in scanned rows."""
+ROOT_ROWS = 1_000
+"""Rows of a relation that references nothing, when unknown."""
+FAN_OUT = 10
+"""Rows of a relation per row of its largest parent, when unknown."""
+
+_BYTES = {
+    Kind.INTEGER: 5, Kind.BIGINT: 9, Kind.DECIMAL: 8, Kind.DOUBLE: 9, Kind.BOOLEAN: 1,
+    Kind.BYTES: 64, Kind.DATE: 6, Kind.TIMESTAMP: 10, Kind.TIMESTAMPTZ: 10, Kind.UUID: 17,
+    Kind.JSON: 128,
+}  # fmt: skip
+_ROW_OVERHEAD = 24
+"""Format byte, array header, timestamp, table id: bytes per stored row."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is known of the data. Missing rows: ROOT_ROWS, or FAN_OUT × the largest parent's.
+    Missing bytes: from the column types, a text half as long as it may be (at most 64 bytes)."""
+
+    row_counts: Mapping[str, int] = field(default_factory=dict)
+    row_bytes: Mapping[str, float] = field(default_factory=dict)
+
+    def rows(self, schema: Schema) -> dict[str, int]:
+        """Rows of every relation."""
+        above = parents(schema)
+        found: dict[str, int] = {}
+        for name in topological_order(schema):
+            known = [found[parent] for parent in above[name]]
+            guess = FAN_OUT * max(known) if known else ROOT_ROWS
+            found[name] = max(1, self.row_counts.get(name, guess))
+        return found
+
+    def bytes_of(self, schema: Schema, relation: str) -> float:
+        """Average bytes of a stored row."""
+        guess = _ROW_OVERHEAD + sum(map(column_bytes, schema.relation(relation).columns))
+        return float(self.row_bytes.get(relation, guess))
+
+
+def column_bytes(column: Column) -> float:
+    """Average bytes of a value, by type."""
+    if column.type.kind is Kind.TEXT:
+        return 2 + min(64.0, (column.type.length or 40) / 2)
+    return _BYTES[column.type.kind]
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """A block over views: its cost in row reads, once, and the indexes that it counts on."""
+
+    uses: tuple[Use, ...]
+    cost: float
+    indexes: tuple[Wanted, ...]
+
+
+@dataclass(frozen=True)
+class ViewCost:
+    """A view's price. `upkeep` in row reads per unit of workload; `fan_out` is view rows per row
+    of the topmost relation; `size` includes the view-indexes."""
+
+    rows: int
+    size: float
+    upkeep: float
+    fan_out: float
+    by_statement: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Score:
+    """A set of views under the objective. `joins` is the weight of the joins they cover."""
+
+    views: tuple[ViewPath, ...]
+    blocks: tuple[BlockCost, ...]
+    costs: Mapping[ViewPath, ViewCost]
+    indexes: tuple[Wanted, ...]
+    saved: float
+    upkeep: float
+    size: float
+    joins: float
+
+    @property
+    def objective(self) -> float:
+        return self.saved - self.upkeep
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """Greater is better."""
+        return round(self.objective, 6), -self.size
+
+
+class Objective:
+    """Scores sets of views; remembers what it has computed."""
+
+    def __init__(self, schema: Schema, workload: Workload, statistics: Statistics) -> None:
+        self.schema, self.statistics = schema, statistics
+        self.rows = statistics.rows(schema)
+        self.base = _catalog(schema, self.rows, (), base_indexes(schema))
+        writes = tuple(replace(w, rows=self._written_rows(w, workload)) for w in workload.writes)
+        self.workload = replace(workload, writes=writes)
+        self._views: dict[ViewPath, JoinView] = {}
+        self._blocks: dict[tuple[int, tuple[Use, ...]], BlockCost] = {}
+        self._uses: dict[tuple[int, ViewPath], tuple[Use, ...]] = {}
+        self._covers: dict[tuple[int, tuple[ViewPath, ...]], tuple[Use, ...]] = {}
+        self._scores: dict[frozenset[ViewPath], Score] = {}
+
+    @cached_property
+    def base_size(self) -> float:
+        """Bytes of the base relations, indexes left out."""
+        names = self.schema.names
+        return sum(self.rows[n] * self.statistics.bytes_of(self.schema, n) for n in names)
+
+    def view(self, path: ViewPath) -> JoinView:
+        if path not in self._views:
+            self._views[path] = join_view(self.schema, path)
+        return self._views[path]
+
+    def score(self, views: Iterable[ViewPath]) -> Score:
+        """The score of a set of views; the order in which they are given does not matter."""
+        key = frozenset(views)
+        if key not in self._scores:
+            ordered = tuple(sorted(key, key=lambda view: (view.relations, view.keys)))
+            self._scores[key] = self._score(ordered)
+        return self._scores[key]
+
+    def _score(self, views: tuple[ViewPath, ...]) -> Score:
+        reads = self.workload.reads
+        blocks = tuple(self._over(read, views) for read in reads)
+        indexes = shared(wanted for block in blocks for wanted in block.indexes)
+        costs = {view: self._view_cost(view, indexes) for view in views}
+        pairs = list(zip(reads, blocks, strict=True))
+        return Score(
+            views, blocks, costs, indexes,
+            saved=sum(r.weight * (self.block_cost(r, ()).cost - b.cost) for r, b in pairs),
+            upkeep=sum(cost.upkeep for cost in costs.values()),
+            size=sum(cost.size for cost in costs.values()),
+            joins=sum(r.weight * (len(u.aliases) - 1) for r, b in pairs for u in b.uses),
+        )  # fmt: skip
+
+    # queries
+
+    def _over(self, read: ReadBlock, views: tuple[ViewPath, ...]) -> BlockCost:
+        if not read.joins:
+            return self.block_cost(read, ())
+        useful = tuple(view for view in views if self._occurrences(read, view))
+        key = read.number, useful
+        if key not in self._covers:
+            uses = (use for view in useful for use in self._occurrences(read, view))
+            self._covers[key] = best_cover(uses)
+        return self.block_cost(read, self._covers[key])
+
+    def _occurrences(self, read: ReadBlock, view: ViewPath) -> tuple[Use, ...]:
+        key = read.number, view
+        if key not in self._uses:
+            self._uses[key] = tuple(occurrences(read, view, self.schema))
+        return self._uses[key]
+
+    def block_cost(self, read: ReadBlock, uses: tuple[Use, ...]) -> BlockCost:
+        """Cost of a block, once, with `uses` of views and the indexes that make it cheaper."""
+        key = read.number, uses
+        if key not in self._blocks:
+            self._blocks[key] = self._block_cost(read, uses)
+        return self._blocks[key]
+
+    def _block_cost(self, read: ReadBlock, uses: tuple[Use, ...]) -> BlockCost:
+        views = {use.view: self.view(use.view) for use in uses}
+        block = over_views(read.block, uses, views)
+        bare = _catalog(self.schema, self.rows, views.values(), self.base.indexes)
+        cost, chosen = plan_cost(bare, block), tuple[Wanted, ...]()
+        candidates = [
+            wanted
+            for source in block.sources
+            for wanted in wanted_indexes(block, source.alias, bare, read.statement)
+        ]
+        while candidates:
+            trials = [(plan_cost(_with(bare, (*chosen, w)), block), w) for w in candidates]
+            best, wanted = min(trials, key=lambda trial: trial[0])
+            if best >= cost:
+                break
+            cost, chosen = best, (*chosen, wanted)
+            candidates = [w for w in candidates if w != wanted]
+        return BlockCost(uses, cost, chosen)
+
+    # upkeep
+
+    def _view_cost(self, path: ViewPath, indexes: Iterable[Wanted]) -> ViewCost:
+        view = self.view(path)
+        rows = self.rows[view.last]
+        layouts = self._index_layouts(view, [w for w in indexes if w.on == view.name])
+        row_bytes = sum(self.statistics.bytes_of(self.schema, r) for r in view.path)
+        row_bytes += sum(_ROW_OVERHEAD + sum(map(column_bytes, x.columns)) for x in layouts)
+        held = [frozenset(layout.column_names) for layout in layouts]
+        by_statement: dict[str, float] = {}
+        for write in self.workload.writes:
+            cost = self._write_cost(view, held, write)
+            if cost:
+                by_statement[write.statement] = by_statement.get(write.statement, 0.0) + cost
+        return ViewCost(
+            rows, rows * row_bytes, sum(by_statement.values()), rows / self.rows[view.path[0]],
+            tuple(by_statement.items()),
+        )  # fmt: skip
+
+    def _index_layouts(self, view: JoinView, wanted: Iterable[Wanted]) -> list[Layout]:
+        """View-indexes, and the maintenance indexes needed besides them."""
+        catalog = _with(_catalog(self.schema, self.rows, [view], ()), wanted)
+        upkeep = tuple(maintenance_indexes(view, catalog, self.workload.updates))
+        catalog = replace(catalog, indexes=(*catalog.indexes, *upkeep))
+        return [catalog.layout(index.name) for index in catalog.indexes]
+
+    def _write_cost(self, view: JoinView, indexes: Sequence[frozenset[str]], write: Write) -> float:
+        """Row reads per unit of workload to keep `view` under one write statement."""
+        if write.relation not in view.path:
+            return 0.0
+        last = write.relation == view.last
+        if write.kind is not StatementKind.UPDATE:
+            up = GET_COST if write.kind is StatementKind.DELETE else GET_COST * len(view.edges)
+            per_row = up + WRITE_COST * (1 + len(indexes)) if last else 0.0
+            return write.weight * write.rows * per_row
+        touched = {view.names[write.relation, column] for column in write.columns}
+        per_row = GET_COST + WRITE_COST * (1 + sum(bool(touched & held) for held in indexes))
+        if last:
+            moved = set(view.edges[-1].columns) & write.columns
+            per_row += GET_COST * len(view.edges) if moved else 0.0
+            return write.weight * write.rows * per_row
+        fan_out = self.rows[view.last] / self.rows[write.relation]
+        return write.weight * write.rows * (SEEK_COST + fan_out * per_row)
+
+    def _written_rows(self, write: Write, workload: Workload) -> float:
+        """Rows that one UPDATE or DELETE touches; an INSERT counts as one row."""
+        for read in workload.reads:
+            if read.plain and read.statement == write.statement:
+                steps = order_joins(self.base, read.block)
+                found = [s.rows for s in steps if s.source.name == write.relation]
+                return min(found, default=1.0)
+        return 1.0
+
+
+def plan_cost(catalog: Catalog, block: Block) -> float:
+    """Row reads of the executor's own plan for `block`."""
+    order = tuple((o.alias, Term(o.column, o.descending, o.nulls_first)) for o in block.order)
+    steps = order_joins(catalog, block, order=order, limited=block.limit and bool(order))
+    return sum(step.cost for step in steps)
+
+
+def _catalog(
+    schema: Schema, rows: Mapping[str, int], views: Iterable[JoinView], indexes: Iterable[Index]
+) -> Catalog:
+    views, indexes = tuple(views), tuple(indexes)
+    names = (*(view.name for view in views), *(index.name for index in indexes))
+    states = tuple((name, State.READABLE) for name in names)
+    return Catalog(
+        0, schema, Forest(schema.names), views, indexes, states, row_counts=tuple(rows.items())
+    )
+
+
+def _with(catalog: Catalog, wanted: Iterable[Wanted]) -> Catalog:
+    """`catalog` with more indexes. One that is there already is not made again."""
+    made = {i.name: i for w in wanted if (i := w.index(catalog)).name not in catalog.index}
+    states = tuple((name, State.READABLE) for name in made)
+    return replace(
+        catalog,
+        indexes=(*catalog.indexes, *made.values()),
+        states=(*catalog.states, *states),
+    )
+
+
+def edges_of(views: Iterable[ViewPath]) -> set[EdgeId]:
+    """Edges that some view holds."""
+    return {edge for view in views for edge in view.edges}

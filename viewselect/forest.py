@@ -1,0 +1,145 @@
+"""The default way to trees, `--method optimal`: the forest with the greatest objective.
+
+A forest gives every relation at most one parent edge. Only edges that the workload joins along
+matter to views; the others are decided last. If views were of two relations only, the objective
+would be a sum over edges, and since the graph is acyclic the best edge of each relation would be
+the best forest. Longer paths make it not additive; so those best edges are where the search
+begins, together with the paper's forest: it flips one edge, or makes one relation a root, as
+long as that helps. Small problems are searched exhaustively instead.
+
+With roots given, a root has no parent, and a relation whose chain of parents does not end in a
+given root has none either. Learned roots are the relations that are best left without parent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+
+from schema.model import OnDelete
+from viewselect.cost import Objective
+from viewselect.cover import ViewPath
+from viewselect.graph import Edge, Graph
+from viewselect.select import Selection, keep_paying, select_views
+
+EXHAUSTIVE = 256
+"""Forests that are all tried; more are searched."""
+MAX_ROUNDS = 200
+"""Steps of one search. Every step improves the objective, so this only bounds the time."""
+
+Parents = dict[str, Edge]
+Options = dict[str, tuple[Edge | None, ...]]
+
+
+class ForestSearch:
+    """Searches forests over `graph`; `roots` None: they are learned."""
+
+    def __init__(self, graph: Graph, objective: Objective, roots: Sequence[str] | None) -> None:
+        self.graph, self.objective = graph, objective
+        self.roots = None if roots is None else frozenset(roots)
+        self.options: Options = {
+            name: (*edges, None) for name in graph.relations if (edges := self._joined(name))
+        }
+        self._selections: dict[frozenset[ViewPath], Selection] = {}
+
+    def _joined(self, relation: str) -> list[Edge]:
+        if self.roots is not None and relation in self.roots:
+            return []
+        return [edge for edge in self.graph.into(relation) if edge.weight > 0]
+
+    # value
+
+    def feasible(self, parents: Mapping[str, Edge]) -> Parents:
+        """`parents` without edges that do not hang below a given root."""
+        if self.roots is None:
+            return dict(parents)
+        kept: Parents = {}
+        for relation in self.graph.relations:
+            edge = parents.get(relation)
+            if edge is None or relation in self.roots:
+                continue
+            if edge.parent in self.roots or edge.parent in kept:
+                kept[relation] = edge
+        return kept
+
+    def selection(self, parents: Mapping[str, Edge]) -> Selection:
+        """The views of a forest that pay."""
+        edges = {edge.id for edge in self.feasible(parents).values()}
+        views = select_views(self.objective.workload, edges)
+        if views not in self._selections:
+            self._selections[views] = keep_paying(self.objective, views)
+        return self._selections[views]
+
+    def value(self, parents: Mapping[str, Edge]) -> tuple[float, float]:
+        return self.selection(parents).score.order
+
+    # search
+
+    def best(self, *starts: Mapping[str, Edge]) -> Parents:
+        """The best forest; never worse than one of `starts`."""
+        found = [self.feasible(start) for start in starts]
+        if math.prod(map(len, self.options.values())) <= EXHAUSTIVE:
+            found += self.forests()
+        else:
+            found = [self.climb(start) for start in (self.best_edges(), *found)]
+        return self.with_cascades(max(found, key=self.value))
+
+    def forests(self) -> Iterator[Parents]:
+        """All forests over joined edges."""
+        for choice in product(*self.options.values()):
+            chosen = zip(self.options, choice, strict=True)
+            yield self.feasible({name: edge for name, edge in chosen if edge is not None})
+
+    def best_edges(self) -> Parents:
+        """Per relation the edge that is worth most by itself, parents first."""
+        chosen: Parents = {}
+        for relation, options in self.options.items():
+            alone = ((self._edge_value(edge), edge) for edge in options if edge is not None)
+            allowed = [entry for entry in alone if relation in self.feasible(
+                {**chosen, relation: entry[1]})]  # fmt: skip
+            if allowed:
+                chosen[relation] = max(allowed, key=lambda entry: entry[0])[1]
+        return chosen
+
+    def _edge_value(self, edge: Edge) -> tuple[float, float]:
+        views = select_views(self.objective.workload, {edge.id})
+        return self.objective.score(views).order
+
+    def climb(self, start: Mapping[str, Edge]) -> Parents:
+        """Flip one edge or root at a time, the best flip first, while it helps."""
+        here = self.feasible(start)
+        for _ in range(MAX_ROUNDS):
+            better = max(self._flips(here), key=self.value, default=here)
+            if self.value(better) <= self.value(here):
+                break
+            here = better
+        return here
+
+    def _flips(self, parents: Parents) -> Iterator[Parents]:
+        for relation, options in self.options.items():
+            for edge in options:
+                if edge != parents.get(relation):
+                    yield self.flipped(parents, relation, edge)
+
+    def flipped(self, parents: Mapping[str, Edge], relation: str, edge: Edge | None) -> Parents:
+        others = {name: kept for name, kept in parents.items() if name != relation}
+        return self.feasible(others | ({relation: edge} if edge is not None else {}))
+
+    def with_cascades(self, parents: Mapping[str, Edge]) -> Parents:
+        """Add edges that no query joins, where a delete goes down them: CASCADE and SET NULL
+        stay under one root then. Views are the same with and without them."""
+        found = dict(parents)
+        for relation in self.graph.relations:
+            for edge in self._cascading(relation, found):
+                trial = self.feasible({**found, relation: edge})
+                if relation in trial:
+                    found = trial
+                    break
+        return found
+
+    def _cascading(self, relation: str, parents: Mapping[str, Edge]) -> Iterable[Edge]:
+        if relation in parents or relation in (self.roots or ()):
+            return ()
+        edges = self.graph.into(relation)
+        return (e for e in edges if not e.weight and e.foreign_key.on_delete != OnDelete.RESTRICT)

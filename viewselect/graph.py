@@ -1,0 +1,109 @@
+"""The schema graph: relations, and an edge from parent to child per foreign key.
+
+Source: seed 002, definitions 1 to 3. A multigraph: a relation may reference another twice.
+Self-references take no part in it. The weight of an edge is the weight of the workload's joins
+along it, that of a path the sum over its edges (V-B2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from itertools import islice
+
+from schema.graph import topological_order
+from schema.model import ForeignKey, Schema
+from viewselect.workload import EdgeId
+
+MAX_PATHS = 10_000
+"""Paths between two relations that are looked at. A DAG of n relations can have 2^n of them."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """`parent` → `child`, by `foreign_key` of the child."""
+
+    child: str
+    foreign_key: ForeignKey
+    weight: float = 0.0
+
+    @property
+    def parent(self) -> str:
+        return self.foreign_key.parent
+
+    @property
+    def id(self) -> EdgeId:
+        return self.child, self.foreign_key.name
+
+
+def path_weight(path: Iterable[Edge]) -> Fraction:
+    """Exact, so that what is equal stays equal when more edges are added."""
+    return sum((Fraction(edge.weight) for edge in path), Fraction(0))
+
+
+@dataclass(frozen=True)
+class Graph:
+    """`relations` in topological order, parents first; `edges` in order of declaration."""
+
+    relations: tuple[str, ...]
+    edges: tuple[Edge, ...]
+    _below: dict[str, list[Edge]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        below: dict[str, list[Edge]] = {name: [] for name in self.relations}
+        for edge in self.edges:
+            below[edge.parent].append(edge)
+        object.__setattr__(self, "_below", below)
+
+    @cached_property
+    def rank(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.relations)}
+
+    @cached_property
+    def edge(self) -> dict[EdgeId, Edge]:
+        return {edge.id: edge for edge in self.edges}
+
+    def into(self, relation: str) -> list[Edge]:
+        """Edges that end in `relation`."""
+        return [edge for edge in self.edges if edge.child == relation]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Relations without parents."""
+        children = {edge.child for edge in self.edges}
+        return tuple(name for name in self.relations if name not in children)
+
+    def paths(self, start: str, end: str) -> list[tuple[Edge, ...]]:
+        """Paths from `start` to `end`, heaviest first.
+
+        Among equals the shorter one, then the one whose relations come first in topological
+        order, then in order of declaration. So the order of two paths does not change when both
+        are continued alike, which step 4 of V-B2 needs to give trees. At most MAX_PATHS.
+        """
+        return sorted(islice(self._walk(start, end), MAX_PATHS), key=self._order)
+
+    def _order(self, path: tuple[Edge, ...]) -> tuple[Fraction, int, list[int]]:
+        return -path_weight(path), len(path), [self.rank[edge.child] for edge in path]
+
+    def _walk(self, start: str, end: str) -> Iterator[tuple[Edge, ...]]:
+        """Depth first; what comes after `end` in topological order cannot lead to it."""
+        for edge in self._below[start]:
+            if edge.child == end:
+                yield (edge,)
+            elif self.rank[edge.child] < self.rank[end]:
+                for rest in self._walk(edge.child, end):
+                    yield (edge, *rest)
+
+
+def schema_graph(schema: Schema, weights: Mapping[EdgeId, float]) -> Graph:
+    """The weighted schema graph. Raises CircularReference."""
+    return Graph(topological_order(schema), tuple(_edges(schema, weights)))
+
+
+def _edges(schema: Schema, weights: Mapping[EdgeId, float]) -> Iterable[Edge]:
+    for relation in schema.relations:
+        for key in relation.foreign_keys:
+            if key.parent != relation.name:
+                yield Edge(relation.name, key, weights.get((relation.name, key.name), 0.0))

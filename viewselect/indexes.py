@@ -1,0 +1,212 @@
+"""Indexes: declared ones, those that foreign keys need, and those that the workload pays for.
+
+Names are `<on>__by_<columns>`. Foreign-key indexes find the children of a row; filter indexes
+(base relations) and view-indexes (seed 002, VI-C) serve a query's filters; maintenance indexes
+(VII-C) lead from an ancestor's key to the view rows that hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from query.algebra import Block, Comparison, Filter
+from schema.catalog import Catalog, Index, JoinView, Layout, Purpose
+from schema.model import DeclaredIndex, ForeignKey, KeyPart, Relation, Schema
+from schema.types import Kind
+
+MAX_EQUALITIES = 3
+"""Equality columns of one index. A fourth one hardly narrows the range, and every column makes
+each index key longer; the rest of the filters is checked on what is included."""
+
+_EQUAL = {Comparison.EQ, Comparison.IN, Comparison.IS_NULL}
+_RANGE = {Comparison.LT, Comparison.LE, Comparison.GT, Comparison.GE, Comparison.PREFIX}
+
+
+def index_name(on: str, columns: Sequence[KeyPart]) -> str:
+    return f"{on}__by_" + "_".join(
+        part.column + ("_desc" if part.descending else "") for part in columns
+    )
+
+
+# -- indexes that follow from the schema
+
+
+def base_indexes(schema: Schema) -> tuple[Index, ...]:
+    """Declared indexes, then those that foreign keys need besides them."""
+    declared = [_declared(index) for index in schema.indexes]
+    found = list(declared)
+    for relation in schema.relations:
+        for key in relation.foreign_keys:
+            if not _leads(relation, key, found):
+                found.append(_foreign_key_index(relation, key))
+    return tuple(found)
+
+
+def _declared(index: DeclaredIndex) -> Index:
+    reason = "UNIQUE in the schema" if index.unique else "declared in the schema"
+    return Index(
+        index.name, index.relation, index.columns, index.include, index.unique, reason=reason
+    )
+
+
+def _leads(relation: Relation, key: ForeignKey, indexes: Iterable[Index]) -> bool:
+    """Do the key of the relation or an index of it begin with the foreign key, in any order?"""
+    keys = [relation.primary_key]
+    keys += [tuple(p.column for p in i.columns) for i in indexes if i.on == relation.name]
+    wanted = sorted(key.columns)
+    return any(sorted(columns[: len(wanted)]) == wanted for columns in keys)
+
+
+def _foreign_key_index(relation: Relation, key: ForeignKey) -> Index:
+    columns = tuple(KeyPart(column) for column in dict.fromkeys(key.columns))
+    reason = f"finds rows of {relation.name} by {key.parent} ({key.name}): on delete, and below"
+    return Index(
+        index_name(relation.name, columns), relation.name, columns,
+        purpose=Purpose.FOREIGN_KEY, reason=reason,
+    )  # fmt: skip
+
+
+# -- indexes that filters want
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An index that would serve one block's filters. `on` is a relation's or view's name."""
+
+    on: str
+    columns: tuple[KeyPart, ...]
+    include: frozenset[str]
+    statements: tuple[str, ...] = ()
+
+    def begins(self, other: Wanted) -> bool:
+        """Is this one's column list the beginning of the other's?"""
+        return self.on == other.on and other.columns[: len(self.columns)] == self.columns
+
+    def merge(self, other: Wanted) -> Wanted:
+        """One index for both: `self.begins(other)`."""
+        return replace(
+            other,
+            include=self.include | other.include,
+            statements=tuple(dict.fromkeys((*self.statements, *other.statements))),
+        )
+
+    def index(self, catalog: Catalog) -> Index:
+        source = catalog.layout(self.on)
+        key = {part.column for part in (*self.columns, *source.key)}
+        include = tuple(c for c in source.column_names if c in self.include and c not in key)
+        purpose = Purpose.VIEW if self.on in catalog.view else Purpose.FILTER
+        reason = "serves the filters of " + ", ".join(self.statements)
+        return Index(
+            index_name(self.on, self.columns), self.on, self.columns, include,
+            purpose=purpose, reason=reason,
+        )  # fmt: skip
+
+
+def wanted_indexes(block: Block, alias: str, catalog: Catalog, statement: str) -> Iterator[Wanted]:
+    """Indexes that could serve one source of a block, and that nothing serves so far.
+
+    For its filters: equality columns first, in the order of the relation's columns; then those of
+    ORDER BY, so that a LIMIT ends the scan early, or else one column with a range. A LIKE makes
+    an index only if its pattern begins with a literal: a parameter may well be '%x%'. And one for
+    each join, to be found from the other side.
+    """
+    source = catalog.layout(block.relation(alias))
+    kinds = {column.name: column.type.kind for column in source.columns}
+    filters = [f for f in block.filters if f.alias == alias and kinds[f.column] is not Kind.JSON]
+    include = frozenset(block.columns.get(alias, source.column_names))
+    for parts in (_filter_parts(block, alias, source, filters), *_join_parts(block, alias)):
+        if parts and not _served(catalog, source, parts):
+            yield Wanted(source.name, parts, include, (statement,))
+
+
+def _filter_parts(
+    block: Block, alias: str, source: Layout, filters: Sequence[Filter]
+) -> tuple[KeyPart, ...]:
+    fixed = {f.column for f in filters if f.comparison in _EQUAL}
+    single = {f.column for f in filters if f.comparison in _EQUAL and len(f.values) < 2}
+    equal = [KeyPart(column) for column in source.column_names if column in fixed][:MAX_EQUALITIES]
+    if fixed >= {part.column for part in source.key}:
+        return ()
+    ranged = [KeyPart(f.column) for f in filters if _is_range(f) and f.column not in fixed]
+    order = [KeyPart(o.column, o.descending) for o in block.order if o.column not in fixed]
+    in_order = fixed == single and len(fixed) == len(equal) > 0
+    if in_order and order and all(o.alias == alias for o in block.order):
+        return (*equal, *dict.fromkeys(order))
+    return (*equal, *ranged[:1])
+
+
+def _is_range(item: Filter) -> bool:
+    if item.comparison is Comparison.PREFIX:
+        pattern = item.values[0]
+        return isinstance(pattern, str) and not pattern.startswith(("%", "_")) and bool(pattern)
+    return item.comparison in _RANGE
+
+
+def _join_parts(block: Block, alias: str) -> Iterator[tuple[KeyPart, ...]]:
+    for join in block.equi_joins:
+        if join.left == alias:
+            yield tuple(map(KeyPart, dict.fromkeys(join.left_columns)))
+        if join.right == alias:
+            yield tuple(map(KeyPart, dict.fromkeys(join.right_columns)))
+
+
+def _served(catalog: Catalog, source: Layout, parts: tuple[KeyPart, ...]) -> bool:
+    """Does the key or an index of the source begin with the same columns?"""
+    names = [source.name, *(index.name for index in catalog.indexes_on(source.name))]
+    return any(catalog.layout(name).key[: len(parts)] == parts for name in names)
+
+
+def shared(wanted: Iterable[Wanted]) -> tuple[Wanted, ...]:
+    """One index for all that begin alike: the longest serves the shorter ones as well."""
+    found: list[Wanted] = []
+    for item in sorted(wanted, key=lambda item: -len(item.columns)):
+        for number, longer in enumerate(found):
+            if item.begins(longer):
+                found[number] = item.merge(longer)
+                break
+        else:
+            found.append(item)
+    return tuple(sorted(found, key=lambda item: index_name(item.on, item.columns)))
+
+
+# -- indexes that the upkeep of views wants
+
+
+def maintenance_indexes(
+    view: JoinView, catalog: Catalog, updated: Callable[[str], bool]
+) -> Iterator[Index]:
+    """From each updated ancestor two or more levels above the last relation to its view rows.
+
+    Nearer ones are led by foreign-key indexes, and some by the view's own key or a view-index:
+    columns that the path's joins make equal are as good as the ancestor's own.
+    """
+    equal = equal_columns(view)
+    for level in range(len(view.path) - 2):
+        ancestor = catalog.schema.relation(view.path[level])
+        columns = [equal[view.names[ancestor.name, c]] for c in ancestor.primary_key]
+        if not updated(ancestor.name) or _reached(view, catalog, equal, columns):
+            continue
+        parts = tuple(KeyPart(column) for column in dict.fromkeys(columns))
+        reason = f"an update of {ancestor.name} finds its rows of {view.name}"
+        yield Index(
+            index_name(view.name, parts), view.name, parts,
+            purpose=Purpose.MAINTENANCE, reason=reason,
+        )  # fmt: skip
+
+
+def _reached(
+    view: JoinView, catalog: Catalog, equal: Mapping[str, str], columns: Sequence[str]
+) -> bool:
+    names = [view.name, *(index.name for index in catalog.indexes_on(view.name))]
+    keys = ([equal[part.column] for part in catalog.layout(name).key] for name in names)
+    return any(sorted(key[: len(columns)]) == sorted(columns) for key in keys)
+
+
+def equal_columns(view: JoinView) -> dict[str, str]:
+    """View column → the topmost view column of the path that always has the same value."""
+    equal = {column.name: column.name for column in view.columns}
+    for child, edge in zip(view.path[1:], view.edges, strict=True):
+        for column, parent_column in zip(edge.columns, edge.parent_columns, strict=True):
+            equal[view.names[child, column]] = equal[view.names[edge.parent, parent_column]]
+    return equal

@@ -1,0 +1,112 @@
+"""The workload as view selection sees it: SELECT blocks to serve, and writes to pay for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from query.algebra import Block, BoundStatement, ForeignKeyJoin, StatementKind
+from schema.catalog import WorkloadStatement
+from schema.model import Schema
+
+EdgeId = tuple[str, str]
+"""(child relation, name of its foreign key): an edge of the schema graph, hashed quickly."""
+
+ASSUMED_WRITES = 0.01
+"""Inserts and updates of each relation per unit of read weight, when a workload holds no write
+at all: an application of which only the queries are known still writes now and then."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadBlock:
+    """One SELECT block; `number` counts the workload's blocks. Blocks of writes are `plain`: they
+    find rows in base relations, and are never rewritten over views."""
+
+    number: int
+    statement: str
+    weight: float
+    block: Block
+    plain: bool = False
+
+    @cached_property
+    def joins(self) -> tuple[tuple[EdgeId, ForeignKeyJoin], ...]:
+        """Foreign-key joins that a view may hold: no outer joins, no self-references."""
+        if self.plain or not self.block.inner_only:
+            return ()
+        return tuple(
+            (edge_of(self.block, join), join)
+            for join in self.block.fk_joins
+            if self.block.relation(join.child) != join.foreign_key.parent
+        )
+
+
+@dataclass(frozen=True)
+class Write:
+    """A write statement: `weight` × `rows` rows of `relation` per unit of workload. `columns` are
+    those that an UPDATE assigns."""
+
+    statement: str
+    kind: StatementKind
+    relation: str
+    weight: float
+    rows: float = 1.0
+    columns: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Reads and writes with their weights; `statements` in order of the file."""
+
+    statements: tuple[WorkloadStatement, ...]
+    reads: tuple[ReadBlock, ...]
+    writes: tuple[Write, ...]
+
+    @cached_property
+    def join_weights(self) -> dict[EdgeId, float]:
+        """Edge → weight of the joins along it (the paper's heuristic, V-B2). Joins that only
+        follow from others are not counted."""
+        weights: dict[EdgeId, float] = {}
+        for read in self.reads:
+            for edge, join in read.joins:
+                if not join.implied:
+                    weights[edge] = weights.get(edge, 0.0) + read.weight
+        return weights
+
+    def updates(self, relation: str) -> bool:
+        """Does the workload update rows of `relation`?"""
+        return any(w.relation == relation and w.kind is StatementKind.UPDATE for w in self.writes)
+
+
+def edge_of(block: Block, join: ForeignKeyJoin) -> EdgeId:
+    return block.relation(join.child), join.foreign_key.name
+
+
+def read_workload(
+    schema: Schema, bound: Sequence[tuple[WorkloadStatement, BoundStatement]]
+) -> Workload:
+    """Sort statements into reads and writes. Rows per write are estimated later (`cost`)."""
+    reads: list[ReadBlock] = []
+    writes: list[Write] = []
+    for statement, tree in bound:
+        plain = tree.kind is not StatementKind.SELECT
+        for block in tree.blocks:
+            reads.append(ReadBlock(len(reads), statement.name, statement.weight, block, plain))
+        if plain and tree.target is not None:
+            columns = frozenset(tree.written)
+            writes.append(
+                Write(statement.name, tree.kind, tree.target, statement.weight, 1.0, columns)
+            )
+    if not writes:
+        writes = list(_assumed(schema, reads))
+    return Workload(tuple(s for s, _ in bound), tuple(reads), tuple(writes))
+
+
+def _assumed(schema: Schema, reads: Iterable[ReadBlock]) -> Iterator[Write]:
+    weight = ASSUMED_WRITES * sum(read.weight for read in reads)
+    for relation in schema.relations:
+        keys = {column for key in relation.foreign_keys for column in key.columns}
+        others = frozenset(relation.column_names) - keys - set(relation.primary_key)
+        yield Write("(assumed)", StatementKind.INSERT, relation.name, weight)
+        if others:
+            yield Write("(assumed)", StatementKind.UPDATE, relation.name, weight, 1.0, others)
