@@ -87,6 +87,8 @@ def _decode_integer(data: bytes, offset: int) -> tuple[int, int]:
         size = data[offset] if size > 0 else data[offset] - 255
         offset += 1
     end = offset + abs(size)
+    if end > len(data):
+        raise ValueError("an integer is cut off")
     magnitude = int.from_bytes(data[offset:end])
     if size < 0:
         magnitude -= (1 << -8 * size) - 1
@@ -117,12 +119,13 @@ def _decode_decimal(data: bytes, offset: int) -> tuple[Decimal, int]:
     if sign == 2:
         return Decimal(0), offset
     negative = sign == 1
-    stop = 0xFF if negative else 0
     source = data[offset:].translate(_COMPLEMENT) if negative else data[offset:]
     magnitude, start = _decode_integer(source, 0)
     end = source.index(b"\0", start)
-    digits = "".join(f"{byte - 1:02d}" for byte in source[start:end])
-    assert data[offset + end] == stop
+    pairs = source[start:end]
+    if max(pairs, default=0) > 100:
+        raise ValueError("a decimal digit pair above 99")
+    digits = "".join([f"{byte - 1:02d}" for byte in pairs])
     number = Decimal((int(negative), tuple(map(int, digits)), magnitude - len(digits)))
     return number, offset + end + 1
 

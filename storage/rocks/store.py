@@ -13,32 +13,39 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, TypeVar
 
 from rocksdict import (
     BlockBasedOptions,
     Cache,
+    DbClosedError,
     DBCompressionType,
     Options,
     Rdict,
     WriteBatch,
 )
 
-from schema.errors import Corruption, DiskFull, Unavailable
+from schema.errors import Corruption, DiskFull, HornbeamError, Unavailable
 from storage.codec.keys import successor
-from storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from storage.ports import TOMBSTONE, Cell, Put
 
+T = TypeVar("T")
 _NUMBER = struct.Struct(">I")
 _STAMP = struct.Struct(">Q")
 _LARGEST = (1 << 64) - 1
 _NAMES = _NUMBER.pack(0)
+"""Under it: table name → number; under the empty name the highest number ever given."""
 BLOCK_CACHE_BYTES = 64 << 20
 WRITE_BUFFER_BYTES = 32 << 20
-FIRST_BATCH, LARGEST_BATCH = 256, 4_096
+FIRST_BATCH, LARGEST_BATCH = 256, 2_048
 """A scan's first batch is read at once; later ones are larger, and read in a thread."""
+INLINE_PUTS = 1_000
+"""Larger batches are written in a thread: RocksDB may stall a writer that outruns its flushes."""
 PURGE_BATCH = 10_000
 
 
@@ -48,38 +55,37 @@ class RocksStore:
     def __init__(self, db: Rdict) -> None:
         self._db = db
         self._tables = {
-            key[4:].decode(): _NUMBER.unpack(value)[0]
-            for key, value in _between(db, _NAMES, _NUMBER.pack(1))
+            key[4:].decode(): int(_NUMBER.unpack(value)[0])
+            for key, value in _entries(db, _NAMES, _NUMBER.pack(1))
         }
+        self._last_number = self._tables.pop("", 0)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="rocks")
         self._closed = False
-        self._sizes: dict[str, tuple[int, int]] = {}
+        self._bytes: dict[str, int] = {}
 
     @classmethod
     def open(cls, path: Path) -> RocksStore:
-        """Open or create. Raises Unavailable when another process has it open."""
+        """Open or create. Raises Unavailable when it is open already, Corruption, DiskFull."""
         path.mkdir(parents=True, exist_ok=True)
-        try:
-            return cls(Rdict(str(path), _options()))
-        except Exception as error:
-            raise _mapped(error, f"The store in {path} cannot be opened") from error
+        with _Mapped(f"The store in {path} cannot be opened"):
+            db = Rdict(str(path), _options())
+            try:
+                return cls(db)
+            except BaseException:
+                db.close()  # else its lock stays
+                raise
 
     # ------------------------------------------------------------ tables
 
     async def create_table(self, table: str) -> None:
         if table in self._tables:
             return
-        number = max(self._tables.values(), default=self._last_number()) + 1
+        number = self._last_number + 1
         batch = WriteBatch(raw_mode=True)
         batch.put(_NAMES + table.encode(), _NUMBER.pack(number))
         batch.put(_NAMES, _NUMBER.pack(number))
         self._write(batch)
-        self._tables[table] = number
-
-    def _last_number(self) -> int:
-        """The highest number ever given: numbers are never used again."""
-        value = self._db.get(_NAMES)
-        return int(_NUMBER.unpack(value)[0]) if value is not None else 0
+        self._last_number = self._tables[table] = number
 
     async def drop_table(self, table: str) -> None:
         number = self._tables.pop(table, None)
@@ -89,9 +95,10 @@ class RocksStore:
         batch.delete(_NAMES + table.encode())
         batch.delete_range(_NUMBER.pack(number), _NUMBER.pack(number + 1))
         self._write(batch)
+        self._bytes.pop(table, None)
 
     async def tables(self) -> list[str]:
-        return sorted(name for name in self._tables if name)
+        return sorted(self._tables)
 
     def _prefix(self, table: str) -> bytes:
         number = self._tables.get(table)
@@ -105,12 +112,12 @@ class RocksStore:
         if not keys:
             return []
         prefix, stamp = self._prefix(table), _STAMP.pack(_LARGEST - at)
-        iterator = self._db.iter()
-        found: list[Cell | None] = []
-        for key in keys:
-            physical = prefix + key
-            iterator.seek(physical + stamp)
-            found.append(_cell_at(iterator, physical, key))
+        with _Mapped(f"Table {table} cannot be read"):
+            iterator = self._db.iter()
+            found = []
+            for key in keys:
+                cell = _seek_row(iterator, prefix + key, stamp)
+                found.append(cell if cell is not None and cell.value != TOMBSTONE else None)
         return found
 
     async def scan(
@@ -123,46 +130,36 @@ class RocksStore:
         reverse: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[list[Cell]]:
-        rows = self._rows(table, start, end, at, reverse)
-        size, left = FIRST_BATCH, limit
-        batch = _take(rows, size if left is None else min(size, left))
-        loop = asyncio.get_running_loop()
-        while batch:
+        rows = islice(self._rows(table, start, end, at, reverse), limit)
+        what = f"Table {table} cannot be read"
+        with _Mapped(what):
+            batch = list(islice(rows, FIRST_BATCH))
+        if batch:
             yield batch
-            if left is not None:
-                left -= len(batch)
-                if left == 0:
-                    return
-            if len(batch) < size:
-                return
-            size = LARGEST_BATCH
-            count = size if left is None else min(size, left)
-            batch = await loop.run_in_executor(self._threads, _take, rows, count)
+        if len(batch) < FIRST_BATCH:
+            return
+        while batch := await self._in_thread(what, lambda: list(islice(rows, LARGEST_BATCH))):
+            yield batch
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int
     ) -> list[list[Cell]]:
         number, newest = self._prefix(table), _LARGEST - at
-        iterator = self._db.iter()
-        groups = []
-        for prefix in prefixes:
-            physical = number + prefix
-            iterator.seek(physical)
-            groups.append(list(_newest_versions(iterator, physical, newest)))
-        return groups
+        with _Mapped(f"Table {table} cannot be read"):
+            iterator = self._db.iter()
+            return [list(_newest(_under(iterator, number + prefix), newest)) for prefix in prefixes]
 
     def _rows(
         self, table: str, start: bytes, end: bytes | None, at: int, reverse: bool
     ) -> Iterator[Cell]:
         number = self._prefix(table)
         low = number + start
-        high = number + end if end is not None else successor(number)
-        assert high is not None
+        high = number + end if end is not None else _after(number)
         if low >= high:
             return iter(())
         if reverse:
-            return _reversed_rows(_between(self._db, low, high, backwards=True), at)
-        return _forward_rows(_between(self._db, low, high), at)
+            return _oldest_last(_entries_backwards(self._db, low, high), at)
+        return _newest(_entries(self._db, low, high), _LARGEST - at)
 
     # ------------------------------------------------------------ writes
 
@@ -173,93 +170,102 @@ class RocksStore:
             prefix = self._prefix(table)
             for key, value in puts:
                 batch.put(prefix + key + stamp, value)
-        self._write(batch)
+            self._count(table, sum([len(key) + len(value) for key, value in puts]))
+        if len(batch) <= INLINE_PUTS:
+            self._write(batch)
+        else:
+            await self._in_thread("The store cannot be written", lambda: self._db.write(batch))
 
     async def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
     ) -> bool:
-        (cell,) = await self.get(table, [key], NEWEST)
-        if (cell.value if cell is not None else None) != expected:
+        physical = self._prefix(table) + key
+        with _Mapped(f"Table {table} cannot be read"):
+            newest = _seek_row(self._db.iter(), physical, b"")
+        present = newest.value if newest is not None and newest.value != TOMBSTONE else None
+        if present != expected:
             return False
         # No await between the check and the write: one process, one event loop.
-        newer = ts if cell is None else max(ts, cell.ts + 1)
+        after = ts if newest is None else max(ts, newest.ts + 1)
         batch = WriteBatch(raw_mode=True)
-        batch.put(self._prefix(table) + key + _STAMP.pack(_LARGEST - newer), value)
+        batch.put(physical + _STAMP.pack(_LARGEST - after), value)
         self._write(batch)
         return True
 
     def _write(self, batch: WriteBatch) -> None:
-        try:
+        with _Mapped("The store cannot be written"):
             self._db.write(batch)
-        except Exception as error:
-            raise _mapped(error, "The store cannot be written") from error
 
     async def flush(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.run_in_executor(self._threads, self._db.flush_wal, True)
-        except Exception as error:
-            raise _mapped(error, "The store cannot be synced") from error
+        await self._in_thread("The store cannot be synced", lambda: self._db.flush_wal(True))
+
+    async def _in_thread(self, what: str, work: Callable[[], T]) -> T:
+        if self._closed:
+            raise Unavailable(f"{what}: it is closed.")
+        with _Mapped(what):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     # ------------------------------------------------------------ upkeep
 
     async def purge(self, table: str, horizon: int) -> int:
         number = self._prefix(table)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._purge, number, horizon)
-
-    def _purge(self, number: bytes, horizon: int) -> int:
-        end = successor(number)
-        assert end is not None
-        dropped = 0
-        batch = WriteBatch(raw_mode=True)
-        row, covered = b"", False
-        for physical, value in _between(self._db, number, end):
-            if physical[:-8] != row:
-                row, covered = physical[:-8], False
-            if _timestamp(physical) > horizon:
-                continue
-            # The newest version ≤ horizon is what snapshots see; a tombstone there says "absent",
-            # as does nothing at all.
-            if covered or value == TOMBSTONE:
-                batch.delete(physical)
-                dropped += 1
-            covered = True
-            if batch.len() >= PURGE_BATCH:
-                self._write(batch)
-                batch = WriteBatch(raw_mode=True)
-        if batch.len():
-            self._write(batch)
+        dropped, freed = await self._in_thread(
+            f"Table {table} cannot be purged", lambda: self._purge(number, horizon)
+        )
+        self._count(table, -freed)
         return dropped
 
+    def _purge(self, number: bytes, horizon: int) -> tuple[int, int]:
+        """Versions and bytes dropped.
+
+        A batch never ends inside a row: a tombstone must not go before the versions it hides.
+        """
+        dropped = freed = 0
+        batch, row = WriteBatch(raw_mode=True), b""
+        for physical, size in _invisible(_entries(self._db, number, _after(number)), horizon):
+            if len(batch) >= PURGE_BATCH and physical[:-8] != row:
+                self._db.write(batch)
+                batch = WriteBatch(raw_mode=True)
+            batch.delete(physical)
+            row = physical[:-8]
+            dropped += 1
+            freed += size
+        self._db.write(batch)
+        return dropped, freed
+
     async def size(self, table: str) -> int:
-        number, sequence = self._prefix(table), self._db.latest_sequence_number()
-        known = self._sizes.get(table)
-        if known is None or known[0] != sequence:
-            loop = asyncio.get_running_loop()
-            counted = await loop.run_in_executor(self._threads, self._count_bytes, number)
-            known = self._sizes[table] = (sequence, counted)
-        return known[1]
+        """Counted once, then kept up to date: uncompressed bytes of keys and values."""
+        number = self._prefix(table)
+        if table not in self._bytes:
+            counted = await self._in_thread(
+                f"Table {table} cannot be read", lambda: self._count_bytes(number)
+            )
+            self._bytes[table] = counted
+        return self._bytes[table]
 
     def _count_bytes(self, number: bytes) -> int:
-        end = successor(number)
-        assert end is not None
-        return sum(len(key) + len(value) for key, value in _between(self._db, number, end))
+        entries = _entries(self._db, number, _after(number))
+        return sum(len(key) - 12 + len(value) for key, value in entries)
+
+    def _count(self, table: str, change: int) -> None:
+        if table in self._bytes:
+            self._bytes[table] = max(self._bytes[table] + change, 0)
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         self._threads.shutdown()
-        self._db.flush_wal(True)
-        self._db.close()
+        with _Mapped("The store cannot be closed"):
+            self._db.flush_wal(True)
+            self._db.close()
 
 
 def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
-    options.set_max_write_buffer_number(3)
+    options.set_max_write_buffer_number(2)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_max_open_files(512)
     options.increase_parallelism(2)
@@ -273,70 +279,87 @@ def _options() -> Options:
     return options
 
 
-def _between(
-    db: Rdict, start: bytes, end: bytes, *, backwards: bool = False
-) -> Iterator[tuple[bytes, bytes]]:
+def _after(number: bytes) -> bytes:
+    """Where the table behind table `number` begins."""
+    after = successor(number)
+    assert after is not None, "numbers are given from 1"
+    return after
+
+
+def _entries(db: Rdict, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Entries with start ≤ key < end, as one consistent view.
 
-    rocksdict's own iterator bounds do not know raw mode, so the bounds are kept here.
+    rocksdict's `items()` would be shorter, but it takes a damaged block for the end of the data:
+    only `status` of its low iterator tells the two apart.
     """
-    items: Any = db.items(backwards=backwards, from_key=end if backwards else start)
-    if not backwards:
-        for entry in items:
-            if entry[0] >= end:
-                return
-            yield entry
-        return
-    for entry in items:
-        if entry[0] < start:
+    iterator = db.iter()
+    iterator.seek(start)
+    while iterator.valid():
+        key = iterator.key()
+        if key >= end:
             return
-        if entry[0] < end:
-            yield entry
+        yield key, iterator.value()
+        iterator.next()
+    iterator.status()
+
+
+def _entries_backwards(db: Rdict, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """As `_entries`, from the last to the first."""
+    iterator = db.iter()
+    iterator.seek_for_prev(end)
+    while iterator.valid():
+        key = iterator.key()
+        if key < start:
+            return
+        if key < end:
+            yield key, iterator.value()
+        iterator.prev()
+    iterator.status()
+
+
+def _under(iterator: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Entries that start with `prefix`."""
+    iterator.seek(prefix)
+    while iterator.valid():
+        key = iterator.key()
+        if not key.startswith(prefix):
+            return
+        yield key, iterator.value()
+        iterator.next()
+    iterator.status()
+
+
+def _seek_row(iterator: Any, physical: bytes, stamp: bytes) -> Cell | None:
+    """First version of the row `physical` at or behind `stamp`, tombstones too."""
+    iterator.seek(physical + stamp)
+    if not iterator.valid():
+        iterator.status()
+        return None
+    found = iterator.key()
+    if len(found) != len(physical) + 8 or not found.startswith(physical):
+        return None
+    return Cell(physical[4:], _timestamp(found), iterator.value())
 
 
 def _timestamp(physical: bytes) -> int:
     return _LARGEST - int.from_bytes(physical[-8:])
 
 
-def _cell_at(iterator: Any, physical: bytes, key: bytes) -> Cell | None:
-    """The cell under the iterator, if it is a version of the row `physical`, and not deleted."""
-    if not iterator.valid():
-        return None
-    found = iterator.key()
-    if len(found) != len(physical) + 8 or not found.startswith(physical):
-        return None
-    value = iterator.value()
-    return Cell(key, _timestamp(found), value) if value != TOMBSTONE else None
-
-
-def _newest_versions(iterator: Any, prefix: bytes, newest: int) -> Iterator[Cell]:
-    """Rows under `prefix` from where the iterator stands; `newest` is a complemented timestamp."""
+def _newest(entries: Iterator[tuple[bytes, bytes]], newest: int) -> Iterator[Cell]:
+    """Per row the first version from `newest`, a complemented timestamp, on."""
     done = b""
-    while iterator.valid():
-        physical = iterator.key()
-        if not physical.startswith(prefix):
-            return
-        row = physical[:-8]
-        if row != done and int.from_bytes(physical[-8:]) >= newest:
-            done = row
-            value = iterator.value()
-            if value != TOMBSTONE:
-                yield Cell(row[4:], _timestamp(physical), value)
-        iterator.next()
-
-
-def _forward_rows(entries: Iterator[tuple[bytes, bytes]], at: int) -> Iterator[Cell]:
-    newest, done = _LARGEST - at, b""
     for physical, value in entries:
         row = physical[:-8]
+        if row == done:
+            continue
         stamp = int.from_bytes(physical[-8:])
-        if row != done and stamp >= newest:
+        if stamp >= newest:
             done = row
             if value != TOMBSTONE:
                 yield Cell(row[4:], _LARGEST - stamp, value)
 
 
-def _reversed_rows(entries: Iterator[tuple[bytes, bytes]], at: int) -> Iterator[Cell]:
+def _oldest_last(entries: Iterator[tuple[bytes, bytes]], at: int) -> Iterator[Cell]:
     """Backwards the versions of a row come oldest first: the last one ≤ `at` counts."""
     best: Cell | None = None
     row = b""
@@ -352,24 +375,50 @@ def _reversed_rows(entries: Iterator[tuple[bytes, bytes]], at: int) -> Iterator[
         yield best
 
 
-def _take(rows: Iterator[Cell], count: int) -> list[Cell]:
-    batch = []
-    for cell in rows:
-        batch.append(cell)
-        if len(batch) == count:
-            break
-    return batch
+def _invisible(entries: Iterator[tuple[bytes, bytes]], horizon: int) -> Iterator[tuple[bytes, int]]:
+    """Keys and sizes of the versions that no snapshot ≥ `horizon` sees.
+
+    The newest version ≤ horizon is what such snapshots see, until a newer one. If it is a
+    tombstone it says "absent", as does nothing at all: it goes with everything below it.
+    """
+    row, covered = b"", False
+    for physical, value in entries:
+        if physical[:-8] != row:
+            row, covered = physical[:-8], False
+        if _timestamp(physical) > horizon:
+            continue
+        if covered or value == TOMBSTONE:
+            yield physical, len(physical) - 12 + len(value)
+        covered = True
 
 
-def _mapped(error: Exception, what: str) -> Exception:
-    """Rocksdict raises plain exceptions; their text is RocksDB's status."""
-    text = str(error)
-    if "No space" in text:
+class _Mapped:
+    """Turns what rocksdict raises (plain Exceptions with RocksDB's status as text) into ours."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        # Exactly Exception: a TypeError is a mistake of ours and must show as one.
+        if error is not None and (type(error) is Exception or isinstance(error, DbClosedError)):
+            raise _mapped(str(error), self._what) from error
+
+
+def _mapped(status: str, what: str) -> HornbeamError:
+    if "No space" in status or "quota" in status:
         return DiskFull(f"{what}: the disk is full.", cure="Free space; writes then go on.")
-    if "Corruption" in text:
-        return Corruption(f"{what}: {text}")
-    if "lock" in text.lower():
+    if status.startswith("Corruption"):
+        return Corruption(f"{what}: {status}", cure="Restore the folder from a backup.")
+    if "lock" in status.lower() and status.startswith("IO error"):
         return Unavailable(
-            f"{what}: another process has it open.", cure="Stop that process, or use its server."
+            f"{what}: it is open already, here or in another process.",
+            cure="Stop that process, or use its server.",
         )
-    return Unavailable(f"{what}: {text}")
+    return Unavailable(f"{what}: {status}")
