@@ -41,6 +41,9 @@ class ChildCheck:
     child: Relation
     foreign_key: ForeignKey
     values: Columns
+    """The key of a row of the parent, as children hold it."""
+    parent_key: Columns
+    """The key of its parent that a row of the child holds."""
     nulls: Callable[[Row], Row]
     """The child's row with the foreign key set to NULL."""
     path: str | None
@@ -125,6 +128,7 @@ class Constraints:
             child,
             fk,
             _columns(parent, fk.parent_columns),
+            _columns(child, fk.columns),
             lambda row: tuple(None if i in positions else v for i, v in enumerate(row)),
             path,
             tuple_getter([layout.positions[column] for column in child.primary_key]),

@@ -178,7 +178,7 @@ class TransactionManager:
             self._store,
             self._identity,
             self._now(),
-            self._committer.watermark(),
+            self._committer.watermark,
             self.locks,
             attempt.owner,
             attempt.deadline,
@@ -194,9 +194,10 @@ class TransactionManager:
             attempt.results = await _run(transaction, request.statements, plans)
             await transaction.check()
             await transaction.validate(request.reads, request.preconditions)
+            attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
             mutations = await transaction.mutations()
         attempt.affected = count_by_layout(mutations)
-        attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
+        attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
         if not mutations and request.idempotency_key is None:
             return attempt.result(self._committer.watermark())
         outcome = encode_outcome(request_hash(request), attempt.result(0))
@@ -271,7 +272,7 @@ class TransactionManager:
 
     def _unlocked(self, at: int) -> Transaction:
         return Transaction(
-            self.state, self._store, self._identity, self._now(), at, None, LockOwner(0)
+            self.state, self._store, self._identity, self._now(), lambda: at, None, LockOwner(0)
         )
 
     # ------------------------------------------------------------ schema
@@ -305,10 +306,10 @@ class _Attempt:
         self.deadline = deadline
         self.results: tuple[StatementResult, ...] = ()
         self.affected: Mapping[str, int] = {}
-        self.plan_ms = self.lock_ms = 0.0
+        self.plan_ms = self.lock_ms = self.compute_ms = 0.0
 
     def result(self, commit_ts: int, committed: Committed | None = None) -> TransactionResult:
-        timings = Timings(self.plan_ms, self.lock_ms)
+        timings = Timings(self.plan_ms, self.lock_ms, self.compute_ms)
         if committed is not None:
             timings = replace(timings, log_ms=committed.log_ms, apply_ms=committed.apply_ms)
         return TransactionResult(

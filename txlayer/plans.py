@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from sqlglot import exp
@@ -82,14 +81,27 @@ class ByKey:
     residual: Scalar | None
 
     def values(self, parameters: Parameters) -> tuple[Value, ...] | None:
-        """The key, or None when no row can have it: NULL, or more decimals than the column."""
+        """The key, or None when no row can have it. Raises TypeMismatch."""
         key = []
         for part in self.key:
-            value, wanted = part.value((), parameters), part.scalar((), parameters)
-            if value is None or (isinstance(value, Decimal) and value != wanted):
+            wanted = part.scalar((), parameters)
+            value = wanted if part.exact else _as_key(part.column.type, wanted)
+            if value is None:
                 return None
             key.append(value)
         return tuple(key)
+
+
+def _as_key(type_: ColumnType, wanted: Value) -> Value:
+    """`wanted` as a value of `type_`; None when it equals none: NULL, a fraction of an integer,
+    more digits or characters than the column has."""
+    try:
+        value = type_.coerce(wanted)
+    except TypeMismatch:
+        if isinstance(wanted, str) is not (type_.kind is Kind.TEXT):
+            raise
+        return None
+    return value if value == type_.comparand(wanted) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ A dry run takes no locks and reads at a snapshot; all else is the same code.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from maintain.changes import Change, Mutation
@@ -66,7 +66,11 @@ Key = tuple[Value, ...]
 
 
 class Transaction:
-    """The working state of one attempt. `snapshot` is where searches look for rows."""
+    """The working state of one attempt.
+
+    Searches look for rows at one snapshot: what `watermark` says when the first of them begins.
+    Taken this late it holds whatever the transaction has waited for by then.
+    """
 
     def __init__(
         self,
@@ -74,7 +78,7 @@ class Transaction:
         store: TableStore,
         identity: IdentityBlocks,
         now: dt.datetime,
-        snapshot: int,
+        watermark: Callable[[], int],
         locks: LockTable | None,
         owner: LockOwner,
         deadline: float | None = None,
@@ -83,12 +87,13 @@ class Transaction:
         self._store = store
         self._identity = identity
         self._now = now
-        self._snapshot = snapshot
+        self._watermark = watermark
+        self._searched: Snapshot | None = None
         self._locks = locks
         self._owner = owner
         self._deadline = deadline
         self._held: set[tuple[Any, ...]] = set()
-        at = NEWEST if locks is not None else snapshot
+        at = NEWEST if locks is not None else watermark()
         self.reader = Snapshot(store, state.codecs, at)
         self._changes: dict[str, dict[bytes, Change]] = {}
         self._repairs: list[Mutation] = []
@@ -274,24 +279,17 @@ class Transaction:
         for row, key, stored in zip(rows, keys, existing, strict=True):
             change = mine.get(key)
             before = change.new if change is not None else stored
-            holder = before
-            if conflict is not None and holder is None:
-                holder = await self._conflicting(relation, conflict, row)
-            if holder is None:
+            holder = None
+            if conflict is not None:
+                holder = await self._conflicting(relation, conflict, row, before)
+            if holder is None and before is None:
                 self._write(name, key, None, row)
                 written.append(row)
-            elif conflict is None:
+            elif holder is None or conflict is None:
                 raise UniqueViolation(
                     f"{name} has a row with this primary key already:"
                     f" {_shown(relation.primary_key, codec.key_values(row))}.",
-                    cure="Use another key, or ON CONFLICT.",
-                    relation=name,
-                    constraint="primary key",
-                )
-            elif before is not None and not _targets_key(conflict):
-                raise UniqueViolation(
-                    f"{name} has a row with this primary key already,"
-                    " and ON CONFLICT names another target.",
+                    cure="Use another key, or ON CONFLICT with the primary key as its target.",
                     relation=name,
                     constraint="primary key",
                 )
@@ -301,7 +299,12 @@ class Transaction:
                 )
         return written
 
-    async def _conflicting(self, relation: Relation, conflict: Conflict, row: Row) -> Row | None:
+    async def _conflicting(
+        self, relation: Relation, conflict: Conflict, row: Row, same_key: Row | None
+    ) -> Row | None:
+        """The row that ON CONFLICT means; `same_key` has the primary key of `row`."""
+        if same_key is not None and _targets_key(conflict):
+            return same_key
         for check in self.state.constraints[relation.name].unique:
             if not conflict.any_key and check.index != conflict.index:
                 continue
@@ -396,9 +399,15 @@ class Transaction:
 
     async def _follow(self, check: ChildCheck, rows: Sequence[Row]) -> None:
         """ON DELETE CASCADE and SET NULL."""
-        children = await self._children(check, [check.values(row) for row in rows])
+        gone = {check.values(row) for row in rows}
+        children = await self._children(check, list(gone))
         keys = [self.state.codecs(check.child.name).key_values(child) for child in children]
-        locked = [row for row in await self._lock_and_read(check.child.name, keys) if row]
+        # A child may have left before its lock was granted; none can come, the parents are locked.
+        locked = [
+            row
+            for row in await self._lock_and_read(check.child.name, keys)
+            if row is not None and check.parent_key(row) in gone
+        ]
         if check.foreign_key.on_delete is OnDelete.CASCADE:
             await self._delete_rows(check.child, locked)
         else:
@@ -420,11 +429,8 @@ class Transaction:
         for change in self._changes.get(name, {}).values():
             if change.new is not None:
                 keys[codec.key_values(change.new)] = None
-        positions = [check.child.positions[column] for column in check.foreign_key.columns]
         current = await self.rows(name, list(keys))
-        return [
-            row for row in current if row is not None and tuple(row[i] for i in positions) in wanted
-        ]
+        return [row for row in current if row is not None and check.parent_key(row) in wanted]
 
     async def _locate(
         self, relation: Relation, find: ByKey | BySearch, parameters: Parameters
@@ -454,16 +460,40 @@ class Transaction:
         return [row for row in rows if row is not None and predicate(row, parameters)]
 
     async def _require_unchanged(self, relation: Relation, keys: Sequence[Key]) -> None:
-        for version in await self.reader.get(relation.name, keys):
-            if version is None or version.ts > self._snapshot:
-                raise TransactionAborted(
-                    f"A row of {relation.name} changed after this transaction's snapshot."
-                )
+        if await self.reader.get(relation.name, keys) != await self._base().get(
+            relation.name, keys
+        ):
+            raise _changed_since(relation.name)
+
+    def _base(self) -> Snapshot:
+        """The snapshot of this transaction's searches, without its own changes."""
+        if self._searched is None:
+            self._searched = Snapshot(self._store, self.state.codecs, self._watermark())
+        return self._searched
 
     async def _search_reader(self) -> Snapshot:
         """The snapshot that WHEREs and subqueries look at, with this transaction's changes."""
-        overlay = Overlay(await self.mutations()) if self._changes else None
-        return Snapshot(self._store, self.state.codecs, self._snapshot, mutations=overlay)
+        base = self._base()
+        if not self._changes:
+            return base
+        mutations = await self.mutations()
+        await self._require_base(mutations)
+        return Snapshot(self._store, self.state.codecs, base.at, mutations=Overlay(mutations))
+
+    async def _require_base(self, mutations: Sequence[Mutation]) -> None:
+        """Mutations may be laid over the snapshot only if they start from what it shows: else an
+        index would show the row both as it was then and as it is now."""
+        by_layout: dict[str, list[Mutation]] = {}
+        for mutation in mutations:
+            by_layout.setdefault(mutation.layout, []).append(mutation)
+        for layout, changed in by_layout.items():
+            codec = self.state.codecs(layout)
+            keys = [codec.decode_key(mutation.key) for mutation in changed]
+            for version, mutation in zip(
+                await self._base().get(layout, keys), changed, strict=True
+            ):
+                if (version.row if version is not None else None) != mutation.old:
+                    raise _changed_since(layout)
 
     # ------------------------------------------------------------ checks before the commit
 
@@ -647,6 +677,10 @@ def _result(
         returning.types,
         tuple(returning.row(row, parameters) for row in rows),
     )
+
+
+def _changed_since(layout: str) -> TransactionAborted:
+    return TransactionAborted(f"A row of {layout} changed after this transaction's snapshot.")
 
 
 def _targets_key(conflict: Conflict) -> bool:

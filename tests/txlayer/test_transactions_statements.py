@@ -1,0 +1,410 @@
+"""What INSERT, UPDATE and DELETE do, and that views and indexes follow (checked after each)."""
+
+import asyncio
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+from database_world import check, counts, on_shop, opened, run_all, shop
+
+from schema.errors import (
+    ForeignKeyViolation,
+    NotNullViolation,
+    SqlError,
+    StatementTimeout,
+    TypeMismatch,
+    UniqueViolation,
+    UnknownName,
+    Unsupported,
+)
+from txlayer.model import InsertRows, Statement, TransactionRequest
+
+PEOPLE = (
+    "INSERT INTO customer VALUES (1, 'ann', 10, 'a@x'), (2, 'bob', 20, 'b@x'), (3, 'cy', 0, NULL)"
+)
+ORDERS = "INSERT INTO orders VALUES (10, 1, 5), (11, 1, 7), (20, 2, 9), (30, NULL, 1)"
+PRODUCTS = "INSERT INTO product VALUES (1, 'pen', 5), (2, 'ink', 5)"
+LINES = "INSERT INTO line VALUES (10, 1, 1, 5), (10, 2, 2, 6), (11, 1, 1, 7), (20, 1, NULL, 8)"
+GIFTS = "INSERT INTO gift VALUES (1, 10, 1, 'bow'), (2, 20, 1, 'box'), (3, NULL, NULL, 'none')"
+FILL = (PEOPLE, PRODUCTS, ORDERS, LINES, GIFTS)
+
+
+def on_full_shop(folder, test):
+    async def run(database):
+        await run_all(database, *FILL)
+        await test(database)
+
+    on_shop(folder, run)
+
+
+def statements(*items, **options):
+    made = [Statement(item) if isinstance(item, str) else Statement(*item) for item in items]
+    return TransactionRequest(tuple(made), **options)
+
+
+def test_several_statements_and_roots_are_one_transaction(tmp_path):
+    async def test(database):
+        result = await database.transact(
+            statements(
+                "UPDATE customer SET c_balance = c_balance - 5 WHERE c_id = 1",
+                "UPDATE customer SET c_balance = c_balance + 5 WHERE c_id = 2",
+                ("INSERT INTO orders VALUES (:o, :c, :t)", {"o": 12, "c": 1, "t": "5.00"}),
+                ("INSERT INTO line VALUES (?, ?, ?, ?), (?, 2, ?, 1)", (12, 1, 1, 3, 12, 2)),
+            )
+        )
+        assert [s.affected for s in result.statements] == [1, 1, 1, 2]
+        assert counts(result.affected, "customer", "orders", "line") == (2, 1, 2)
+        found = await database.fetch("SELECT c_id, c_balance FROM customer ORDER BY c_id")
+        assert found == [(1, Decimal("5.00")), (2, Decimal("25.00")), (3, Decimal("0.00"))]
+
+    on_full_shop(tmp_path, test)
+
+
+def test_a_failing_statement_undoes_the_whole_transaction(tmp_path):
+    async def test(database):
+        before = await database.fetch("SELECT * FROM customer ORDER BY c_id")
+        for bad, error in [
+            ("INSERT INTO customer VALUES (2, 'dup', 0, NULL)", UniqueViolation),
+            ("INSERT INTO customer VALUES (4, NULL, 0, NULL)", NotNullViolation),
+            ("UPDATE orders SET o_c_id = 99 WHERE o_id = 10", ForeignKeyViolation),
+            ("UPDATE customer SET c_balance = 'many' WHERE c_id = 2", TypeMismatch),
+        ]:
+            with pytest.raises(error):
+                await database.transact(
+                    statements("UPDATE customer SET c_name = 'x' WHERE c_id = 1", bad)
+                )
+        assert await database.fetch("SELECT * FROM customer ORDER BY c_id") == before
+
+    on_full_shop(tmp_path, test)
+
+
+WHERES = [
+    ("c_name = 'ann'", {1}),
+    ("c_name LIKE '%b'", {2}),
+    ("c_balance > 5 AND c_id < 3", {1, 2}),
+    ("c_id IN (1, 3, 9)", {1, 3}),
+    ("c_id BETWEEN 2 AND 3", {2, 3}),
+    ("c_email IS NULL", {3}),
+    ("c_id = 1 AND c_name = 'bob'", set()),
+    ("c_id = 2 AND c_balance = 20", {2}),
+    ("c_id = NULL", set()),
+    ("c_id = 1.5", set()),
+    ("c_id = 2.0", {2}),
+    ("1 = c_id", {1}),
+    ("c_id = 1 OR c_id = 2", {1, 2}),
+    ("c_id = 1 AND c_id = 2", set()),
+    ("length(c_name) = 2", {3}),
+    ("c_id IN (SELECT o_c_id FROM orders WHERE o_total > 8)", {2}),
+    ("EXISTS (SELECT 1 FROM orders WHERE o_c_id = c_id)", {1, 2}),
+    ("NOT EXISTS (SELECT 1 FROM orders WHERE o_c_id = c_id)", {3}),
+    ("c_id = (SELECT max(o_c_id) FROM orders)", {2}),
+    ("TRUE", {1, 2, 3}),
+    ("regexp_matches(c_name, '^[ab]')", {1, 2}),
+]
+
+
+def test_update_and_delete_with_any_where(tmp_path):
+    async def test(database):
+        for where, found in WHERES:
+            sql = f"UPDATE customer SET c_name = c_name || '!' WHERE {where} RETURNING c_id"
+            dry = await database.execute(sql, dry_run=True)
+            assert {row[0] for row in dry.statements[0].rows} == found, where
+            done = await database.execute(sql)
+            assert {row[0] for row in done.statements[0].rows} == found, where
+            changed = await database.fetch("SELECT c_id FROM customer WHERE c_name LIKE '%!'")
+            assert {row[0] for row in changed} == found, where
+            await database.execute("UPDATE customer SET c_name = replace(c_name, '!', '')")
+            gone = await database.execute(
+                f"DELETE FROM gift WHERE EXISTS (SELECT 1 FROM customer WHERE {where})",
+                dry_run=True,
+            )
+            assert gone.statements[0].affected == (3 if found else 0), where
+
+    on_full_shop(tmp_path, test)
+
+
+def test_update_uses_old_values(tmp_path):
+    async def test(database):
+        await database.execute(
+            "UPDATE line SET l_no = l_no + 1, l_quantity = l_no * 100 + l_quantity"
+        )
+        found = await database.fetch("SELECT l_o_id, l_no, l_quantity FROM line ORDER BY 1, 2")
+        assert found == [(10, 2, 105), (10, 3, 206), (11, 2, 107), (20, 2, 108)]
+
+    async def run(database):
+        await run_all(database, *FILL[:-1])  # no gifts: they reference lines
+        await test(database)
+
+    on_shop(tmp_path, run)
+
+
+def test_a_referenced_key_cannot_change(tmp_path):
+    async def test(database):
+        with pytest.raises(ForeignKeyViolation):
+            await database.execute("UPDATE customer SET c_id = 9 WHERE c_id = 1")
+        await database.execute("UPDATE customer SET c_id = 9 WHERE c_id = 3")
+        result = await database.transact(
+            statements(
+                "UPDATE customer SET c_id = 8 WHERE c_id = 2",
+                "UPDATE orders SET o_c_id = 8 WHERE o_c_id = 2",
+            )
+        )
+        assert counts(result.affected, "customer", "orders") == (2, 1)
+        assert await database.fetch("SELECT c_id FROM customer ORDER BY 1") == [(1,), (8,), (9,)]
+
+    on_full_shop(tmp_path, test)
+
+
+def test_moves_of_rows_and_subtrees(tmp_path):
+    async def test(database):
+        of = "SELECT o_id, l_no FROM customer, orders, line WHERE c_id = o_c_id AND o_id = l_o_id"
+        await database.execute("UPDATE orders SET o_c_id = 3 WHERE o_id = 10")
+        assert sorted(await database.fetch(f"{of} AND c_id = 3")) == [(10, 1), (10, 2)]
+        await database.execute("UPDATE orders SET o_c_id = NULL WHERE o_id = 10")
+        assert await database.fetch(f"{of} AND c_id = 3") == []
+        await database.execute("UPDATE orders SET o_c_id = 2 WHERE o_c_id IS NULL")
+        assert sorted(await database.fetch(f"{of} AND c_id = 2")) == [(10, 1), (10, 2), (20, 1)]
+        await database.execute("UPDATE gift SET g_o_id = 11, g_no = 1 WHERE g_id <> 2")
+        assert await database.fetch(
+            "SELECT count(*) FROM line, gift WHERE l_o_id = g_o_id AND l_no = g_no AND l_o_id = 11"
+        ) == [(2,)]
+
+    on_full_shop(tmp_path, test)
+
+
+def test_insert_select(tmp_path):
+    async def test(database):
+        result = await database.execute(
+            "INSERT INTO orders (o_id, o_c_id) SELECT c_id + ?, c_id FROM customer WHERE c_id > ?"
+            " RETURNING o_id",
+            (100, 1),
+        )
+        assert sorted(result.statements[0].rows) == [(102,), (103,)]
+        await database.execute(
+            "WITH big AS (SELECT o_id FROM orders WHERE o_total >= :t)"
+            " INSERT INTO line SELECT o_id, 9, NULL, 1 FROM big",
+            {"t": 7},
+        )
+        assert await database.fetch("SELECT count(*) FROM line WHERE l_no = 9") == [(2,)]
+        own = await database.transact(
+            statements(
+                "INSERT INTO customer (c_id, c_name) VALUES (50, 'new')",
+                "INSERT INTO orders SELECT 500, c_id, 0 FROM customer WHERE c_name = 'new'",
+            )
+        )
+        assert own.statements[1].affected == 1
+
+    on_full_shop(tmp_path, test)
+
+
+def test_a_transaction_finds_what_it_wrote(tmp_path):
+    async def test(database):
+        result = await database.transact(
+            statements(
+                "INSERT INTO customer (c_id, c_name) VALUES (5, 'eve')",
+                "UPDATE customer SET c_name = 'Eve' WHERE c_name = 'eve'",
+                "INSERT INTO orders VALUES (50, 5, 1)",
+                "UPDATE orders SET o_total = 2 WHERE o_c_id IN"
+                " (SELECT c_id FROM customer WHERE c_name = 'Eve')",
+                "DELETE FROM orders WHERE o_id IN (SELECT o_id FROM orders WHERE o_total = 2)",
+                "DELETE FROM customer WHERE c_name = 'Eve'",
+            )
+        )
+        assert [s.affected for s in result.statements] == [1, 1, 1, 1, 1, 1]
+        assert result.affected == {}
+
+    on_full_shop(tmp_path, test)
+
+
+def test_on_conflict_on_the_primary_key(tmp_path):
+    async def test(database):
+        await database.execute(
+            "INSERT INTO customer VALUES (1, 'no', 1, NULL) ON CONFLICT DO NOTHING"
+        )
+        result = await database.execute(
+            "INSERT INTO customer VALUES (1, 'no', 1, 'z'), (4, 'dan', 2, 'd@x')"
+            " ON CONFLICT (c_id) DO NOTHING RETURNING c_id"
+        )
+        assert result.statements[0].rows == ((4,),)
+        up = "INSERT INTO customer VALUES (1, 'new', 1, 'z'), (5, 'fay', 2, 'f@x')"
+        up += " ON CONFLICT (c_id)"
+        result = await database.execute(
+            f"{up} DO UPDATE SET c_name = excluded.c_name, c_balance = customer.c_balance"
+            " + excluded.c_balance RETURNING c_id, c_name, c_balance"
+        )
+        assert result.statements[0].rows == (
+            (1, "new", Decimal("11.00")),
+            (5, "fay", Decimal("2.00")),
+        )
+        result = await database.execute(
+            f"{up} DO UPDATE SET c_name = 'never' WHERE customer.c_balance > 100"
+        )
+        assert result.statements[0].affected == 0
+
+    on_full_shop(tmp_path, test)
+
+
+def test_on_conflict_on_a_unique_index(tmp_path):
+    async def test(database):
+        upsert = "INSERT INTO customer VALUES (?, 'new', 1, ?) ON CONFLICT (c_email)"
+        result = await database.execute(
+            f"{upsert} DO UPDATE SET c_name = 'old' RETURNING c_id", (7, "a@x")
+        )
+        assert result.statements[0].rows == ((1,),)
+        result = await database.execute(f"{upsert} DO NOTHING", (7, "b@x"))
+        assert result.statements[0].affected == 0
+        # The target is looked at first, also when the key conflicts with the same row.
+        result = await database.execute(f"{upsert} DO UPDATE SET c_balance = 99", (1, "a@x"))
+        assert result.statements[0].affected == 1
+        with pytest.raises(UniqueViolation):
+            await database.execute(f"{upsert} DO NOTHING", (1, "other@x"))
+        with pytest.raises(UniqueViolation):
+            await database.execute(
+                "INSERT INTO customer VALUES (7, 'x', 1, 'a@x') ON CONFLICT (c_id) DO NOTHING"
+            )
+        result = await database.execute(
+            "INSERT INTO customer VALUES (7, 'x', 1, 'a@x') ON CONFLICT DO NOTHING"
+        )
+        assert result.statements[0].affected == 0
+        # NULL conflicts with nothing.
+        assert (await database.execute(f"{upsert} DO NOTHING", (8, None))).statements[
+            0
+        ].affected == 1
+
+    on_full_shop(tmp_path, test)
+
+
+def test_the_same_new_row_twice_in_one_statement(tmp_path):
+    async def test(database):
+        result = await database.execute(
+            "INSERT INTO customer (c_id, c_name) VALUES (9, 'a'), (9, 'b') ON CONFLICT DO NOTHING"
+        )
+        assert result.statements[0].affected == 1
+        with pytest.raises(UniqueViolation):
+            await database.execute("INSERT INTO customer (c_id, c_name) VALUES (8, 'a'), (8, 'b')")
+
+    on_full_shop(tmp_path, test)
+
+
+def test_returning(tmp_path):
+    async def test(database):
+        result = await database.execute(
+            "UPDATE customer AS c SET c_balance = c.c_balance * 2 WHERE c.c_id <= 2"
+            " RETURNING *, c_balance / 2 AS half, upper(c_name)"
+        )
+        (statement,) = result.statements
+        assert statement.columns[:5] == ("c_id", "c_name", "c_balance", "c_email", "half")
+        assert sorted(row[0] for row in statement.rows) == [1, 2]
+        deleted = await database.execute("DELETE FROM customer WHERE c_id = 3 RETURNING c_name")
+        assert deleted.statements[0].rows == (("cy",),)
+
+    on_full_shop(tmp_path, test)
+
+
+def test_defaults_identity_and_the_time_of_the_transaction(tmp_path):
+    async def fill(database):
+        result = await database.transact(
+            statements(
+                "INSERT INTO event DEFAULT VALUES RETURNING *",
+                "INSERT INTO event (v_kind) VALUES ('a'), (DEFAULT), (NULL)"
+                " RETURNING v_id, v_kind, v_at",
+            )
+        )
+        first, rest = result.statements[0].rows[0], result.statements[1].rows
+        assert [row[1] for row in rest] == ["a", "none", None]
+        assert {row[2] for row in rest} == {first[2]}, "one moment per transaction"
+        assert first[3] == first[2].date()
+        assert abs(dt.datetime.now(dt.UTC).replace(tzinfo=None) - first[2]) < dt.timedelta(
+            minutes=1
+        )
+        return [first[0], *[row[0] for row in rest]]
+
+    async def run():
+        async with opened(tmp_path, shop()) as database:
+            numbers = await fill(database)
+            many = await asyncio.gather(
+                *(
+                    database.execute("INSERT INTO event (v_kind) VALUES ('x') RETURNING v_id")
+                    for _ in range(50)
+                )
+            )
+            numbers += [result.statements[0].rows[0][0] for result in many]
+        async with opened(tmp_path) as database:
+            numbers += await fill(database)
+            assert len(set(numbers)) == len(numbers), "no number twice, not even after a restart"
+            await check(database)
+
+    asyncio.run(run())
+
+
+def test_rows_without_sql(tmp_path):
+    async def test(database):
+        result = await database.load("orders", ["o_id", "o_c_id"], [(40, 1), ("41", None)])
+        assert counts(result.affected, "orders", "customer__orders") == (2, 1)
+        mixed = TransactionRequest(
+            (
+                InsertRows("product", ("p_id",), [(9,)]),
+                Statement("INSERT INTO line VALUES (41, 1, 9, 1)"),
+            )
+        )
+        await database.transact(mixed)
+        with pytest.raises(UniqueViolation):
+            await database.load("orders", ["o_id"], [(42,), (42,)])
+        with pytest.raises(UnknownName):
+            await database.load("orders", ["nothing"], [(1,)])
+
+    on_full_shop(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE customer SET c_balance = (SELECT 1)",
+        "UPDATE customer SET c_balance = o_total FROM orders WHERE o_c_id = c_id",
+        "SELECT 1",
+        "INSERT OR REPLACE INTO customer VALUES (1, 'x', 1, 'y')",
+        "UPDATE customer__orders SET c_name = 'x'",
+    ],
+)
+def test_what_is_not_supported_says_so(tmp_path, sql):
+    async def test(database):
+        with pytest.raises(SqlError) as raised:
+            await database.execute(sql)
+        assert isinstance(raised.value, Unsupported | UnknownName), raised.value
+
+    on_shop(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters"),
+    [
+        ("INSERT INTO customer (c_id) VALUES (1, 2)", ()),
+        ("INSERT INTO customer (c_id, c_id) VALUES (1, 2)", ()),
+        ("INSERT INTO customer (c_id, nothing) VALUES (1, 2)", ()),
+        ("UPDATE customer SET c_id = 1, c_id = 2", ()),
+        ("UPDATE customer SET c_name = ?", ()),
+        ("UPDATE customer SET c_name = :a", {"b": 1}),
+        ("UPDATE customer SET c_name = :a", {"a": 1, "b": 1}),
+        ("INSERT INTO customer VALUES (1, c_name, 1, NULL)", ()),
+        ("INSERT INTO customer (c_id, c_name) VALUES (1, 'x') ON CONFLICT (c_name) DO NOTHING", ()),
+    ],
+)
+def test_wrong_statements_are_refused(tmp_path, sql, parameters):
+    async def test(database):
+        with pytest.raises(SqlError):
+            await database.execute(sql, parameters)
+
+    on_shop(tmp_path, test)
+
+
+def test_a_statement_that_takes_too_long_ends_without_effect(tmp_path):
+    async def test(database):
+        with pytest.raises(StatementTimeout):
+            await database.execute(
+                "DELETE FROM line WHERE l_quantity IN"
+                " (SELECT range FROM range(100000000) ORDER BY hash(range))",
+                timeout_s=0.2,
+            )
+        assert await database.fetch("SELECT count(*) FROM line") == [(4,)]
+
+    on_full_shop(tmp_path, test)
