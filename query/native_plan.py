@@ -101,8 +101,10 @@ class AggregateScope:
         return self._outer.parameter_type(name)
 
 
-def plan_native(bound: BoundQuery, catalog: Catalog) -> NativePlan:
-    """Raises NotNative with the reason."""
+def plan_native(
+    bound: BoundQuery, catalog: Catalog, *, most_cost: float = NATIVE_COST
+) -> NativePlan:
+    """Raises NotNative with the reason. `most_cost`: what a join may cost, in scanned rows."""
     select = bound.ast
     if not isinstance(select, exp.Select):
         raise NotNative("a set operation" if isinstance(select, exp.SetOperation) else "VALUES")
@@ -112,7 +114,8 @@ def plan_native(bound: BoundQuery, catalog: Catalog) -> NativePlan:
     conditions = [join.args.get("on") for join in select.args.get("joins") or ()]
     conditions.append(where.this if where is not None else None)
     conjuncts = [node for condition in conditions for node in split(condition)]
-    return _Planner(bound, catalog, block, select, conjuncts, _projections(select)).plan()
+    projections = _projections(select)
+    return _Planner(bound, catalog, block, select, conjuncts, projections, most_cost).plan()
 
 
 def _check_shape(select: exp.Select) -> None:
@@ -175,6 +178,7 @@ class _Planner:
     select: exp.Select
     conjuncts: list[exp.Expr]
     projections: list[exp.Expr]
+    most_cost: float
 
     def plan(self) -> NativePlan:
         aggregates = self._aggregate_nodes()
@@ -218,7 +222,7 @@ class _Planner:
         )
         if not nested_loops(steps):
             raise NotNative("a join without a key or index to look up")
-        if len(steps) > 1 and sum(step.cost for step in steps) > NATIVE_COST:
+        if len(steps) > 1 and sum(step.cost for step in steps) > self.most_cost:
             raise NotNative("a join over many rows")
         return steps, False
 

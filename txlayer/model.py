@@ -78,10 +78,15 @@ class StatementResult:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Milliseconds spent waiting for and doing each part."""
+    """Milliseconds spent waiting for and doing each part.
+
+    `lock_ms` covers the statements (locking, reading) and the checks, `compute_ms` the upkeep of
+    views and indexes.
+    """
 
     plan_ms: float = 0.0
     lock_ms: float = 0.0
+    compute_ms: float = 0.0
     log_ms: float = 0.0
     apply_ms: float = 0.0
 
