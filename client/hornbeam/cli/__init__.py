@@ -1,0 +1,46 @@
+"""The command line `hornbeam`.
+
+Exit codes: 0 done · 1 differences found, a check failed, or refused at a question · 2 wrong
+usage · 3 the database answered with an error · 4 the database cannot be reached · 130 interrupted.
+
+Every command takes `--json` (one document on standard output; progress goes to standard error)
+and `--url` (or HORNBEAM_URL); `hornbeam:///folder` works on an embedded database in this process.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from hornbeam.cli import load, schema, server, sql, upkeep
+from hornbeam.cli.common import exit_code, report
+from hornbeam.errors import Error
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="hornbeam",
+    help="Transactions and always-right materialised views: serve, plan, load, ask, verify.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for part in (server, schema, sql, load, upkeep):
+    part.register(app)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    try:
+        app()
+    except Error as error:
+        report(error)
+        sys.exit(exit_code(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output (head, a pager) has had enough.
+        sys.stderr.close()
+        sys.exit(0)

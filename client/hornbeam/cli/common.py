@@ -1,0 +1,152 @@
+"""What all commands share: options, output, errors."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from hornbeam.connection import Connection, connect
+from hornbeam.errors import Error, InterfaceError
+
+DEFAULT_URL = "hornbeam://127.0.0.1:8780"
+OUT = Console(highlight=False)
+ERR = Console(stderr=True, highlight=False)
+
+Url = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="HORNBEAM_URL",
+        help="hornbeam://host:port, or hornbeam:///folder for an embedded database.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Parameter = Annotated[
+    list[str],
+    typer.Option("--param", "-p", help="A value for `?`, as JSON or plain text; repeat in order."),
+]
+
+
+def opened(url: str) -> Connection:
+    """A connection in autocommit; schema changes, loads and checks may take long."""
+    return connect(url, autocommit=True, timeout_s=600.0)
+
+
+def print_json(document: Any) -> None:
+    """`document` on standard output, exact: decimals and moments as text, bytes as base64."""
+    print(json.dumps(document, indent=2, default=json_form, ensure_ascii=False))
+
+
+def json_form(value: Any) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, Decimal | uuid.UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> Table:
+    """A table for people. Numbers are right-aligned, NULL is dim."""
+    rows = list(rows)
+    drawn = Table(title=title or None, title_justify="left", title_style="bold")
+    for i, column in enumerate(columns):
+        values = [row[i] for row in rows if row[i] is not None]
+        numbers = bool(values) and all(_is_number(value) for value in values)
+        drawn.add_column(_escaped(column), justify="right" if numbers else "left")
+    for row in rows:
+        drawn.add_row(*(_shown(value) for value in row))
+    return drawn
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "[dim]NULL[/dim]"
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    return _escaped(str(value))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def progress() -> Progress:
+    """A progress bar on standard error, gone when done."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        console=ERR,
+        transient=True,
+    )
+
+
+def read_text(path: Path) -> str:
+    """A UTF-8 file's text; - is standard input. Raises InterfaceError."""
+    try:
+        if str(path) == "-":
+            return typer.get_text_stream("stdin").read()
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InterfaceError(f"{path} cannot be read: {error}") from None
+
+
+def parameters(texts: Sequence[str]) -> list[Any]:
+    """Values of --param: numbers, true, null and quoted text as in JSON; else the text itself."""
+    return [_parameter(text) for text in texts]
+
+
+def _parameter(text: str) -> Any:
+    try:
+        value = json.loads(text, parse_float=Decimal)
+    except json.JSONDecodeError:
+        return text
+    return text if isinstance(value, dict | list) else value
+
+
+def report(error: Error) -> None:
+    """One red line saying what is wrong, and a plain one saying what to do."""
+    what, *cure = str(error).split("\n")
+    ERR.print(f"[bold red]error:[/bold red] [red]{_escaped(what)}[/red]", soft_wrap=True)
+    if error.code == "unreachable" and not cure:
+        cure = ["Start it with: hornbeam serve --data FOLDER, or say where it is with --url."]
+    for line in cure:
+        ERR.print(_escaped(line), soft_wrap=True)
+
+
+def exit_code(error: Error) -> int:
+    if error.code == "unreachable":
+        return 4
+    return 2 if isinstance(error, InterfaceError) else 3
+
+
+def fail(message: str, cure: str = "") -> NoReturn:
+    """Wrong usage. Raises InterfaceError."""
+    raise InterfaceError(f"{message}\n{cure}" if cure else message)

@@ -1,0 +1,44 @@
+"""CSV as the server reads it: NULL is an empty field, text is quoted, "" is the empty text.
+
+Records are split, never parsed: what is in a file goes to the server byte by byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import IO, Any
+
+from hornbeam.cli.common import json_form
+
+
+def csv_line(values: Iterable[Any]) -> str:
+    """One record with its line end."""
+    return ",".join(map(_field, values)) + "\n"
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float | Decimal):
+        return str(value)
+    text = value if isinstance(value, str) else json_form(value)
+    return '"' + text.replace('"', '""') + '"'
+
+
+def records(file: IO[bytes]) -> Iterator[bytes]:
+    """The records of a CSV file with their line ends; a quoted field may hold line ends."""
+    parts: list[bytes] = []
+    quotes = 0
+    for line in file:
+        parts.append(line)
+        quotes += line.count(b'"')
+        if quotes % 2 == 0:
+            record = b"".join(parts)
+            parts = []
+            if record.strip():
+                yield record if record.endswith(b"\n") else record + b"\n"
+    if parts:
+        yield b"".join(parts)

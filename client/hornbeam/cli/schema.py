@@ -1,0 +1,308 @@
+"""`hornbeam schema …`: plan, apply, compare and look at schemas."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from hornbeam.cli.common import (
+    DEFAULT_URL,
+    ERR,
+    OUT,
+    AsJson,
+    Url,
+    fail,
+    opened,
+    print_json,
+    progress,
+    read_text,
+    table,
+)
+from hornbeam.connection import Connection
+from hornbeam.embedded import MISSING
+from hornbeam.errors import OperationalError
+from hornbeam.statements import workload_text
+
+_POLL_S = 0.2
+
+
+class Method(str, Enum):
+    """How views are chosen."""
+
+    optimal = "optimal"
+    paper = "paper"
+
+
+class GraphFormat(str, Enum):
+    svg = "svg"
+    mermaid = "mermaid"
+    json = "json"
+
+
+Ddl = Annotated[
+    str,
+    typer.Argument(
+        help="A file of CREATE TABLE statements, - for standard input, or a SQLAlchemy "
+        "URL to reflect."
+    ),
+]
+Workload = Annotated[
+    Path | None,
+    typer.Argument(help="A file of the application's statements. Left out: the one in force."),
+]
+Roots = Annotated[
+    str | None, typer.Option(help="Root relations, separated by commas. Left out: learned.")
+]
+LearnRoots = Annotated[bool, typer.Option("--learn-roots", help="Learn the roots (the default).")]
+MethodOption = Annotated[Method, typer.Option(help="The optimum, or the paper's heuristic.")]
+Budget = Annotated[
+    float | None, typer.Option(min=0.0, help="Storage for views, in times the base relations.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    schema = typer.Typer(help="Plan, apply and look at schemas.", no_args_is_help=True)
+    for name, command in (
+        ("plan", plan),
+        ("apply", apply),
+        ("diff", diff),
+        ("show", show),
+        ("graph", graph),
+    ):
+        schema.command(name)(command)
+    app.add_typer(schema, name="schema")
+
+
+def plan(
+    ddl: Ddl,
+    workload: Workload = None,
+    roots: Roots = None,
+    learn_roots: LearnRoots = False,
+    method: MethodOption = Method.optimal,
+    budget: Budget = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show trees, views and indexes that a schema would get, and why. Changes nothing."""
+    with opened(url) as db:
+        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget)
+        planned = _plan(db, body)
+    if as_json:
+        print_json({key: planned[key] for key in planned if key != "svg"})
+    else:
+        OUT.print(planned["text"], markup=False, soft_wrap=True)
+
+
+def apply(
+    ddl: Ddl,
+    workload: Workload = None,
+    roots: Roots = None,
+    learn_roots: LearnRoots = False,
+    method: MethodOption = Method.optimal,
+    budget: Budget = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wait: Annotated[bool, typer.Option(help="Wait until the views are built.")] = True,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Put a schema into force: show the plan, ask, apply, and watch the views being built."""
+    with opened(url) as db:
+        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget)
+        planned = _plan(db, body)
+        if not as_json:
+            OUT.print(planned["text"], markup=False, soft_wrap=True)
+            _print_changes(planned)
+        if not yes:
+            if as_json:
+                fail("--json needs --yes: there is nobody to ask.")
+            typer.confirm("Apply this plan?", abort=True, err=True)
+        answer = db.transport.json(
+            "POST", "/v1/schema/apply", body | {"plan_id": planned["plan_id"]}
+        )
+        if wait or "hornbeam:///" in url:  # an embedded database builds only while it is open
+            _watch_builds(db)
+    if as_json:
+        print_json(answer)
+    else:
+        OUT.print(f"[green]Applied[/green]: catalog version {answer['catalog_version']}.")
+
+
+def diff(
+    ddl: Ddl,
+    workload: Workload = None,
+    roots: Roots = None,
+    learn_roots: LearnRoots = False,
+    method: MethodOption = Method.optimal,
+    budget: Budget = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show what applying a schema would change. Exit code 1: something."""
+    with opened(url) as db:
+        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget)
+        planned = _plan(db, body)
+    changes = planned["changes"]
+    if as_json:
+        print_json(changes)
+    else:
+        _print_changes(planned)
+    raise typer.Exit(1 if changes else 0)
+
+
+def show(
+    ddl: Annotated[bool, typer.Option("--ddl", help="Print the DDL only.")] = False,
+    workload: Annotated[bool, typer.Option("--workload", help="Print the workload only.")] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show the schema in force: relations with their trees, views, indexes."""
+    with opened(url) as db:
+        document = db.transport.json("GET", "/v1/schema")
+    if as_json:
+        print_json(document)
+    elif ddl:
+        OUT.print(document["ddl"], markup=False, soft_wrap=True, end="")
+    elif workload:
+        OUT.print(workload_text(document["workload"]), markup=False, soft_wrap=True)
+    else:
+        _print_schema(document)
+
+
+def graph(
+    format_: Annotated[GraphFormat, typer.Option("--format")] = GraphFormat.mermaid,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Draw the schema's graph with its trees and views."""
+    chosen = GraphFormat.json if as_json else format_
+    with opened(url) as db:
+        text = db.transport.text("/v1/schema/graph", {"format": chosen.value})
+    if output is None:
+        typer.echo(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"{output} cannot be written: {error}")
+
+
+def _roots(roots: str | None, learn: bool) -> list[str] | None:
+    if roots is not None and learn:
+        fail("Give --roots or --learn-roots, not both.")
+    if roots is None:
+        return None
+    return [name.strip() for name in roots.split(",") if name.strip()]
+
+
+def _body(
+    db: Connection,
+    ddl: str,
+    workload: Path | None,
+    roots: list[str] | None,
+    method: Method,
+    budget: float | None,
+) -> dict[str, Any]:
+    """What plan and apply send."""
+    if workload is not None:
+        statements = read_text(workload)
+    else:
+        statements = workload_text(db.transport.json("GET", "/v1/schema")["workload"])
+    return {
+        "ddl": _reflected(ddl) if "://" in ddl else read_text(Path(ddl)),
+        "workload": statements,
+        "roots": roots,
+        "method": method.value,
+        "budget": budget,
+        "ddl_file": ddl.split("://", maxsplit=1)[0] if "://" in ddl else ddl,
+        "workload_file": str(workload or "<workload in force>"),
+    }
+
+
+def _reflected(url: str) -> str:
+    """DDL of the database behind a SQLAlchemy URL; needs the server's package."""
+    try:
+        reflect = importlib.import_module("schema.reflect").reflect
+        render = importlib.import_module("schema.ddl").render_ddl
+        errors = importlib.import_module("schema.errors")
+    except ModuleNotFoundError:
+        fail("Reflection needs the server's package.", MISSING)
+    try:
+        text: str = render(reflect(url))
+    except errors.HornbeamError as error:
+        fail(str(error))
+    return text
+
+
+def _plan(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
+    with ERR.status("Planning …"):
+        planned: dict[str, Any] = db.transport.json("POST", "/v1/schema/plan", body)
+    return planned
+
+
+def _print_changes(planned: dict[str, Any]) -> None:
+    changes = planned["changes"]
+    if not changes:
+        OUT.print("The relations and declared indexes stay as they are.")
+        return
+    columns = ("action", "kind", "name", "detail")
+    OUT.print(table(columns, ([change[c] for c in columns] for change in changes), "Changes"))
+
+
+def _print_schema(document: dict[str, Any]) -> None:
+    OUT.print(f"Catalog version {document['version']}")
+    rows = [
+        (
+            relation["name"],
+            ", ".join(relation["primary_key"]),
+            len(relation["columns"]),
+            relation["root"],
+            (document["trees"].get(relation["name"]) or {}).get("parent"),
+        )
+        for relation in document["relations"]
+    ]
+    OUT.print(table(("relation", "primary key", "columns", "root", "tree parent"), rows))
+    if document["views"]:
+        rows_ = [(v["name"], " → ".join(v["path"]), v["state"]) for v in document["views"]]
+        OUT.print(table(("view", "path", "state"), rows_))
+    if document["indexes"]:
+        OUT.print(
+            table(
+                ("index", "on", "columns", "purpose", "state"),
+                (
+                    (i["name"], i["on"], _index_columns(i), i["purpose"], i["state"])
+                    for i in document["indexes"]
+                ),
+            )
+        )
+
+
+def _index_columns(index: dict[str, Any]) -> str:
+    return ", ".join(
+        part["column"] + (" DESC" if part["descending"] else "") for part in index["columns"]
+    )
+
+
+def _watch_builds(db: Connection) -> None:
+    """Show how far builds are until all have ended. Raises OperationalError for a failed one."""
+    with progress() as bars:
+        tasks: dict[str, Any] = {}
+        while True:
+            builds = db.transport.json("GET", "/v1/status")["builds"]
+            for build in builds:
+                name = build["name"]
+                if name not in tasks:
+                    tasks[name] = bars.add_task(escape(name), total=None, note="rows")
+                bars.update(tasks[name], completed=build["rows"], total=build["total"] or None)
+            if all(build["finished"] or build["error"] for build in builds):
+                break
+            time.sleep(_POLL_S)
+    failed = [build for build in builds if build["error"]]
+    if failed:
+        raise OperationalError(f"Building {failed[0]['name']} failed: {failed[0]['error']}")

@@ -1,0 +1,232 @@
+"""`hornbeam sql` and `hornbeam explain`: statements, scripts, and an interactive prompt."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hornbeam.cli.common import (
+    DEFAULT_URL,
+    ERR,
+    OUT,
+    AsJson,
+    Parameter,
+    Url,
+    fail,
+    opened,
+    parameters,
+    print_json,
+    read_text,
+    report,
+    table,
+)
+from hornbeam.cli.csvtext import csv_line
+from hornbeam.connection import Connection
+from hornbeam.cursor import Cursor
+from hornbeam.errors import Error
+from hornbeam.statements import is_complete, split
+
+_HISTORY = Path.home() / ".hornbeam_history"
+_HISTORY_LINES = 1_000
+_HELP = r"""Statements end with ;
+  \d         list relations and views      \d NAME   describe one
+  \begin     begin a transaction           \commit   \rollback
+  \q         leave"""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("sql")(sql)
+    app.command("explain")(explain)
+
+
+def sql(
+    statement: Annotated[
+        str | None, typer.Argument(help="SQL; several statements are separated by semicolons.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Run a script; - for standard input.")
+    ] = None,
+    param: Parameter = [],  # noqa: B006 — typer's way to say "repeatable"
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print results as CSV.")] = False,
+    single: Annotated[
+        bool, typer.Option("--single-transaction", help="Run all writes as one transaction.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Run statements, or open a prompt when none are given."""
+    if statement is not None and file is not None:
+        fail("Give a statement or --file, not both.")
+    if as_csv and as_json:
+        fail("Give --csv or --json, not both.")
+    show = _show_csv if as_csv else _show_json if as_json else _show_table
+    with opened(url) as db:
+        if statement is None and file is None and sys.stdin.isatty():
+            _Prompt(db).loop()
+            return
+        script = statement if statement is not None else read_text(file or Path("-"))
+        db.autocommit = not single
+        for text in split(script):
+            show(*_run(db, text, param))
+
+
+def explain(
+    statement: Annotated[str, typer.Argument(help="A SELECT.")],
+    param: Parameter = [],  # noqa: B006 — typer's way to say "repeatable"
+    views: Annotated[bool, typer.Option(help="--no-views: as if there were none.")] = True,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Say how a SELECT would be answered, from which views, and why."""
+    with opened(url) as db:
+        db.use_views = views
+        (text,) = split(statement) or fail("There is no statement.")
+        document = db.explain(text, parameters(param))
+    if as_json:
+        print_json(document)
+    else:
+        OUT.print(document["text"], markup=False, soft_wrap=True)
+
+
+def _run(db: Connection, text: str, param: list[str]) -> tuple[Cursor, float]:
+    """The statement's cursor, and how many seconds it took."""
+    began = time.perf_counter()
+    cursor = db.cursor().execute(text, parameters(param))
+    return cursor, time.perf_counter() - began
+
+
+def _names(cursor: Cursor) -> list[str]:
+    return [column[0] for column in cursor.description or ()]
+
+
+def _show_table(cursor: Cursor, seconds: float) -> None:
+    count = cursor.rowcount
+    if cursor.description is not None:
+        OUT.print(table(_names(cursor), cursor.fetchall()))
+    if count >= 0:
+        served = f", served by {', '.join(cursor.served_by)}" if cursor.served_by else ""
+        rows = "row" if count == 1 else "rows"
+        ERR.print(f"[dim]{count} {rows}, {seconds * 1000:.1f} ms{served}[/dim]", soft_wrap=True)
+    else:
+        ERR.print(f"[dim]done, {seconds * 1000:.1f} ms[/dim]")
+
+
+def _show_json(cursor: Cursor, _: float) -> None:
+    document: dict[str, Any] = {"affected": cursor.rowcount}
+    if cursor.description is not None:
+        columns = [{"name": name, "type": type_} for name, type_, *_ in cursor.description]
+        document = {"columns": columns, "rows": cursor.fetchall(), "served_by": cursor.served_by}
+    print_json(document)
+
+
+def _show_csv(cursor: Cursor, _: float) -> None:
+    if cursor.description is not None:
+        typer.echo(csv_line(_names(cursor)), nl=False)
+        for row in cursor:
+            typer.echo(csv_line(row), nl=False)
+
+
+class _Prompt:
+    """Read, run, print. Errors end the statement, not the prompt."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    def loop(self) -> None:
+        OUT.print(r"Hornbeam. Statements end with ; — \? helps, \q leaves.", markup=False)
+        with _history():
+            for text in iter(self._read, None):
+                if text.startswith("\\"):
+                    self._command(text)
+                else:
+                    for statement in split(text):
+                        self._attempt(statement)
+        self._db.rollback()  # leaving is no commit
+
+    def _read(self) -> str | None:
+        """A command or complete statements; None at the end."""
+        lines: list[str] = []
+        while True:
+            state = "*" if not self._db.autocommit else ""
+            try:
+                lines.append(input("  ...> " if lines else f"hornbeam{state}> "))
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                OUT.print()
+                lines = []
+                continue
+            text = "\n".join(lines).strip()
+            if text == r"\q":
+                return None
+            if text.startswith("\\") or is_complete(text):
+                return text
+            if not text:
+                lines = []
+
+    def _command(self, text: str) -> None:
+        name, *rest = text.split()
+        match name:
+            case r"\d":
+                self._guarded(lambda: _describe(self._db, *rest[:1]))
+            case r"\begin":
+                self._db.autocommit = False
+            case r"\commit":
+                self._guarded(self._end)
+            case r"\rollback":
+                self._db.rollback()
+                self._db.autocommit = True
+            case _:
+                OUT.print(_HELP, markup=False)
+
+    def _end(self) -> None:
+        self._db.commit()
+        self._db.autocommit = True
+
+    def _attempt(self, statement: str) -> None:
+        self._guarded(lambda: _show_table(*_run(self._db, statement, [])))
+
+    def _guarded(self, work: Any) -> None:
+        try:
+            work()
+        except Error as error:
+            report(error)
+
+
+def _describe(db: Connection, name: str = "") -> None:
+    document = db.transport.json("GET", "/v1/schema")
+    things = [*document["relations"], *document["views"]]
+    if not name:
+        rows = [(t["name"], "view" if "path" in t else "relation") for t in things]
+        OUT.print(table(("name", "kind"), rows))
+        return
+    for thing in things:
+        if thing["name"] == name.lower():
+            rows_ = [(c["name"], c["type"], c.get("nullable")) for c in thing["columns"]]
+            OUT.print(table(("column", "type", "nullable"), rows_, name))
+            return
+    fail(f"There is no relation or view {name}.")
+
+
+@contextlib.contextmanager
+def _history() -> Iterator[None]:
+    """Line editing with a history that outlives the prompt, where Python has readline."""
+    try:
+        import readline
+    except ModuleNotFoundError:
+        yield
+        return
+    with contextlib.suppress(OSError):
+        readline.read_history_file(_HISTORY)
+    readline.set_history_length(_HISTORY_LINES)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            readline.write_history_file(_HISTORY)
