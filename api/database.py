@@ -431,6 +431,7 @@ class Database:
         while True:
             await self.clock.sleep(self.settings.housekeeping_interval_s)
             try:
+                await self.keeper.refresh_counts()
                 await self.purge()
             except (OSError, HornbeamError) as error:
                 _LOG.warning("housekeeping failed", error=str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 from viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
@@ -72,12 +72,15 @@ def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
         base=current,
     )
     catalog = selection.to_catalog(current.version + 1, current)
-    return PlannedSchema(_plan_id(request, catalog), current.version, selection, changes, catalog)
+    plan_id = _plan_id(request, current, catalog)
+    return PlannedSchema(plan_id, current.version, selection, changes, catalog)
 
 
-def _plan_id(request: PlanRequest, catalog: Catalog) -> str:
-    """Equal exactly when inputs, base version and result are equal."""
+def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
+    """Equal exactly when inputs, what is in force and what would be are equal; row counts, which
+    drift all the time, do not count."""
     inputs = msgspec.json.encode(
         (request.ddl, request.workload, request.roots, request.method, request.budget)
     )
-    return hashlib.sha256(inputs + encode_catalog(catalog)).hexdigest()[:16]
+    catalogs = [encode_catalog(replace(c, version=0, row_counts=())) for c in (current, planned)]
+    return hashlib.sha256(b"\0".join([inputs, *catalogs])).hexdigest()[:16]

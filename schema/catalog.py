@@ -178,6 +178,10 @@ class Catalog:
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
 
+    def __contains__(self, name: object) -> bool:
+        """Is there a relation, view or index of this name?"""
+        return name in self.schema or name in self.view or name in self.index
+
     @cached_property
     def state(self) -> dict[str, State]:
         return dict(self.states)

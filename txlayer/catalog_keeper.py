@@ -119,7 +119,7 @@ class CatalogKeeper:
                 )
             for layout in _layouts(catalog):
                 await self._store.create_table(layout)
-            await self._publish(catalog)
+            self.floor = await self._publish(catalog)
             gone = _layouts(current) - _layouts(catalog)
             if gone:
                 self._spawn(self._drop(gone, catalog.version))
@@ -136,6 +136,23 @@ class CatalogKeeper:
         for table in await self._store.tables():
             if not table.startswith("s.") and table not in known:
                 await self._store.drop_table(table)
+
+    async def refresh_counts(self, *, factor: float = 2.0) -> None:
+        """Publish row counts when one has changed by `factor`; planning follows them."""
+        async with self._changing:
+            catalog = self.state.catalog
+            counts, known = self._counts(catalog), catalog.row_count
+            if any(_differ(count, known.get(name, 0), factor) for name, count in counts.items()):
+                version = catalog.version + 1
+                await self._publish(
+                    replace(catalog, version=version, row_counts=tuple(counts.items()))
+                )
+
+    def _counts(self, catalog: Catalog) -> dict[str, int]:
+        """Estimated rows of every relation, view and index, the latest transactions included."""
+        growth = self._manager.growth
+        names = [*catalog.schema.names, *catalog.view, *catalog.index]
+        return {name: max(catalog.row_count.get(name, 0) + growth[name], 0) for name in names}
 
     async def wait_built(self) -> None:
         """Return when no build is under way."""
@@ -157,7 +174,8 @@ class CatalogKeeper:
         await self._store.put(puts, self._hlc.tick())
         await self._store.flush()
         at = await self._manager.switch(catalog)
-        self.floor = at
+        if catalog.row_counts:
+            self._manager.growth = Counter()
         return at
 
     def _begin_builds(self) -> None:
@@ -214,13 +232,24 @@ class CatalogKeeper:
                     states[name] = transition(built, Event.CAUGHT_UP)
             if states == dict(catalog.states):
                 return
-            version = catalog.version + 1
-            await self._publish(replace(catalog, version=version, states=tuple(states.items())))
+            counts = self._counts(catalog) | {name: self.builds[name].rows for name in names}
+            self.floor = await self._publish(
+                replace(
+                    catalog,
+                    version=catalog.version + 1,
+                    states=tuple(states.items()),
+                    row_counts=tuple(counts.items()),
+                )
+            )
 
     async def _drop(self, tables: set[str], version: int) -> None:
         await self.readers.wait_until_past(version)
         for table in sorted(tables):
             await self._store.drop_table(table)
+
+
+def _differ(count: int, known: int, factor: float) -> bool:
+    return count > factor * known or known > factor * count
 
 
 def _layouts(catalog: Catalog) -> set[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -94,6 +95,8 @@ class TransactionManager:
         self._finishing: set[asyncio.Task[object]] = set()
         self.locks = LockTable()
         self.state = CatalogState(catalog, engine)
+        self.growth: Counter[str] = Counter()
+        """Rows inserted less rows deleted per layout since the catalog's counts were made."""
         self.committed = 0
         self.aborted = 0
         self.retried = 0
@@ -217,6 +220,8 @@ class TransactionManager:
             self._release(attempt.owner)
             raise
         self.committed += 1
+        for mutation in prepared.mutations:
+            self.growth[mutation.layout] += (mutation.old is None) - (mutation.new is None)
         if committed.applied_future is None or committed.applied:
             self._release(attempt.owner)
         else:

@@ -388,30 +388,37 @@ class Transaction:
         return rows
 
     async def _delete_rows(self, relation: Relation, rows: Sequence[Row]) -> None:
-        codec = self.state.codecs(relation.name)
-        keys = [codec.key(row) for row in rows]
-        await self._lock_existence(relation.name, keys)
-        for row, key in zip(rows, keys, strict=True):
-            self._write(relation.name, key, row, None)
-        for check in self.state.constraints[relation.name].children:
-            if not check.restricts:
-                await self._follow(check, rows)
+        """Delete rows, and do to those below what ON DELETE says, however deep they go."""
+        waiting = [(relation, rows)]
+        while waiting:
+            parent, gone = waiting.pop()
+            if not gone:
+                continue
+            await self._delete_level(parent.name, gone)
+            for check in self.state.constraints[parent.name].children:
+                if check.restricts:
+                    continue
+                below = await self._below(check, gone)
+                if check.foreign_key.on_delete is OnDelete.CASCADE:
+                    waiting.append((check.child, below))
+                else:
+                    await self._replace(check.child, [(row, check.nulls(row)) for row in below])
 
-    async def _follow(self, check: ChildCheck, rows: Sequence[Row]) -> None:
-        """ON DELETE CASCADE and SET NULL."""
+    async def _delete_level(self, relation: str, rows: Sequence[Row]) -> None:
+        codec = self.state.codecs(relation)
+        keys = [codec.key(row) for row in rows]
+        await self._lock_existence(relation, keys)
+        for row, key in zip(rows, keys, strict=True):
+            self._write(relation, key, row, None)
+
+    async def _below(self, check: ChildCheck, rows: Sequence[Row]) -> list[Row]:
+        """Rows that reference one of `rows`, which are deleted, under their locks."""
         gone = {check.values(row) for row in rows}
         children = await self._children(check, list(gone))
         keys = [self.state.codecs(check.child.name).key_values(child) for child in children]
+        locked = await self._lock_and_read(check.child.name, keys)
         # A child may have left before its lock was granted; none can come, the parents are locked.
-        locked = [
-            row
-            for row in await self._lock_and_read(check.child.name, keys)
-            if row is not None and check.parent_key(row) in gone
-        ]
-        if check.foreign_key.on_delete is OnDelete.CASCADE:
-            await self._delete_rows(check.child, locked)
-        else:
-            await self._replace(check.child, [(row, check.nulls(row)) for row in locked])
+        return [row for row in locked if row is not None and check.parent_key(row) in gone]
 
     async def _children(self, check: ChildCheck, parents: Sequence[Key]) -> list[Row]:
         """Rows of the child relation that reference one of `parents`, as seen here."""
@@ -597,7 +604,8 @@ class Transaction:
     ) -> None:
         """Row versions that the client relies on. Raises ReadConflict, PreconditionFailed."""
         for item in reads:
-            if await self._version(item.layout, item.key) != item.ts:
+            known = item.layout in self.state.catalog
+            if not known or await self._version(item.layout, item.key) != item.ts:
                 raise ReadConflict(
                     f"A row of {item.layout} that this transaction read has changed since.",
                     cure="Begin again and read it anew.",
