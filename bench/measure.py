@@ -1,0 +1,145 @@
+"""What every benchmark needs: rounds and medians, figures with goals, where they were measured.
+
+A figure is the median over rounds. Times of a shared machine scatter, so figures that can be
+compared within one run are given as ratios as well.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import importlib.metadata
+import math
+import os
+import platform
+import pstats
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LIBRARIES = ("duckdb", "fastapi", "msgspec", "pyarrow", "rocksdict", "sqlglot", "uvicorn", "uvloop")
+PROFILE_LINES = 4
+"""Functions that the sentence about a missed goal names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured number: `value` is the median of `rounds`, in `unit`.
+
+    `at_least` or `at_most` is the goal. `note` says how it was measured, `why` what took the
+    time where the goal is missed.
+    """
+
+    section: str
+    name: str
+    unit: str
+    rounds: tuple[float, ...]
+    at_least: float | None = None
+    at_most: float | None = None
+    note: str = ""
+    why: str = ""
+
+    @property
+    def value(self) -> float:
+        return statistics.median(self.rounds)
+
+    @property
+    def met(self) -> bool | None:
+        """None without a goal."""
+        if self.at_least is not None:
+            return self.value >= self.at_least
+        return None if self.at_most is None else self.value <= self.at_most
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "section": self.section,
+            "name": self.name,
+            "value": _significant(self.value),
+            "unit": self.unit,
+            "rounds": [_significant(value) for value in self.rounds],
+            "at_least": self.at_least,
+            "at_most": self.at_most,
+            "met": self.met,
+            "note": self.note,
+            "why": self.why,
+        }
+
+
+def _significant(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least `share` of `values` do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(len(ordered) * share) - 1, 0)]
+
+
+async def seconds(work: Callable[[], Awaitable[object]]) -> float:
+    """How long one run of `work` takes."""
+    began = time.perf_counter()
+    await work()
+    return time.perf_counter() - began
+
+
+async def where_time_goes(work: Callable[[], Awaitable[object]]) -> str:
+    """The functions that `work` spends most time in itself, as a sentence."""
+    profile = cProfile.Profile()
+    profile.enable()
+    await work()
+    profile.disable()
+    stats = pstats.Stats(profile)
+    own: dict[str, float] = {}
+    for (file, _line, function), (_, _, own_s, _, _) in stats.stats.items():  # type: ignore[attr-defined]
+        name = _function_name(file, function)
+        own[name] = own.get(name, 0.0) + own_s
+    total = sum(own.values())
+    most = sorted(own.items(), key=lambda item: -item[1])[:PROFILE_LINES]
+    return "time goes to " + ", ".join(f"{name} {share / total:.0%}" for name, share in most)
+
+
+def _function_name(file: str, function: str) -> str:
+    if file == "~":
+        return function.strip("<>{}").removeprefix("built-in method ").replace("builtins.", "")
+    return f"{Path(file).stem}.{function}"
+
+
+def machine(folder: Path) -> dict[str, Any]:
+    """What the figures are measured on; `folder` is where the data lies."""
+    return {
+        "cores": os.cpu_count(),
+        "processor": _first_line("/proc/cpuinfo", "model name") or platform.machine(),
+        "memory": _first_line("/proc/meminfo", "MemTotal"),
+        "file_system": _file_system(folder),
+        "system": f"{platform.system()} {platform.release()}",
+        "load_average": list(os.getloadavg()),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Interpreter and libraries."""
+    found = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    return {"python": platform.python_version(), **found}
+
+
+def _first_line(file: str, head: str) -> str:
+    try:
+        lines = Path(file).read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(head)), "")
+
+
+def _file_system(folder: Path) -> str:
+    """Type of the mount that holds `folder`, as far as the system says."""
+    here, best = str(folder.resolve()), ("", "unknown")
+    try:
+        mounts = Path("/proc/mounts").read_text().splitlines()
+    except OSError:
+        return best[1]
+    for _device, at, kind, *_ in map(str.split, mounts):
+        if here.startswith(at) and len(at) > len(best[0]):
+            best = at, kind
+    return best[1]

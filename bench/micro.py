@@ -1,0 +1,464 @@
+"""The micro-benchmark: how fast the pieces are, on this machine, in one run (`make bench`).
+
+Reads and writes in-process, REST next to `/livez`, bulk load, whole-result joins of seed 002
+(IX-B) with views, by our best plan without and by index nested loops, and the memory of a server
+that streams. Prints a table and writes a JSON report; `--help` lists the options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import logging
+import math
+import random
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from api.database import Database
+from api.settings import Settings
+from bench import microdata, serving
+from bench.measure import Figure, machine, percentile, seconds, versions, where_time_goes
+from bench.microdata import INSERT, POINT, PREFIX, Q1, Q2, V1, V2
+from bench.tpcw.data import TODAY
+from query.binder import bind
+from query.native import NativePlan
+from query.native_plan import plan_native
+from storage.snapshot import Snapshot
+from txlayer.model import Timings
+
+LOAD_BATCH = 5_000
+WRITERS = (1, 16, 64)
+PIECES = ("plan", "lock", "compute", "log", "apply")
+Work = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `--help` explains."""
+
+    customers: int = 1_000
+    rounds: int = 5
+    reads: int = 3_000
+    writes: int = 3_200
+    requests: int = 1_000
+    load_customers: int = 300
+    folder: Path = Path("var/bench")
+    output: Path = Path("bench/reports/latest.json")
+
+
+def parse_options(arguments: Sequence[str] | None = None) -> Options:
+    default = Options()
+    parser = argparse.ArgumentParser(prog="python -m bench.micro", description=__doc__)
+    add = parser.add_argument
+    add("--customers", type=int, default=default.customers, help="of the joins; × 111 = rows")
+    add("--rounds", type=int, default=default.rounds, help="figures are medians of so many")
+    add("--reads", type=int, default=default.reads, help="per round")
+    add("--writes", type=int, default=default.writes, help="transactions per round")
+    add("--requests", type=int, default=default.requests, help="over REST, per round")
+    add("--load-customers", type=int, default=default.load_customers, help="loaded per round")
+    add("--folder", type=Path, default=default.folder, help="of the databases; emptied")
+    add("--output", type=Path, default=default.output, help="the JSON report")
+    return Options(**vars(parser.parse_args(arguments)))
+
+
+# ---------------------------------------------------------------- databases
+
+
+@asynccontextmanager
+async def fresh(folder: Path, views: tuple[str, ...], customers: int) -> AsyncIterator[Database]:
+    """An empty database with the three relations and some of the views."""
+    shutil.rmtree(folder, ignore_errors=True)
+    async with await reopened(folder) as database:
+        await use_views(database, views, customers)
+        yield database
+
+
+async def reopened(folder: Path) -> Database:
+    return await Database.open(Settings(data=folder, statement_timeout_s=600))
+
+
+async def use_views(database: Database, views: tuple[str, ...], customers: int) -> None:
+    """Put a catalog with just `views` into force, and build them."""
+    counts = microdata.row_counts(customers)
+    version = database.catalog.version + 1
+    await database.keeper.apply(microdata.micro_catalog(version, views, counts))
+    await database.keeper.wait_built()
+
+
+async def load(database: Database, customers: int, relations: Sequence[str]) -> float:
+    """Load the micro data; returns seconds, without the time that making the rows takes."""
+    spent = 0.0
+    for relation in relations:
+        columns = database.catalog.schema.relation(relation).column_names
+        rows = microdata.rows(relation, customers)
+        while batch := list(itertools.islice(rows, LOAD_BATCH)):
+            began = time.perf_counter()
+            await database.load(relation, columns, batch)
+            spent += time.perf_counter() - began
+    return spent
+
+
+# ---------------------------------------------------------------- reads
+
+
+async def reads(database: Database, options: Options) -> list[Figure]:
+    """One client, one core, one query after the other."""
+    chance = random.Random(1)
+    customers, count = options.customers, options.reads
+    orders = customers * microdata.ORDERS_PER_CUSTOMER
+    served = ", ".join(database.prepare(PREFIX).served_by)
+
+    async def rate(sql: str, highest: int) -> float:
+        keys = [(chance.randint(1, highest),) for _ in range(count)]
+
+        async def work() -> None:
+            for key in keys:
+                await database.fetch(sql, key)
+
+        return count / await seconds(work)
+
+    await rate(POINT, orders)  # warm
+    points = [await rate(POINT, orders) for _ in range(options.rounds)]
+    prefixes = [await rate(PREFIX, customers) for _ in range(options.rounds)]
+    return [
+        Figure("reads", "point", "reads/s", tuple(points), at_least=5_000),
+        Figure(
+            "reads",
+            "view prefix of 10 rows",
+            "reads/s",
+            tuple(prefixes),
+            at_least=3_000,
+            note=f"served by {served}",
+        ),
+    ]
+
+
+# ---------------------------------------------------------------- writes
+
+
+class Writers:
+    """Inserts of orders of random customers, each a durable transaction."""
+
+    def __init__(self, database: Database, customers: int, first_id: int = 1) -> None:
+        self._database = database
+        self._customers = customers
+        self._ids = itertools.count(first_id)
+        self._chance = random.Random(2)
+        self.latencies_ms: list[float] = []
+        self.timings: list[Timings] = []
+
+    async def run(self, writers: int, transactions: int) -> float:
+        """Transactions per second."""
+        each = max(transactions // writers, 1)
+
+        async def work() -> None:
+            await asyncio.gather(*(self._write(each) for _ in range(writers)))
+
+        return each * writers / await seconds(work)
+
+    async def _write(self, count: int) -> None:
+        for _ in range(count):
+            customer = self._chance.randint(1, self._customers)
+            values = (next(self._ids), customer, TODAY, "10.00", "0.83", "13.83")
+            began = time.perf_counter()
+            result = await self._database.execute(INSERT, values)
+            self.latencies_ms.append((time.perf_counter() - began) * 1000)
+            self.timings.append(result.timings)
+
+
+async def writes(folder: Path, options: Options) -> list[Figure]:
+    """Transactions that keep one join view and one view-index."""
+    figures: list[Figure] = []
+    async with fresh(folder, (V1,), options.customers) as database:
+        await load(database, options.customers, ("customer",))
+        await Writers(database, options.customers).run(16, options.writes // 4)  # warm
+        for count in WRITERS:
+            writers = Writers(database, options.customers, first_id=count * 10_000_000)
+            rates = [await writers.run(count, options.writes) for _ in range(options.rounds)]
+            figures += _write_figures(writers, count, rates)
+    return figures
+
+
+def _write_figures(writers: Writers, count: int, rates: list[float]) -> list[Figure]:
+    name = f"{count} writer{'s' if count > 1 else ''}"
+    goal = 1_500 if count == 16 else None
+    found = [
+        Figure("writes", name, "tx/s", tuple(rates), at_least=goal, note="every one durable"),
+        *(
+            Figure("writes", f"{name}, p{int(share * 100)}", "ms", (percentile(times, share),))
+            for times in (writers.latencies_ms,)
+            for share in (0.5, 0.99)
+        ),
+    ]
+    if count != 64:
+        found += [
+            Figure("one write", f"{piece}, {name}", "ms", (_median_ms(writers.timings, piece),))
+            for piece in PIECES
+        ]
+    return found
+
+
+def _median_ms(timings: Sequence[Timings], piece: str) -> float:
+    return percentile([getattr(timing, f"{piece}_ms") for timing in timings], 0.5)
+
+
+# ---------------------------------------------------------------- REST
+
+
+def rest(folder: Path, options: Options) -> list[Figure]:
+    """Point reads and /livez in turn, through one keep-alive socket (bench/serving.py)."""
+    query = serving.post("/v1/query", {"sql": POINT, "parameters": [options.customers]})
+    livez = serving.get("/livez")
+    floor: list[float] = []
+    read: list[float] = []
+    with serving.server(folder) as (port, _), serving.Client(port) as client:
+        client.times_ms(query, options.requests // 4)  # warm
+        for _ in range(options.rounds):
+            floor.append(percentile(client.times_ms(livez, options.requests), 0.5))
+            read.append(percentile(client.times_ms(query, options.requests), 0.5))
+    ratios = tuple(mine / least for mine, least in zip(read, floor, strict=True))
+    return [
+        Figure("REST", "/livez, p50", "ms", tuple(floor)),
+        Figure("REST", "point read, p50", "ms", tuple(read)),
+        Figure("REST", "point read / livez", "×", ratios, at_most=2, note="blocking raw socket"),
+    ]
+
+
+def memory(folder: Path, _: Options) -> list[Figure]:
+    """The peak of a fresh server that streams all of Q2, from the view and without it."""
+    with serving.server(folder) as (port, process):
+        idle = serving.peak_memory_mb(process)
+        figures = [Figure("memory", "server, idle", "MB", (idle,))]
+        for name, use in (("Q2 from the view", True), ("Q2 without views", False)):
+            headers = ("Accept: application/vnd.apache.arrow.stream", "Connection: close")
+            request = serving.post("/v1/query", {"sql": Q2, "use_views": use}, *headers)
+            size = serving.drain(port, request) / 1e6
+            peak = serving.peak_memory_mb(process)
+            note = f"{size:.0f} MB streamed"
+            figures.append(
+                Figure("memory", f"server, {name}", "MB", (peak,), at_most=500, note=note)
+            )
+    return figures
+
+
+# ---------------------------------------------------------------- load
+
+
+async def loads(folder: Path, options: Options) -> list[Figure]:
+    """Bulk load through `Database.load`, in transactions of 5 000 rows."""
+    customers = options.load_customers
+    count = customers * microdata.ROWS_PER_CUSTOMER
+    figures = []
+    for name, views, goal in (
+        ("without views", (), 40_000),
+        ("with two views and their indexes", (V1, V2), 15_000),
+    ):
+        rates = []
+        for _ in range(max(options.rounds // 2, 1)):
+            async with fresh(folder, views, customers) as database:
+                rates.append(count / await load(database, customers, microdata.RELATIONS))
+        figure = Figure("load", name, "rows/s", tuple(rates), at_least=goal)
+
+        async def again(views: tuple[str, ...] = views) -> None:
+            async with fresh(folder, views, customers) as database:
+                await load(database, customers // 3 or 1, microdata.RELATIONS)
+
+        figures.append(await explained(figure, again))
+    return figures
+
+
+async def explained(figure: Figure, work: Work) -> Figure:
+    """The figure; where it misses its goal, with what a profile says."""
+    return figure if figure.met is not False else replace(figure, why=await where_time_goes(work))
+
+
+# ---------------------------------------------------------------- joins
+
+
+async def joins(database: Database, options: Options) -> list[Figure]:
+    """Whole results, row by row as Python tuples: what a client in-process gets."""
+    figures: list[Figure] = []
+    for name, sql, goal in (("Q1", Q1, 6), ("Q2", Q2, 11)):
+        figures += await _join(database, name, sql, goal, max(options.rounds // 2, 1))
+    return figures
+
+
+async def _join(database: Database, name: str, sql: str, goal: int, rounds: int) -> list[Figure]:
+    expected = database.catalog.row_count[V1 if name == "Q1" else V2]
+    loops = plan_native(bind(sql, database.catalog), database.catalog, most_cost=math.inf)
+    ways: dict[str, Callable[[], Awaitable[int]]] = {
+        "view": lambda: count_rows(database, sql, use_views=True),
+        "best plan without views": lambda: count_rows(database, sql, use_views=False),
+        "index nested loops": lambda: run_plan(database, loops),
+        "view, Arrow": lambda: count_rows(database, sql, use_views=True, arrow=True),
+        "best plan without views, Arrow": lambda: count_rows(
+            database, sql, use_views=False, arrow=True
+        ),
+    }
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, run in ways.items():
+            began = time.perf_counter()
+            found = await run()
+            times[way].append(time.perf_counter() - began)
+            if found != expected:
+                raise RuntimeError(f"{name} by {way} gives {found} rows instead of {expected}.")
+    measured = [Figure("joins", f"{name}, {way}", "s", tuple(t)) for way, t in times.items()]
+    for way, basis, most in (
+        ("best plan without views", "view", goal),
+        ("index nested loops", "view", goal),
+        ("best plan without views, Arrow", "view, Arrow", None),
+    ):
+        ratios = tuple(a / b for a, b in zip(times[way], times[basis], strict=True))
+        figure = Figure("joins", f"{name}, {way} / {basis}", "×", ratios, at_least=most)
+        measured.append(await explained(figure, ways["view"]))
+    return measured
+
+
+async def count_rows(database: Database, sql: str, *, use_views: bool, arrow: bool = False) -> int:
+    """Read a whole result and forget it; returns its rows."""
+    count = 0
+    async with database.query(sql, use_views=use_views) as result:
+        if arrow:
+            async for batch in result.stream.arrow():
+                count += batch.num_rows
+        else:
+            async for rows in result.stream.batches():
+                count += len(rows)
+    return count
+
+
+async def run_plan(database: Database, plan: NativePlan) -> int:
+    """Run our own loops, whatever the planner would prefer."""
+    reader = Snapshot(database.store, database.manager.state.codecs, database.watermark())
+    count = 0
+    async with aclosing(plan.batches(reader, {})) as batches:
+        async for rows in batches:
+            count += len(rows)
+    return count
+
+
+# ---------------------------------------------------------------- the run
+
+
+async def measure(options: Options, step: Callable[[str], None]) -> list[Figure]:
+    """All figures. `step` is told what begins."""
+    scratch, kept = options.folder / "scratch", options.folder / "joins"
+    figures: list[Figure] = []
+    step("writes")
+    figures += await writes(scratch, options)
+    step("bulk load")
+    figures += await loads(scratch, options)
+    step(f"loading {options.customers * microdata.ROWS_PER_CUSTOMER:,} rows, building views")
+    async with fresh(kept, (), options.customers) as database:
+        await load(database, options.customers, microdata.RELATIONS)
+        built = await seconds(lambda: use_views(database, (V1, V2), options.customers))
+        made = options.customers * 2 * (microdata.ROWS_PER_CUSTOMER - 1)
+        figures.append(
+            Figure("load", "online build of views and indexes", "rows/s", (made / built,))
+        )
+        step("reads")
+        figures += await reads(database, options)
+        step("joins")
+        figures += await joins(database, options)
+    step("REST")
+    figures += rest(kept, options)
+    step("memory of a streaming server")
+    figures += memory(kept, options)
+    shutil.rmtree(options.folder)
+    return figures
+
+
+STEPS = 7
+
+
+def report(options: Options, figures: Sequence[Figure], took_s: float) -> dict[str, Any]:
+    """The JSON document."""
+    return {
+        "machine": machine(options.folder.parent),
+        "versions": versions(),
+        "settings": {
+            key: str(v) if isinstance(v, Path) else v for key, v in asdict(options).items()
+        },
+        "figures": [figure.json() for figure in figures],
+        "missed": [sentence(figure) for figure in figures if figure.met is False],
+        "seconds": round(took_s, 1),
+    }
+
+
+def sentence(figure: Figure) -> str:
+    """A missed goal in words."""
+    goal = f"at least {figure.at_least:,g}" if figure.at_least else f"at most {figure.at_most:,g}"
+    said = f"{figure.section}, {figure.name}: {shown(figure.value)} {figure.unit}, wanted {goal}"
+    return f"{said}; {figure.why}." if figure.why else f"{said}."
+
+
+def shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def print_table(console: Console, figures: Sequence[Figure]) -> None:
+    table = Table(title="Medians of this run")
+    for name in ("", "measured", "goal", "spread"):
+        table.add_column(name, justify="left" if not name else "right")
+    table.add_column("", overflow="fold")
+    section = ""
+    for figure in figures:
+        if figure.section != section:
+            table.add_section()
+            section = figure.section
+        mark = {True: "[green]met[/green]", False: "[red]missed[/red]", None: ""}[figure.met]
+        sign, goal = ("≥", figure.at_least) if figure.at_least else ("≤", figure.at_most)
+        spread = (
+            ""
+            if len(figure.rounds) == 1
+            else f"{shown(min(figure.rounds))} … {shown(max(figure.rounds))}"
+        )
+        table.add_row(
+            f"{section}: {figure.name}",
+            f"{shown(figure.value)} {figure.unit}",
+            f"{sign} {goal:,g} {mark}" if goal else "",
+            spread,
+            figure.note,
+        )
+    console.print(table)
+    for figure in figures:
+        if figure.met is False:
+            console.print(sentence(figure), highlight=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options, console = parse_options(arguments), Console()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    began = time.perf_counter()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=STEPS)
+
+        def step(name: str) -> None:
+            progress.update(task, description=name)
+            progress.advance(task)
+
+        figures = asyncio.run(measure(options, step))
+    print_table(console, figures)
+    document = report(options, figures, time.perf_counter() - began)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(document, indent=2) + "\n")
+    console.print(f"{document['seconds']} s; written: {options.output}")
+
+
+if __name__ == "__main__":
+    main()
