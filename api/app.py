@@ -74,7 +74,7 @@ def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
     app.state.metrics = Metrics()
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
     problems.install(app)
-    for add in (_add_health, _add_transactions, _add_queries, _add_schema, _add_upkeep):
+    for add in (_add_queries, _add_transactions, _add_schema, _add_upkeep, _add_health):
         add(app, settings)
     return app
 
