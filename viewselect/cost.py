@@ -9,16 +9,16 @@ and for those of its view-indexes. Storage is counted in bytes, and decides betw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from query.access import GET_COST, SEEK_COST, Term
+from query.access import GET_COST, SEEK_COST, Access, Reach, Term
 from query.algebra import Block, StatementKind
 from query.joins import order_joins
 from schema.catalog import Catalog, Forest, Index, JoinView, Layout, State
-from schema.graph import parents, topological_order
-from schema.model import Column, Schema
+from schema.graph import topological_order
+from schema.model import Column, KeyPart, Relation, Schema
 from schema.types import Kind
 from viewselect.cover import Use, ViewPath, best_cover, join_view, occurrences, over_views
 from viewselect.indexes import (
@@ -32,10 +32,19 @@ from viewselect.workload import EdgeId, ReadBlock, Workload, Write
 
 WRITE_COST = 4.0
 """One row put, its share of the log included, in scanned rows."""
+ROUND_COST = 20.0
+"""One round to the store, however many rows it asks for, in scanned rows: a source of a query, or
+a level of a path that upkeep reads. On the embedded store a batch of awaits, over HBase an RPC."""
+HIDDEN_SHARE = 0.1
+"""Share of a block's cost that counts when WHERE says more than its filters do (a subquery, OR):
+conditions that the executor may well use but that cannot be priced here."""
+MIN_GAIN = 0.1
+"""Share of a block's cost that one more index has to save."""
 ROOT_ROWS = 1_000
 """Rows of a relation that references nothing, when unknown."""
 FAN_OUT = 10
-"""Rows of a relation per row of its largest parent, when unknown."""
+"""Rows of a relation per row of its largest parent, when unknown (1 where the foreign key is the
+primary key)."""
 
 _BYTES = {
     Kind.INTEGER: 5, Kind.BIGINT: 9, Kind.DECIMAL: 8, Kind.DOUBLE: 9, Kind.BOOLEAN: 1,
@@ -56,11 +65,9 @@ class Statistics:
 
     def rows(self, schema: Schema) -> dict[str, int]:
         """Rows of every relation."""
-        above = parents(schema)
         found: dict[str, int] = {}
         for name in topological_order(schema):
-            known = [found[parent] for parent in above[name]]
-            guess = FAN_OUT * max(known) if known else ROOT_ROWS
+            guess = _guessed_rows(schema.relation(name), found)
             found[name] = max(1, self.row_counts.get(name, guess))
         return found
 
@@ -68,6 +75,16 @@ class Statistics:
         """Average bytes of a stored row."""
         guess = _ROW_OVERHEAD + sum(map(column_bytes, schema.relation(relation).columns))
         return float(self.row_bytes.get(relation, guess))
+
+
+def _guessed_rows(relation: Relation, known: Mapping[str, int]) -> int:
+    keys = [key for key in relation.foreign_keys if key.parent != relation.name]
+    if not keys:
+        return ROOT_ROWS
+    whole = [key for key in keys if set(key.columns) >= set(relation.primary_key)]
+    if whole:
+        return min(known[key.parent] for key in whole)
+    return FAN_OUT * max(known[key.parent] for key in keys)
 
 
 def column_bytes(column: Column) -> float:
@@ -127,7 +144,7 @@ class Objective:
     def __init__(self, schema: Schema, workload: Workload, statistics: Statistics) -> None:
         self.schema, self.statistics = schema, statistics
         self.rows = statistics.rows(schema)
-        self.base = _catalog(schema, self.rows, (), base_indexes(schema))
+        self.base = readable_catalog(schema, self.rows, (), base_indexes(schema))
         writes = tuple(replace(w, rows=self._written_rows(w, workload)) for w in workload.writes)
         self.workload = replace(workload, writes=writes)
         self._views: dict[ViewPath, JoinView] = {}
@@ -197,7 +214,7 @@ class Objective:
     def _block_cost(self, read: ReadBlock, uses: tuple[Use, ...]) -> BlockCost:
         views = {use.view: self.view(use.view) for use in uses}
         block = over_views(read.block, uses, views)
-        bare = _catalog(self.schema, self.rows, views.values(), self.base.indexes)
+        bare = readable_catalog(self.schema, self.rows, views.values(), self.base.indexes)
         cost, chosen = plan_cost(bare, block), tuple[Wanted, ...]()
         candidates = [
             wanted
@@ -207,11 +224,45 @@ class Objective:
         while candidates:
             trials = [(plan_cost(_with(bare, (*chosen, w)), block), w) for w in candidates]
             best, wanted = min(trials, key=lambda trial: trial[0])
-            if best >= cost:
+            if best > cost * (1 - MIN_GAIN):
                 break
             cost, chosen = best, (*chosen, wanted)
             candidates = [w for w in candidates if w != wanted]
-        return BlockCost(uses, cost, chosen)
+        return BlockCost(uses, cost, (*chosen, *self._hidden(read, block, uses, bare, chosen)))
+
+    def _hidden(
+        self,
+        read: ReadBlock,
+        block: Block,
+        uses: tuple[Use, ...],
+        bare: Catalog,
+        chosen: tuple[Wanted, ...],
+    ) -> Iterator[Wanted]:
+        """View-indexes for conditions that cannot be priced (`o_c_id IN (SELECT …)`).
+
+        A view that would be read as a whole must be as easy to reach as its base relations are:
+        by those of their keys and indexes whose first column the block uses for anything but its
+        joins.
+        """
+        steps = () if block.conjunctive else plan_steps(_with(bare, chosen), block)
+        scanned = {step.alias for step in steps if step.reach is Reach.SCAN}
+        joined = {(j.left, column) for j in read.block.equi_joins for column in j.left_columns}
+        joined |= {(j.right, column) for j in read.block.equi_joins for column in j.right_columns}
+        for use in uses:
+            names = self.view(use.view).names
+            path = use.view.relations[-len(use.aliases) :]
+            for alias, relation in zip(use.aliases, path, strict=True):
+                used = read.block.columns.get(alias, frozenset())
+                for column in self._leading(relation):
+                    if use.alias in scanned and column in used and (alias, column) not in joined:
+                        on = self.view(use.view).name
+                        part = KeyPart(names[relation, column])
+                        yield Wanted(on, (part,), block.columns[use.alias], (read.statement,))
+
+    def _leading(self, relation: str) -> dict[str, None]:
+        """First columns of the key and the indexes of a relation."""
+        names = (relation, *(index.name for index in self.base.indexes_on(relation)))
+        return dict.fromkeys(self.base.layout(name).key[0].column for name in names)
 
     # upkeep
 
@@ -234,7 +285,7 @@ class Objective:
 
     def _index_layouts(self, view: JoinView, wanted: Iterable[Wanted]) -> list[Layout]:
         """View-indexes, and the maintenance indexes needed besides them."""
-        catalog = _with(_catalog(self.schema, self.rows, [view], ()), wanted)
+        catalog = _with(readable_catalog(self.schema, self.rows, [view], ()), wanted)
         upkeep = tuple(maintenance_indexes(view, catalog, self.workload.updates))
         catalog = replace(catalog, indexes=(*catalog.indexes, *upkeep))
         return [catalog.layout(index.name) for index in catalog.indexes]
@@ -244,18 +295,20 @@ class Objective:
         if write.relation not in view.path:
             return 0.0
         last = write.relation == view.last
-        if write.kind is not StatementKind.UPDATE:
-            up = GET_COST if write.kind is StatementKind.DELETE else GET_COST * len(view.edges)
-            per_row = up + WRITE_COST * (1 + len(indexes)) if last else 0.0
-            return write.weight * write.rows * per_row
+        climb = len(view.edges) * (ROUND_COST + GET_COST)
+        frequency = write.weight * write.rows
+        if write.kind is StatementKind.INSERT:
+            return frequency * (climb + WRITE_COST * (1 + len(indexes))) if last else 0.0
+        per_row = GET_COST + WRITE_COST * (1 + len(indexes))
+        if write.kind is StatementKind.DELETE:
+            return write.weight * (ROUND_COST + write.rows * per_row) if last else 0.0
         touched = {view.names[write.relation, column] for column in write.columns}
         per_row = GET_COST + WRITE_COST * (1 + sum(bool(touched & held) for held in indexes))
         if last:
-            moved = set(view.edges[-1].columns) & write.columns
-            per_row += GET_COST * len(view.edges) if moved else 0.0
-            return write.weight * write.rows * per_row
+            moved = bool(set(view.edges[-1].columns) & write.columns)
+            return write.weight * (ROUND_COST + moved * climb + write.rows * per_row)
         fan_out = self.rows[view.last] / self.rows[write.relation]
-        return write.weight * write.rows * (SEEK_COST + fan_out * per_row)
+        return write.weight * (ROUND_COST + write.rows * (SEEK_COST + fan_out * per_row))
 
     def _written_rows(self, write: Write, workload: Workload) -> float:
         """Rows that one UPDATE or DELETE touches; an INSERT counts as one row."""
@@ -267,16 +320,22 @@ class Objective:
         return 1.0
 
 
+def plan_steps(catalog: Catalog, block: Block) -> tuple[Access, ...]:
+    """How the executor would read the sources of `block`, in that order."""
+    order = tuple((o.alias, Term(o.column, o.descending, o.nulls_first)) for o in block.order)
+    return order_joins(catalog, block, order=order, limited=block.limit and bool(order))
+
+
 def plan_cost(catalog: Catalog, block: Block) -> float:
     """Row reads of the executor's own plan for `block`."""
-    order = tuple((o.alias, Term(o.column, o.descending, o.nulls_first)) for o in block.order)
-    steps = order_joins(catalog, block, order=order, limited=block.limit and bool(order))
-    return sum(step.cost for step in steps)
+    share = 1.0 if block.conjunctive else HIDDEN_SHARE
+    return sum(ROUND_COST + share * step.cost for step in plan_steps(catalog, block))
 
 
-def _catalog(
+def readable_catalog(
     schema: Schema, rows: Mapping[str, int], views: Iterable[JoinView], indexes: Iterable[Index]
 ) -> Catalog:
+    """A catalog in which all may be read; its version says nothing."""
     views, indexes = tuple(views), tuple(indexes)
     names = (*(view.name for view in views), *(index.name for index in indexes))
     states = tuple((name, State.READABLE) for name in names)

@@ -1,0 +1,258 @@
+"""The way in: `plan` chooses trees, views and indexes; `SelectionPlan` holds and explains them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from query.algebra import BoundStatement
+from schema.catalog import Catalog, Forest, Index, JoinView, State, WorkloadStatement
+from schema.errors import InvalidRequest
+from schema.model import Schema
+from viewselect.cost import Objective, Statistics, readable_catalog
+from viewselect.explain import Explanation, explain
+from viewselect.forest import ForestSearch
+from viewselect.graph import Edge, Graph, schema_graph
+from viewselect.indexes import base_indexes, maintenance_indexes
+from viewselect.outcome import Outcome
+from viewselect.paper import paper_forest
+from viewselect.picture import forest_mermaid, forest_svg
+from viewselect.report import plan_json, plan_summary, plan_text
+from viewselect.select import Selection, keep_budget, select_views
+from viewselect.workload import Workload, read_workload
+
+__all__ = ["PlanOptions", "SelectionPlan", "Statistics", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What the administrator decides.
+
+    `roots` None, or `learn_roots`: roots are learned. `budget`: views and their indexes take at
+    most this many times the bytes of the base relations.
+    """
+
+    roots: tuple[str, ...] | None = None
+    learn_roots: bool = False
+    method: str = "optimal"
+    budget: float | None = None
+
+    @property
+    def given_roots(self) -> tuple[str, ...] | None:
+        return None if self.learn_roots else self.roots
+
+    def check(self, schema: Schema) -> None:
+        """Raises InvalidRequest."""
+        if self.method not in ("optimal", "paper"):
+            raise InvalidRequest(
+                f"there is no method {self.method!r}", cure="choose optimal or paper"
+            )
+        if self.budget is not None and not (math.isfinite(self.budget) and self.budget >= 0):
+            raise InvalidRequest(f"budget {self.budget} is no size", cure="say, 2.0")
+        for root in self.roots or ():
+            if root not in schema:
+                raise InvalidRequest(
+                    f"root {root} is no relation of the schema",
+                    cure="choose among " + ", ".join(schema.names),
+                )
+
+
+@dataclass(frozen=True)
+class SelectionPlan:
+    """The trees, views and indexes for a schema and workload, with what led to them.
+
+    `outcomes` holds both methods under the same options, the chosen one under `options.method`.
+    """
+
+    schema: Schema
+    options: PlanOptions
+    statistics: Statistics
+    graph: Graph
+    objective: Objective
+    outcomes: Mapping[str, Outcome]
+    forest: Forest
+    views: tuple[JoinView, ...]
+    indexes: tuple[Index, ...]
+
+    @property
+    def chosen(self) -> Outcome:
+        return self.outcomes[self.options.method]
+
+    @property
+    def workload(self) -> Workload:
+        return self.objective.workload
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The plan as if built, with the rows that it was priced with; for explanations only."""
+        rows = self.objective.rows
+        made = readable_catalog(self.schema, rows, self.views, self.indexes)
+        return replace(made, forest=self.forest)
+
+    @cached_property
+    def explanation(self) -> Explanation:
+        return explain(self)
+
+    def text(self) -> str:
+        """The whole explanation as plain text."""
+        return plan_text(self.explanation)
+
+    def summary(self) -> str:
+        """Trees, views and the comparison of methods, without queries."""
+        return plan_summary(self.explanation)
+
+    def json(self) -> dict[str, Any]:
+        """The whole explanation for machines."""
+        return plan_json(self.explanation)
+
+    def svg(self) -> str:
+        return forest_svg(self.catalog)
+
+    def mermaid(self) -> str:
+        return forest_mermaid(self.catalog)
+
+    def to_catalog(self, version: int, base: Catalog | None = None) -> Catalog:
+        """The catalog that puts this plan into force after `base`.
+
+        What is there already and stays as it is keeps its state and table. All else is BUILDING,
+        under an incarnation that its name never had before. A schema without data may be marked
+        READABLE by the caller.
+        """
+        base = base or Catalog(0, Schema(()), Forest(()))
+        catalog = Catalog(
+            version, self.schema, self.forest, self.views, self.indexes,
+            workload=self.workload.statements,
+            row_counts=tuple(self._known_rows(base).items()),
+        )  # fmt: skip
+        numbers = dict(base.incarnations)
+        states: dict[str, State] = {}
+        for name in (*self.schema.names, *catalog.view, *catalog.index):
+            kept = _unchanged(name, catalog, base)
+            known = name in numbers or name in base.schema or name in base.state
+            numbers[name] = numbers.get(name, 0) + int(known and not kept)
+            if name not in self.schema:
+                states[name] = base.state[name] if kept else State.BUILDING
+        return replace(catalog, states=tuple(states.items()), incarnations=tuple(numbers.items()))
+
+    def _known_rows(self, base: Catalog) -> dict[str, int]:
+        """Counted rows, of what there still is. Guesses are left out."""
+        names = {*self.schema.names, *(view.name for view in self.views)}
+        counted = {**base.row_count, **self.statistics.row_counts}
+        return {name: rows for name, rows in counted.items() if name in names}
+
+
+def _unchanged(name: str, new: Catalog, base: Catalog) -> bool:
+    """Do the stored rows of `name` stay what they are?"""
+    if name in new.schema:
+        return name in base.schema
+    if base.state.get(name) in (None, State.DROPPING):
+        return False
+    if name in new.view:
+        return new.view[name] == base.view.get(name) and all(
+            _unchanged(relation, new, base) for relation in new.view[name].path
+        )
+    index, before = new.index[name], base.index.get(name)
+    if before is None or not _unchanged(index.on, new, base):
+        return False
+    return index == replace(before, purpose=index.purpose, reason=index.reason)
+
+
+def plan(
+    schema: Schema,
+    workload: Sequence[tuple[WorkloadStatement, BoundStatement]],
+    options: PlanOptions,
+    statistics: Statistics,
+    *,
+    base: Catalog | None = None,
+) -> SelectionPlan:
+    """Choose trees, views and indexes. Raises InvalidRequest and CircularReference.
+
+    Row counts that `statistics` lacks are taken from `base`, the catalog in force.
+    """
+    options.check(schema)
+    if base is not None:
+        known = {name: rows for name, rows in base.row_count.items() if name in schema}
+        statistics = replace(statistics, row_counts={**known, **statistics.row_counts})
+    read = read_workload(schema, workload)
+    graph = schema_graph(schema, read.join_weights)
+    objective = Objective(schema, read, statistics)
+    outcomes = _outcomes(graph, objective, options)
+    chosen = outcomes[options.method]
+    views = tuple(objective.view(path) for path in chosen.score.views)
+    return SelectionPlan(
+        schema, options, statistics, graph, objective, outcomes,
+        _forest(graph, chosen.parents), views, _indexes(objective, chosen, views),
+    )  # fmt: skip
+
+
+def _outcomes(graph: Graph, objective: Objective, options: PlanOptions) -> dict[str, Outcome]:
+    """Both methods. The paper cannot learn roots: it takes those given, or all relations that
+    reference nothing."""
+    paper = paper_forest(graph, options.roots or ())
+    edges = {edge.id for edge in paper.values()}
+    literal = Selection(objective.score(select_views(objective.workload, edges)))
+    search = ForestSearch(graph, objective, options.given_roots)
+    best = search.best(paper)
+    found = {
+        "paper": Outcome("paper", paper, literal, _reachable(objective, paper)),
+        "optimal": Outcome(
+            "optimal", best, search.selection(best), _reachable(objective, best),
+            _alternatives(search, best),
+        ),
+    }  # fmt: skip
+    if options.budget is None:
+        return found
+    limit = options.budget * objective.base_size
+    return {
+        name: replace(outcome, selection=keep_budget(objective, outcome.selection, limit))
+        for name, outcome in found.items()
+    }
+
+
+def _reachable(objective: Objective, parents: Mapping[str, Edge]) -> float:
+    """Weight of the joins that the trees' views could cover, whether they pay or not."""
+    edges = {edge.id for edge in parents.values()}
+    return objective.score(select_views(objective.workload, edges)).joins
+
+
+def _alternatives(
+    search: ForestSearch, parents: Mapping[str, Edge]
+) -> dict[tuple[str, str | None], float]:
+    """(relation, foreign key or None) → objective if that were its tree edge."""
+    return {
+        (relation, edge.foreign_key.name if edge else None): search.value(
+            search.flipped(parents, relation, edge)
+        )[0]
+        for relation, options in search.options.items()
+        for edge in options
+        if edge != parents.get(relation)
+    }
+
+
+def _forest(graph: Graph, parents: Mapping[str, Edge]) -> Forest:
+    """Every relation without parent is a root: of a tree, or only of itself."""
+    roots = tuple(name for name in graph.relations if name not in parents)
+    edges = ((name, parents[name].foreign_key) for name in graph.relations if name in parents)
+    return Forest(roots, tuple(edges))
+
+
+def _indexes(objective: Objective, chosen: Outcome, views: Sequence[JoinView]) -> tuple[Index, ...]:
+    """All indexes; names that are taken get a `_` behind them."""
+    schema, rows = objective.schema, objective.rows
+    found = list(base_indexes(schema))
+    bare = readable_catalog(schema, rows, views, found)
+    taken = {*schema.names, *bare.view, *bare.index}
+    wanted = [item.index(bare) for item in chosen.score.indexes]
+    with_views = readable_catalog(schema, rows, views, wanted)
+    for view in views:
+        wanted += maintenance_indexes(view, with_views, objective.workload.updates)
+    for index in wanted:
+        name = index.name
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        found.append(replace(index, name=name))
+    return tuple(found)

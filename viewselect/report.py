@@ -1,0 +1,111 @@
+"""A plan's explanation as plain text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from viewselect.explain import Explanation, QueryReport, RelationReport, size_words
+
+
+def plan_json(explanation: Explanation) -> dict[str, Any]:
+    """Every report, by the names of its fields. Sizes in bytes, costs in row reads."""
+    return asdict(explanation)
+
+
+def plan_summary(explanation: Explanation) -> str:
+    """Trees, the comparison of both methods, and views."""
+    return "\n".join(_summary(explanation))
+
+
+def plan_text(explanation: Explanation) -> str:
+    """All of it."""
+    return "\n".join(_all(explanation))
+
+
+def _all(x: Explanation) -> Iterator[str]:
+    yield from _summary(x)
+    yield ""
+    yield "INDEXES"
+    yield from table(
+        ("index", "purpose", "why"), [(i.name, i.purpose, i.reason) for i in x.indexes]
+    )
+    yield ""
+    yield "QUERIES (row reads per execution, without and with views)"
+    for query in x.queries:
+        yield from _query(query)
+
+
+def _summary(x: Explanation) -> Iterator[str]:
+    yield "TREES " + ("(learned roots)" if x.roots is None else f"(roots {', '.join(x.roots)})")
+    yield from _trees(x.relations)
+    yield ""
+    yield f"METHODS (row reads per unit of workload; base relations {size_words(x.base_size)})"
+    yield from table(
+        ("method", "objective", "saved", "upkeep", "joins covered", "by its trees", "storage"),
+        [
+            (
+                m.method + (" *" if m.chosen else ""), f"{m.objective:,.0f}", f"{m.saved:,.0f}",
+                f"{m.upkeep:,.0f}", f"{m.joins:g} of {x.joins:g}", f"{m.reachable:g}",
+                size_words(m.size),
+            )
+            for m in x.methods
+        ],
+    )  # fmt: skip
+    for method in x.methods:
+        yield f"  views of {method.method}: " + ("; ".join(method.views) or "none")
+    yield ""
+    yield "VIEWS"
+    yield from table(
+        ("view", "rows", "storage", "fan-out", "upkeep", "value", "serves"),
+        [
+            (
+                v.name, f"{v.rows:,}", size_words(v.size), f"{v.fan_out:,.1f}",
+                f"{v.upkeep:,.0f}", f"{v.value:,.0f}", ", ".join(v.serves),
+            )
+            for v in x.views
+        ],
+    )  # fmt: skip
+    for path, reason in x.dropped:
+        yield f"  not kept: {path}: {reason}"
+
+
+def _trees(relations: Sequence[RelationReport]) -> Iterator[str]:
+    below: dict[tuple[str, ...], list[RelationReport]] = {}
+    for relation in relations:
+        below.setdefault(relation.path[:-1], []).append(relation)
+
+    def lines(above: tuple[str, ...]) -> Iterator[str]:
+        for relation in below.get(above, ()):
+            branch = "   " * len(above) + ("└─ " if above else "")
+            yield f"  {branch}{relation.relation}: {relation.why}"
+            yield from lines(relation.path)
+
+    yield from lines(())
+
+
+def _query(query: QueryReport) -> Iterator[str]:
+    served = f"views {', '.join(query.views)}" if query.views else "base relations"
+    ratio = f"{query.base_cost:,.0f} → {query.cost:,.0f}"
+    yield f"  {query.statement} (weight {query.weight:g}): {ratio}, served by {served}"
+    for words in query.reads:
+        yield f"      reads {words}"
+    for words in query.uncovered:
+        yield f"      not covered: {words}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns padded with blanks, under a rule; numbers to the right."""
+    lines = [tuple(head), *map(tuple, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    right = [bool(rows) and all(row[i][:1].isdigit() or row[i][:1] == "-" for row in rows)
+             for i in range(len(head))]  # fmt: skip
+    for number, line in enumerate(lines):
+        cells = (
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(line, widths, right, strict=True)
+        )
+        yield "  " + "  ".join(cells).rstrip()
+        if number == 0:
+            yield "  " + "  ".join("-" * width for width in widths)
