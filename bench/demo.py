@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import platform
 import shutil
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import structlog
 import uvicorn
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -35,7 +36,7 @@ from api.settings import Settings
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.compare import Comparison, compare_statements
 from bench.tpcw.data import RELATIONS, Population, Size
-from bench.tpcw.sessions import Measured, shop
+from bench.tpcw.sessions import Measured, shop_in_process
 from schema.workload import load_workload
 from txlayer.verify import VerifyReport
 
@@ -141,30 +142,25 @@ async def run(options: DemoOptions, console: Console) -> int:
 
         console.rule("Loading")
         rows, load_s = await load(database, size, console)
+        await database.keeper.refresh_counts()
         console.print(f"{rows} rows in {load_s:.1f} s: {rows / load_s:,.0f} rows/s with all views")
 
         console.rule(f"{options.sessions} shoppers over REST for {options.seconds:g} s")
-        statements = {s.name: s.sql for s in load_workload(request.workload)}
         async with served(database, settings) as url:
-            limits = httpx.Limits(max_connections=options.sessions)
-            async with httpx.AsyncClient(base_url=url, limits=limits, timeout=60) as http:
-                measured = await shop(
-                    http,
-                    statements,
-                    size,
-                    sessions=options.sessions,
-                    seconds=options.seconds,
-                )
+            measured = await shop_in_process(
+                url, size, sessions=options.sessions, seconds=options.seconds
+            )
         console.print(
             f"{measured.interactions} interactions, {database.manager.committed} transactions,"
             f" {len(measured.errors)} errors"
         )
         console.rule("Every view and index recomputed by DuckDB and compared")
         report = await database.verify()
+        statements = {s.name: s.sql for s in load_workload(request.workload)}
         comparison = await compare_statements(database, statements, size, options.rounds)
-        sizes = await database.sizes()
-        differences = _print(console, comparison, measured, report, sizes)
-        _write(options.folder, planned.plan, comparison, measured, report, sizes, rows / load_s)
+        storage = _storage(database, await database.sizes())
+        differences = _print(console, comparison, measured, report, storage)
+        _write(options.folder, planned.plan, comparison, measured, report, storage, rows / load_s)
         console.print(
             f"\nWritten: {options.folder}/report.json and {options.folder}/trees.svg\n"
             f"Look around: make serve DATA={settings.data}   then open http://127.0.0.1:8780/docs"
@@ -178,7 +174,7 @@ def _print(
     comparison: list[Comparison],
     measured: Measured,
     report: VerifyReport,
-    sizes: dict[str, int],
+    storage: dict[str, int],
 ) -> int:
     table = Table(title="Reads (in-process, milliseconds)")
     for name in ("statement", "served by"):
@@ -210,12 +206,7 @@ def _print(
     console.print(over)
     for error in measured.errors[:10]:
         console.print(f"[red]error[/red] {error}", markup=True, highlight=False)
-    base = sum(n for name, n in sizes.items() if "__" not in name)
-    everything = sum(sizes.values())
-    console.print(
-        f"Storage: {base / 1e6:.1f} MB base relations, {everything / 1e6:.1f} MB with all views"
-        f" and indexes ({everything / max(base, 1):.2f} ×)"
-    )
+    _print_storage(console, storage)
     checked = len(report.checked)
     rows = sum(item.rows for item in report.checked)
     console.print(
@@ -228,13 +219,33 @@ def _print(
     return report.differences
 
 
+def _storage(database: Database, sizes: dict[str, int]) -> dict[str, int]:
+    """Bytes of base relations, of their indexes, of views, and of view-indexes."""
+    catalog = database.catalog
+    kinds = {"relations": 0, "indexes": 0, "views": 0, "view-indexes": 0}
+    for name, size in sizes.items():
+        if name in catalog.index:
+            kind = "view-indexes" if catalog.index[name].on in catalog.view else "indexes"
+        else:
+            kind = "views" if name in catalog.view else "relations"
+        kinds[kind] += size
+    return kinds
+
+
+def _print_storage(console: Console, storage: dict[str, int]) -> None:
+    parts = ", ".join(f"{kind} {size / 1e6:.1f} MB" for kind, size in storage.items())
+    without = storage["relations"] + storage["indexes"]
+    ratio = sum(storage.values()) / max(without, 1)
+    console.print(f"Storage: {parts}; with views {ratio:.2f} × what it is without")
+
+
 def _write(
     folder: Path,
     plan: Any,
     comparison: list[Comparison],
     measured: Measured,
     report: VerifyReport,
-    sizes: dict[str, int],
+    storage: dict[str, int],
     load_rows_s: float,
 ) -> None:
     document = {
@@ -251,7 +262,7 @@ def _write(
             for name, values in measured.latencies.items()
         },
         "errors": measured.errors,
-        "bytes": sizes,
+        "bytes": storage,
         "differences": report.differences,
     }
     (folder / "report.json").write_text(json.dumps(document, indent=2, default=str))
@@ -259,6 +270,7 @@ def _write(
 
 
 def main() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     sys.exit(asyncio.run(run(parse_options(), Console())))
 
 

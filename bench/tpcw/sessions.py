@@ -2,13 +2,18 @@
 
 An interaction sends the statements that the specification's servlets send, with parameters that
 exist; the shopping mix decides which comes next. Every statement is timed by name.
+
+`python -m bench.tpcw.sessions URL …` runs them in a process of their own, so that they do not
+take the server's time, and prints what they measured as JSON.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import datetime as dt
 import random
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,7 +22,9 @@ from decimal import Decimal
 from typing import Any
 
 import httpx
+import msgspec
 
+from bench.tpcw import WORKLOAD
 from bench.tpcw.data import (
     COUNTRIES,
     SUBJECTS,
@@ -28,6 +35,7 @@ from bench.tpcw.data import (
     customer_row,
     user_name,
 )
+from schema.workload import load_workload
 
 Parameters = Sequence[Any]
 
@@ -282,3 +290,36 @@ async def shop(
     shoppers = [Shopper(store, size, counter, f"{seed}/{i}") for i in range(sessions)]
     await asyncio.gather(*(shopper.run(until, measured) for shopper in shoppers))
     return measured
+
+
+async def shop_in_process(url: str, size: Size, *, sessions: int, seconds: float) -> Measured:
+    """`shop` in another process against the server at `url`."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.tpcw.sessions", url),
+        *("--customers", str(size.customers), "--items", str(size.items)),
+        *("--sessions", str(sessions), "--seconds", str(seconds)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    if process.returncode:
+        raise StatementFailed(f"the shoppers ended with status {process.returncode}")
+    return msgspec.json.decode(output, type=Measured)
+
+
+async def _main(url: str, size: Size, sessions: int, seconds: float) -> None:
+    statements = {s.name: s.sql for s in load_workload(WORKLOAD.read_text(), str(WORKLOAD))}
+    limits = httpx.Limits(max_connections=sessions)
+    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=60) as http:
+        measured = await shop(http, statements, size, sessions=sessions, seconds=seconds)
+    sys.stdout.buffer.write(msgspec.json.encode(measured))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url")
+    for option in ("customers", "items", "sessions"):
+        parser.add_argument(f"--{option}", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    given = parser.parse_args()
+    size = Size(given.customers, given.items)
+    asyncio.run(_main(given.url, size, given.sessions, given.seconds))
