@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from operator import gt, lt
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from schema.catalog import Catalog
@@ -169,20 +170,35 @@ class Snapshot:
         codec = self._codecs(layout)
         start, end = codec.range(key_range)
         mine = self._overlay.between(layout, start, end) if self._overlay is not None else []
-        # Rows of the overlay may delete stored ones: ask for as many more.
+        # Rows of the overlay may hide stored ones: ask for as many more.
         wanted = None if limit is None else limit + len(mine)
         stored = self._store.scan(
             codec.layout.table, start, end, self.at, reverse=reverse, limit=wanted
         )
         if not mine:
-            decode = codec.decode
             async for cells in stored:
-                if self._trace is not None:
-                    self._trace += [ReadItem(layout, cell.key, cell.ts) for cell in cells]
-                yield [decode(cell.value) for cell in cells]
+                yield self._rows(codec, cells)
             return
-        async for rows in self._merged_scan(codec, layout, stored, mine, reverse, limit):
-            yield rows
+        assert self._overlay is not None
+        merge = _Merge(self._overlay.rows(layout), mine, reverse)
+        left = limit
+        async for cells in stored:
+            merged = merge.add(cells)[:left]
+            if left is not None:
+                left -= len(merged)
+            if merged:
+                yield self._rows(codec, merged)
+            if left == 0:
+                return
+        if rest := merge.rest()[:left]:
+            yield self._rows(codec, rest)
+
+    def _rows(self, codec: LayoutCodec, found: Sequence[Cell | RowVersion]) -> list[Row]:
+        decode = codec.decode
+        if self._trace is not None:
+            name = codec.layout.name
+            self._trace += [ReadItem(name, c.key, c.ts) for c in found if isinstance(c, Cell)]
+        return [decode(c.value) if isinstance(c, Cell) else c.row for c in found]
 
     def _decoded(self, codec: LayoutCodec, layout: str, cells: Sequence[Cell]) -> list[RowVersion]:
         if self._trace is not None:
@@ -207,40 +223,35 @@ class Snapshot:
         rows.sort(key=lambda version: version.key)
         return rows
 
-    async def _merged_scan(
-        self,
-        codec: LayoutCodec,
-        layout: str,
-        stored: AsyncIterator[list[Cell]],
-        mine: list[bytes],
-        reverse: bool,
-        limit: int | None,
-    ) -> AsyncIterator[list[Row]]:
-        """Two sorted streams merged; the overlay wins where both have a key."""
-        assert self._overlay is not None
-        changed = self._overlay.rows(layout)
-        waiting = mine[::-1] if not reverse else list(mine)  # next key last
-        left = limit
-        async for cells in stored:
-            rows: list[Row] = []
-            for cell in cells:
-                while waiting and (waiting[-1] > cell.key if reverse else waiting[-1] < cell.key):
-                    row = changed[waiting.pop()]
-                    if row is not None:
-                        rows.append(row)
-                if cell.key not in changed:
-                    if self._trace is not None:
-                        self._trace.append(ReadItem(layout, cell.key, cell.ts))
-                    rows.append(codec.decode(cell.value))
-            if left is not None:
-                rows = rows[:left]
-                left -= len(rows)
-            if rows:
-                yield rows
-            if left == 0:
-                return
-        rest = [row for key in reversed(waiting) if (row := changed[key]) is not None]
-        if left is not None:
-            rest = rest[:left]
-        if rest:
-            yield rest
+
+class _Merge:
+    """Stored cells in key order, with the overlay's rows of the same range laid over them.
+
+    Where both have a key the overlay wins; its deletions hide what is stored.
+    """
+
+    def __init__(self, changed: dict[bytes, Row | None], keys: list[bytes], reverse: bool) -> None:
+        self._changed = changed
+        self._waiting = keys if reverse else keys[::-1]  # the next one is last
+        self._comes_before = gt if reverse else lt
+
+    def add(self, cells: Sequence[Cell]) -> list[Cell | RowVersion]:
+        merged: list[Cell | RowVersion] = []
+        for cell in cells:
+            while self._waiting and self._comes_before(self._waiting[-1], cell.key):
+                merged += self._next()
+            if cell.key not in self._changed:
+                merged.append(cell)
+        return merged
+
+    def rest(self) -> list[RowVersion]:
+        """What lies behind the last cell."""
+        merged: list[RowVersion] = []
+        while self._waiting:
+            merged += self._next()
+        return merged
+
+    def _next(self) -> list[RowVersion]:
+        key = self._waiting.pop()
+        row = self._changed[key]
+        return [] if row is None else [RowVersion(key, 0, row)]

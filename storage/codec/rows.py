@@ -1,7 +1,8 @@
 """Rows of a layout as stored: key and value codecs, compiled per layout.
 
 Value: byte 0x01 (format), then all columns of the layout as a MessagePack array, in column order
-(DECIMAL, DATE, TIMESTAMP and UUID as text, BYTES as bin; msgspec's native forms). A row written
+(DECIMAL, DATE, TIMESTAMP and UUID as text, TIMESTAMPTZ as the timestamp extension, BYTES as bin;
+msgspec's native forms). A row written
 before columns were appended to its relation is shorter; the missing ones read as the column's
 literal default, else NULL.
 """
@@ -23,6 +24,7 @@ from storage.snapshot import KeyRange
 
 FORMAT = b"\x01"
 _ENCODER = msgspec.msgpack.Encoder()
+_LOOSE = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 class LayoutCodec:
@@ -40,7 +42,7 @@ class LayoutCodec:
         self.key_values: Callable[[Row], tuple[Value, ...]] = _tuple_getter(self._positions)
         types = tuple(_annotation(column) for column in layout.columns)
         self._decoder = msgspec.msgpack.Decoder(tuple[types])  # type: ignore[valid-type]
-        self._loose = msgspec.msgpack.Decoder(list[msgspec.Raw])
+        self._short: dict[int, tuple[msgspec.msgpack.Decoder[Row], Row]] = {}
 
     def key(self, row: Row) -> bytes:
         """Encoded key of a full row."""
@@ -105,16 +107,25 @@ class LayoutCodec:
 
     def _decode_short(self, data: bytes) -> Row:
         """A row written before columns were appended."""
-        columns = self.layout.columns
         try:
-            given = len(self._loose.decode(memoryview(data)[1:]))
-            types = tuple(_annotation(column) for column in columns[:given])
-            head: Row = msgspec.msgpack.decode(memoryview(data)[1:], type=tuple[types])  # type: ignore[valid-type]
+            given = len(_LOOSE.decode(memoryview(data)[1:]))
+            if given > len(self.layout.columns):
+                raise self._corrupt("more values than columns")
+            decoder, defaults = self._short_decoder(given)
+            return decoder.decode(memoryview(data)[1:]) + defaults
         except msgspec.DecodeError as error:
             raise self._corrupt(error) from None
-        if given >= len(columns):
-            raise self._corrupt("more values than columns")
-        return head + tuple(_default(column) for column in columns[given:])
+
+    def _short_decoder(self, given: int) -> tuple[msgspec.msgpack.Decoder[Row], Row]:
+        """Decoder of the first `given` columns, and what the others read as."""
+        known = self._short.get(given)
+        if known is None:
+            columns = self.layout.columns
+            types = tuple(_annotation(column) for column in columns[:given])
+            decoder = msgspec.msgpack.Decoder(tuple[types] if types else tuple[()])  # type: ignore[valid-type]
+            defaults = tuple(_default(column) for column in columns[given:])
+            known = self._short[given] = (decoder, defaults)
+        return known
 
     def _corrupt(self, error: object) -> Corruption:
         return Corruption(f"A row of {self.layout.name} cannot be decoded: {error}")

@@ -6,14 +6,14 @@ writing into the same database.
 
 from __future__ import annotations
 
-import base64
+import errno
 import fcntl
 import os
 from pathlib import Path
 
 import msgspec
 
-from schema.errors import StalePlan, Unavailable
+from schema.errors import Corruption, DiskFull, HornbeamError, StalePlan, Unavailable
 from storage.ports import Versioned
 
 
@@ -26,11 +26,7 @@ class LocalCoordination:
         self._members: set[str] = set()
         self._values: dict[str, Versioned] = {}
         if self._file.exists():
-            stored = msgspec.json.decode(self._file.read_bytes(), type=dict[str, tuple[str, int]])
-            self._values = {
-                path: Versioned(base64.b64decode(value), version)
-                for path, (value, version) in stored.items()
-            }
+            self._values = _decoded(self._file)
 
     @classmethod
     def open(cls, folder: Path) -> LocalCoordination:
@@ -45,7 +41,11 @@ class LocalCoordination:
                 f"The database in {folder.parent} is open in another process.",
                 cure="Stop that process, or connect to its server.",
             ) from None
-        return cls(folder, lock)
+        try:
+            return cls(folder, lock)
+        except HornbeamError:
+            os.close(lock)
+            raise
 
     async def read(self, path: str) -> Versioned | None:
         return self._values.get(path)
@@ -55,18 +55,17 @@ class LocalCoordination:
         current = known.version if known is not None else 0
         if current != expected:
             raise StalePlan(f"{path} is at version {current}, not {expected}.")
-        self._store({**self._values, path: Versioned(value, current + 1)})
+        try:
+            self._store({**self._values, path: Versioned(value, current + 1)})
+        except OSError as error:
+            raise _mapped(error, self._file) from error
         return current + 1
 
     def _store(self, values: dict[str, Versioned]) -> None:
         """Replace the file, durably, then the values in memory."""
-        document = {
-            path: (base64.b64encode(item.value).decode(), item.version)
-            for path, item in values.items()
-        }
         fresh = self._file.with_suffix(".new")
         with fresh.open("wb") as file:
-            file.write(msgspec.json.encode(document))
+            file.write(msgspec.json.encode(values))
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._file)
@@ -91,3 +90,19 @@ class LocalCoordination:
             self._members.clear()
             os.close(self._lock)
             self._lock = -1
+
+
+def _decoded(file: Path) -> dict[str, Versioned]:
+    """A `Versioned` is an array in the file, its bytes base64."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, Versioned])
+    except msgspec.DecodeError as error:
+        raise Corruption(
+            f"{file} cannot be read: {error}", cure="Restore it from a backup."
+        ) from None
+
+
+def _mapped(error: OSError, file: Path) -> Unavailable:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return DiskFull(f"{file} cannot be written: the disk is full.", cure="Free space.")
+    return Unavailable(f"{file} cannot be written: {error}")

@@ -13,11 +13,19 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 from schema.errors import Corruption, DiskFull, Unavailable
-from storage.log.format import SEAL, Header, Scanned, encode_frame, scan_segment
+from storage.log.format import (
+    SEAL,
+    Header,
+    Scanned,
+    encode_frame,
+    scan_segment,
+    segment_name,
+)
 from storage.ports import Position, Segment
 
 T = TypeVar("T")
@@ -40,6 +48,7 @@ class LocalLog:
         self._file = -1
         self._size = 0
         self._failed = False
+        self._closing = False
         self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="log")
         self.torn_bytes = 0
@@ -73,14 +82,16 @@ class LocalLog:
 
     async def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:
         names = [name for name in _names(self._folder) if name >= (start.epoch, start.sequence)]
-        for index, (epoch, sequence) in enumerate(names):
+        begin = [(start.epoch, start.sequence)] if start.sequence else []
+        _require_no_gap([*begin, *names])
+        last = dict(names)  # epoch → its last sequence
+        for epoch, sequence in names:
             scanned = await self._in_thread(self._scan, epoch, sequence)
-            own = (epoch, sequence) == (self._epoch, self._sequence)
-            last_of_epoch = index + 1 == len(names) or names[index + 1][0] != epoch
-            if not scanned.sealed and not own and not last_of_epoch:
+            if not scanned.sealed and sequence != last[epoch]:
+                name = segment_name(epoch, sequence)
                 raise Corruption(
-                    f"Log segment {_file_name(epoch, sequence)} has no seal, but another follows.",
-                    position=f"{_file_name(epoch, sequence)}:end",
+                    f"Log segment {name} has no seal, but another follows.",
+                    position=f"{name}:end",
                 )
             self.torn_bytes += scanned.torn_bytes
             for payload, offset in scanned.frames:
@@ -92,41 +103,40 @@ class LocalLog:
         return await self._in_thread(self._segments)
 
     async def drop_before(self, position: Position) -> int:
-        dropped = 0
-        for segment in await self.segments():
-            whole = (segment.epoch, segment.sequence) < (position.epoch, position.sequence)
-            if whole and (segment.epoch, segment.sequence) != (self._epoch, self._sequence):
-                path = self._folder / _file_name(segment.epoch, segment.sequence)
-                await self._in_thread(path.unlink)
-                dropped += 1
-        return dropped
+        return await self._in_thread(self._drop_before, position)
 
     async def close(self) -> None:
-        if self._closed:
+        if self._closing:
             return
+        self._closing = True
         try:
-            if not self._failed:
-                await self._in_thread(self._seal)
+            await self._in_thread(self._finish)
         finally:
-            self._closed = True
             self._thread.shutdown()
 
     # ------------------------------------------------------------ in the thread
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         """All file work happens in one thread, in call order."""
+        if self._closed:
+            raise Unavailable("The log is closed.")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, work, *arguments)
+        try:
+            return await loop.run_in_executor(self._thread, work, *arguments)
+        except OSError as error:
+            raise _mapped(error, self._folder) from error
 
     def _append(self, data: bytes) -> Position:
+        # Again here: an append that waited behind a failed one must not write behind its remains.
+        self._require_working()
         try:
             if self._file < 0:
                 self._begin()
             _write_all(self._file, data)
             os.fdatasync(self._file)
-        except OSError as error:
+        except OSError:
             self._failed = True
-            raise _mapped(error, self._folder) from error
+            raise
         self._size += len(data)
         position = Position(self._epoch, self._sequence, self._size)
         if self._size >= self._segment_bytes:
@@ -135,7 +145,7 @@ class LocalLog:
 
     def _begin(self) -> None:
         self._sequence += 1
-        path = self._folder / _file_name(self._epoch, self._sequence)
+        path = self._folder / segment_name(self._epoch, self._sequence)
         header = Header(self._epoch, self._sequence, self._catalog_version, self._slave).encode()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         _write_all(self._file, header)
@@ -149,20 +159,46 @@ class LocalLog:
         try:
             _write_all(self._file, SEAL)
             os.fsync(self._file)
-            os.close(self._file)
-        except OSError as error:
+        except OSError:
             self._failed = True
-            raise _mapped(error, self._folder) from error
-        self._file = -1
+            raise
+        finally:
+            self._release()
+
+    def _finish(self) -> None:
+        try:
+            if not self._failed:
+                self._seal()
+        finally:
+            self._closed = True
+            self._release()
+
+    def _release(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _drop_before(self, position: Position) -> int:
+        """Front to back, so that a crash in between leaves no gap."""
+        dropped = 0
+        for segment in self._segments():
+            own = (segment.epoch, segment.sequence) == (self._epoch, self._sequence)
+            if (own and self._file >= 0) or not _ends_before(segment, position):
+                break
+            (self._folder / segment_name(segment.epoch, segment.sequence)).unlink()
+            dropped += 1
+        if dropped:
+            _sync_folder(self._folder)
+        return dropped
 
     def _scan(self, epoch: int, sequence: int) -> Scanned:
-        name = _file_name(epoch, sequence)
+        name = segment_name(epoch, sequence)
         return scan_segment((self._folder / name).read_bytes(), name)
 
     def _segments(self) -> list[Segment]:
         found = []
         for epoch, sequence in _names(self._folder):
-            path = self._folder / _file_name(epoch, sequence)
+            path = self._folder / segment_name(epoch, sequence)
             with path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(size - len(SEAL), 0))
@@ -177,8 +213,19 @@ class LocalLog:
             )
 
 
-def _file_name(epoch: int, sequence: int) -> str:
-    return f"{epoch:010d}-{sequence:010d}.log"
+def _ends_before(segment: Segment, position: Position) -> bool:
+    """An unsealed segment of an earlier owner is finished too: nobody can append to it."""
+    if (segment.epoch, segment.sequence) == (position.epoch, position.sequence):
+        return segment.sealed and segment.bytes - len(SEAL) <= position.offset
+    return (segment.epoch, segment.sequence) < (position.epoch, position.sequence)
+
+
+def _require_no_gap(names: Sequence[tuple[int, int]]) -> None:
+    """Segments are dropped from the front only, so those of one epoch follow each other."""
+    for (epoch, sequence), (next_epoch, next_sequence) in pairwise(names):
+        if epoch == next_epoch and next_sequence > sequence + 1:
+            missing = segment_name(epoch, sequence + 1)
+            raise Corruption(f"Log segment {missing} is missing.", position=f"{missing}:0")
 
 
 def _names(folder: Path) -> list[tuple[int, int]]:
@@ -207,4 +254,4 @@ def _mapped(error: OSError, folder: Path) -> Unavailable:
         return DiskFull(
             f"The log in {folder} cannot grow: the disk is full.", cure="Free space and restart."
         )
-    return Unavailable(f"The log in {folder} cannot be written: {error}")
+    return Unavailable(f"The log in {folder} cannot be used: {error}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crc32c import crc32c
@@ -13,6 +13,8 @@ from schema.errors import Corruption
 MAGIC = b"HBLOG\r\n\x1a"
 VERSION = 1
 MAX_PAYLOAD = 1 << 30
+SEARCHED_PAYLOAD = 1 << 16
+"""Behind damage, longer frames are found only if frames lead from them to the end."""
 _HEADER = struct.Struct(">8sBQQQB")
 _FRAME = struct.Struct(">II")
 _CRC = struct.Struct(">I")
@@ -33,6 +35,14 @@ class Header:
             MAGIC, VERSION, self.epoch, self.sequence, self.catalog_version, len(name)
         )
         return head + name + _CRC.pack(crc32c(head + name))
+
+    def belongs_to(self, file_name: str) -> bool:
+        return file_name == segment_name(self.epoch, self.sequence)
+
+
+def segment_name(epoch: int, sequence: int) -> str:
+    """File name of a segment."""
+    return f"{epoch:010d}-{sequence:010d}.log"
 
 
 def encode_frame(payload: bytes) -> bytes:
@@ -62,12 +72,17 @@ class Scanned:
 
 def scan_segment(data: bytes, name: str) -> Scanned:
     """All whole frames. Raises Corruption when damage is not a torn tail."""
-    parsed = _parse_header(data)
+    parsed = _parse_header(data, name)
     if parsed is None:
-        if _first_frame_after(data, 0, name) is not None:
+        if _frame_behind(data, 0) is not None:
             raise Corruption(f"The header of log segment {name} is damaged.", position=f"{name}:0")
         return Scanned(None, (), False, len(data))
     header, offset = parsed
+    if not header.belongs_to(name):
+        raise Corruption(
+            f"Log segment {name} holds segment {header.sequence} of epoch {header.epoch}.",
+            position=f"{name}:0",
+        )
     frames: list[tuple[bytes, int]] = []
     while offset < len(data):
         payload = _frame_at(data, offset)
@@ -85,20 +100,21 @@ def scan_segment(data: bytes, name: str) -> Scanned:
     return Scanned(header, tuple(frames), False, 0)
 
 
-def _parse_header(data: bytes) -> tuple[Header, int] | None:
+def _parse_header(data: bytes, name: str) -> tuple[Header, int] | None:
     if len(data) < _HEADER.size:
         return None
     magic, version, epoch, sequence, catalog, length = _HEADER.unpack_from(data)
     end = _HEADER.size + length
-    if magic != MAGIC or len(data) < end + 4:
+    if magic != MAGIC:
         return None
-    if crc32c(data[:end]) != _CRC.unpack_from(data, end)[0]:
-        return None
-    if version != VERSION:
+    if version != VERSION:  # before the checksum: a later version may place it elsewhere
         raise Corruption(
-            f"A log segment has format version {version}; this program reads {VERSION}.",
+            f"Log segment {name} has format version {version}; this program reads {VERSION}.",
             cure="Use the version of Hornbeam that wrote it.",
+            position=f"{name}:0",
         )
+    if len(data) < end + 4 or crc32c(data[:end]) != _CRC.unpack_from(data, end)[0]:
+        return None
     return Header(epoch, sequence, catalog, data[_HEADER.size : end].decode()), end + 4
 
 
@@ -116,7 +132,7 @@ def _frame_at(data: bytes, offset: int) -> bytes | None:
 
 
 def _require_torn_tail(data: bytes, offset: int, name: str) -> None:
-    found = _first_frame_after(data, offset + 1, name)
+    found = _frame_behind(data, offset + 1)
     if found is not None:
         raise Corruption(
             f"Log segment {name} is damaged at byte {offset}: a whole frame follows at {found}.",
@@ -125,19 +141,27 @@ def _require_torn_tail(data: bytes, offset: int, name: str) -> None:
         )
 
 
-def _first_frame_after(data: bytes, offset: int, _name: str) -> int | None:
-    """Offset of the first whole frame at or behind `offset`.
+def _frame_behind(data: bytes, offset: int) -> int | None:
+    """Offset of a whole frame at or behind `offset`, if there is one.
 
-    Lengths are tried only where they fit, so this is quick on a short tail, which is the rule.
+    Any byte could begin a frame, and checking each to its end would take hours on the torn tail
+    of a large batch. So a checksum is computed only for short frames and for chains of frames
+    that end where the data end, which is how they lie when nothing but the damage is wrong.
     """
-    for start in _candidates(data, offset):
-        if _frame_at(data, start) is not None:
-            return start
-    return None
-
-
-def _candidates(data: bytes, offset: int) -> Iterator[int]:
-    for start in range(offset, len(data) - _FRAME.size + 1):
+    end = len(data)
+    reaching, found = {end}, None
+    highest = min(end - offset, MAX_PAYLOAD) >> 24
+    starts = re.compile(b"[\\x00-\\x%02x]" % highest)  # first byte of a length that fits
+    candidates = [match.start() for match in starts.finditer(data, offset)]
+    for start in reversed(candidates):
         length = int.from_bytes(data[start : start + 4])
-        if start + _FRAME.size + length <= len(data):
-            yield start
+        behind = start + _FRAME.size + length
+        if behind > end:
+            continue
+        if behind in reaching:
+            reaching.add(start)
+        elif length > SEARCHED_PAYLOAD:
+            continue
+        if _frame_at(data, start) is not None:
+            found = start
+    return found

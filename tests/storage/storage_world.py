@@ -1,0 +1,35 @@
+"""Small layouts and a way to run coroutines, for the storage tests."""
+
+import asyncio
+
+from schema.catalog import Catalog, Forest, Layout
+from schema.model import Column, KeyPart, Relation, Schema
+from schema.types import ColumnType, Kind
+
+PLAIN = {
+    kind: ColumnType(kind, 38, 10) if kind is Kind.DECIMAL else ColumnType(kind) for kind in Kind
+}
+
+
+def layout(types, descending=()):
+    """One layout whose columns are all key, `descending` by position."""
+    columns = tuple(Column(f"c{i}", type_) for i, type_ in enumerate(types))
+    key = tuple(KeyPart(c.name, i in descending) for i, c in enumerate(columns))
+    return Layout("t", "t", columns, key, "t")
+
+
+def catalog():
+    columns = (
+        Column("a", ColumnType(Kind.INTEGER), nullable=False),
+        Column("b", ColumnType(Kind.INTEGER), nullable=False),
+        Column("c", ColumnType(Kind.TEXT)),
+    )
+    return Catalog(1, Schema((Relation("t", columns, ("a", "b")),)), Forest(("t",)))
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+async def collect(batches):
+    return [item for batch in [batch async for batch in batches] for item in batch]

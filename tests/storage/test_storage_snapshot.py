@@ -1,0 +1,141 @@
+"""Snapshots: reads with an overlay are reads of the merged rows, and traces tell what was read."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from storage_world import catalog, collect, run
+
+from schema.types import Row
+from storage.codec.rows import Codecs
+from storage.ports import TOMBSTONE, Put
+from storage.simulated.store import SimulatedStore
+from storage.snapshot import KeyRange, Overlay, ReadItem, RowVersion, Snapshot
+
+CODECS = Codecs(catalog())
+CODEC = CODECS("t")
+AT = 10
+
+
+class Write(NamedTuple):
+    layout: str
+    key: bytes
+    new: Row | None
+
+
+async def store_of(rows):
+    store = SimulatedStore()
+    await store.create_table(CODEC.layout.table)
+    puts = [Put(CODEC.key(row), CODEC.encode(row)) for row in rows]
+    await store.put({CODEC.layout.table: puts}, 5)
+    hidden = [Put(CODEC.key((0, 9, "")), CODEC.encode((0, 9, "later")))]
+    await store.put({CODEC.layout.table: hidden}, AT + 1)
+    return store
+
+
+def key(*values):
+    return CODEC.key_of(values)
+
+
+def overlay(changes):
+    return Overlay(
+        [Write("t", key(*at), None if text is None else (*at, text)) for at, text in changes]
+    )
+
+
+def test_get_sees_stored_own_deleted_and_absent_rows():
+    async def scenario():
+        trace = []
+        mine = overlay([((0, 1), "mine"), ((0, 2), None)])
+        store = await store_of([(0, 0, "a"), (0, 1, "b"), (0, 2, "c")])
+        snapshot = Snapshot(store, CODECS, AT, mutations=mine, trace=trace)
+        found = await snapshot.get("t", [(0, 0), (0, 1), (0, 2), (0, 3)])
+        assert found == [
+            RowVersion(key(0, 0), 5, (0, 0, "a")),
+            RowVersion(key(0, 1), 0, (0, 1, "mine")),
+            None,
+            None,
+        ]
+        assert trace == [ReadItem("t", key(0, 0), 5), ReadItem("t", key(0, 3), None)]
+
+    run(scenario())
+
+
+def test_a_trace_of_a_limited_scan_holds_only_the_rows_returned():
+    async def scenario():
+        store = await store_of([(0, i, "s") for i in range(9)])
+        for mine in (None, overlay([((0, 0), None), ((0, 2), "mine")])):
+            trace = []
+            snapshot = Snapshot(store, CODECS, AT, mutations=mine, trace=trace)
+            rows = await collect(snapshot.scan("t", limit=3))
+            stored = [key(*row[:2]) for row in rows if row[2] == "s"]
+            assert len(rows) == 3
+            assert trace == [ReadItem("t", k, 5) for k in stored]
+
+    run(scenario())
+
+
+SMALL = st.integers(0, 2)
+KEYS = st.tuples(SMALL, SMALL)
+
+
+@given(
+    st.dictionaries(KEYS, st.just("stored")),
+    st.dictionaries(KEYS, st.none() | st.just("mine")),
+    st.none() | SMALL,
+    st.booleans(),
+    st.none() | st.integers(0, 5),
+)
+def test_reads_are_those_of_the_merged_rows(stored, changed, prefix, reverse, limit):
+    async def scenario():
+        store = await store_of([(*k, text) for k, text in stored.items()])
+        trace = []
+        snapshot = Snapshot(store, CODECS, AT, mutations=overlay(changed.items()), trace=trace)
+        merged = {k: v for k, v in {**stored, **changed}.items() if v is not None}
+        below = () if prefix is None else (prefix,)
+        expected = sorted((*k, v) for k, v in merged.items() if k[: len(below)] == below)
+        scanned = await collect(snapshot.scan("t", KeyRange(below), reverse=reverse, limit=limit))
+        assert scanned == (expected[::-1] if reverse else expected)[:limit]
+        assert {item.key for item in trace} == {key(*r[:2]) for r in scanned if r[2] == "stored"}
+        (group,) = await snapshot.prefixes("t", [below])
+        assert [version.row for version in group] == expected
+        assert [version.key for version in group] == [key(*row[:2]) for row in expected]
+
+    run(scenario())
+
+
+def test_an_overlay_of_other_layouts_changes_nothing():
+    async def scenario():
+        store = await store_of([(0, 0, "a")])
+        snapshot = Snapshot(store, CODECS, AT, mutations=Overlay([Write("u", key(0, 0), None)]))
+        assert await collect(snapshot.scan("t")) == [(0, 0, "a")]
+        assert [v.row for (v,) in await snapshot.prefixes("t", [(0,)])] == [(0, 0, "a")]
+
+    run(scenario())
+
+
+def test_the_last_mutation_of_a_key_counts():
+    twice = Overlay([Write("t", b"k", None), Write("t", b"k", (1, 1, "x"))])
+    assert twice.rows("t") == {b"k": (1, 1, "x")}
+    assert twice.between("t", b"", None) == [b"k"]
+    assert twice.between("t", b"k\0", b"k") == []
+
+
+def test_an_unknown_layout_is_a_key_error():
+    async def scenario():
+        with pytest.raises(KeyError):
+            await Snapshot(await store_of([]), CODECS, AT).get("none", [(1, 1)])
+
+    run(scenario())
+
+
+def test_a_deleted_row_is_traced_as_absent():
+    async def scenario():
+        store = await store_of([(0, 0, "a")])
+        await store.put({CODEC.layout.table: [Put(key(0, 0), TOMBSTONE)]}, 7)
+        trace = []
+        assert await Snapshot(store, CODECS, AT, trace=trace).get("t", [(0, 0)]) == [None]
+        assert trace == [ReadItem("t", key(0, 0), None)]
+
+    run(scenario())
