@@ -6,6 +6,10 @@ writes before it), so that row counts, RETURNING and errors come at the call tha
 Reads see the snapshot with those writes, and the rows they read are remembered. `commit` sends
 everything as one transaction, which succeeds if no row that was read has changed.
 
+A trial's answer may say what it took from outside (numbers of identity columns, the time) and
+what came of it (`replay`). That goes back with everything that repeats the trial, so that what
+the caller was told stays true, and the commit is refused where it cannot.
+
 A trial repeats the writes before it. Where their results are not needed one by one, `pipeline`
 sends them together, as `executemany` does.
 """
@@ -108,6 +112,8 @@ class Connection:
         self._snapshot: int | None
         self._writes: list[Write]
         self._reads: dict[tuple[str, str], int | None]
+        self._savepoints: dict[str, int]
+        self._replay: dict[str, Any]
         self._forget()
 
     # ------------------------------------------------------------ PEP 249
@@ -125,12 +131,12 @@ class Connection:
         """
         self._check_open()
         self._check_sound()
-        writes, reads = self._writes, self._reads
+        writes, reads, replay = self._writes, self._reads, self._replay
         bookmark = max(self.bookmark, self._snapshot or 0)
         self._forget()
         if writes:
             items = [[layout, key, ts] for (layout, key), ts in reads.items()]
-            self._transact(writes, {"reads": items, "bookmark": bookmark})
+            self._transact(writes, {"reads": items, "bookmark": bookmark, **replay})
         self.bookmark = max(self.bookmark, bookmark)
 
     def rollback(self) -> None:
@@ -188,6 +194,31 @@ class Connection:
             self._pipelines -= 1
         if not self._pipelines:
             self.settle()
+
+    def savepoint(self, name: str) -> None:
+        """Remember how far the transaction is, under a name; an older one of that name goes."""
+        self._check_open()
+        self._check_sound()
+        self.settle()
+        self._savepoints.pop(name, None)
+        self._savepoints[name] = len(self._writes)
+
+    def rollback_to(self, name: str) -> None:
+        """Forget the writes since a savepoint, which stays. What was read stays read."""
+        self._check_open()
+        self._writes = self._writes[: self._savepoints[self._later_than(name)]]
+        self._promised = self._failed = False
+
+    def release(self, name: str) -> None:
+        """Forget a savepoint and those after it; the writes stay."""
+        self._check_open()
+        self._check_sound()
+        del self._savepoints[self._later_than(name)]
+
+    def ping(self) -> None:
+        """Raises OperationalError when the database cannot be reached."""
+        self._check_open()
+        self.transport.json("GET", "/livez")
 
     def run(self, work: Callable[[Connection], T], *, attempts: int = MAX_ATTEMPTS) -> T:
         """Call `work` and commit; on a retryable abort roll back and do it again.
@@ -316,6 +347,15 @@ class Connection:
         if self._closed:
             raise InterfaceError("The connection is closed.")
 
+    def _later_than(self, name: str) -> str:
+        """Drop the savepoints after `name`; the name itself. Raises InterfaceError."""
+        if name not in self._savepoints:
+            raise InterfaceError(f"There is no savepoint {name}.")
+        names = list(self._savepoints)
+        for later in names[names.index(name) + 1 :]:
+            del self._savepoints[later]
+        return name
+
     def _check_sound(self) -> None:
         if self._failed:
             raise InterfaceError("A write of this transaction has failed: roll it back.")
@@ -324,6 +364,8 @@ class Connection:
         self._snapshot = None
         self._writes = []
         self._reads = {}
+        self._savepoints = {}
+        self._replay = {}
         self._untraced = self._promised = self._failed = False
 
     def _query_body(self, sql: str, parameters: Parameters) -> dict[str, Any]:
@@ -338,6 +380,7 @@ class Connection:
             "timeout_ms": self._timeout_ms,
             "snapshot": self._snapshot,
             "pending": [write.body for write in self._writes],
+            **self._replay,
         }
 
     def _saw(self, snapshot: int) -> None:
@@ -347,8 +390,9 @@ class Connection:
             self._snapshot = snapshot
 
     def _try(self) -> None:
-        body = self._body(self._writes, {"dry_run": True})
+        body = self._body(self._writes, {"dry_run": True, **self._replay})
         answer = persistently(lambda: self.transport.json("POST", "/v1/transactions", body))
+        self._replay = {"replay": answer["replay"]} if "replay" in answer else {}
         _give_results(self._writes, answer)
 
     def _transact(self, writes: Sequence[Write], more: Mapping[str, Any]) -> None:

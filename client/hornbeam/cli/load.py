@@ -192,15 +192,14 @@ def _csv(path: Path, rows: int) -> Iterator[Batch]:
 
 def _json_lines(path: Path, rows: int) -> Iterator[Batch]:
     with path.open("rb") as file:
-        number = 0
-        while lines := [line for line in islice(file, rows) if line.strip()]:
-            documents = [_json_row(path, number + i + 1, line) for i, line in enumerate(lines)]
+        filled = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+        while lines := list(islice(filled, rows)):
+            documents = [_json_row(path, number, line) for number, line in lines]
             columns = list(dict.fromkeys(name for row in documents for name in row))
             text = csv_line(columns) + "".join(
                 csv_line(_cell(row.get(name)) for name in columns) for row in documents
             )
-            number += len(lines)
-            yield Batch(text.encode(), _CSV, number - len(lines), file.tell())
+            yield Batch(text.encode(), _CSV, lines[0][0], file.tell())
 
 
 def _json_row(path: Path, number: int, line: bytes) -> dict[str, Any]:

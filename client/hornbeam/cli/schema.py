@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,14 +32,14 @@ from hornbeam.statements import workload_text
 _POLL_S = 0.2
 
 
-class Method(str, Enum):
+class Method(StrEnum):
     """How views are chosen."""
 
     optimal = "optimal"
     paper = "paper"
 
 
-class GraphFormat(str, Enum):
+class GraphFormat(StrEnum):
     svg = "svg"
     mermaid = "mermaid"
     json = "json"

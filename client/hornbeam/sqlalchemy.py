@@ -1,0 +1,449 @@
+"""SQLAlchemy 2.1 dialect: `hornbeam://host:port`, `hornbeam:///folder`.
+
+SQL is DuckDB's with `?` parameters. Transactions are optimistic with snapshot isolation
+(`connection.py`); a retryable abort surfaces as OperationalError. CREATE, DROP and ALTER TABLE …
+ADD become plan and apply of the whole schema (`ddl.py`), so `create_all` works; they take effect
+at once. Reflection reads `GET /v1/schema`; views are materialised views.
+
+`insert` is PostgreSQL's construct, for ON CONFLICT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import exc, schema, types, util
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
+from sqlalchemy.engine import default, reflection
+from sqlalchemy.engine.interfaces import (
+    IsolationLevel,
+    ReflectedColumn,
+    ReflectedForeignKeyConstraint,
+    ReflectedIndex,
+    ReflectedPrimaryKeyConstraint,
+    ReflectedUniqueConstraint,
+)
+from sqlalchemy.engine.url import URL
+from sqlalchemy.sql import compiler, sqltypes
+from sqlalchemy.sql.compiler import InsertmanyvaluesSentinelOpts
+
+__all__ = ["HornbeamDialect", "insert"]
+
+_TYPES: dict[str, type[types.TypeEngine[Any]]] = {
+    "INTEGER": types.INTEGER,
+    "BIGINT": types.BIGINT,
+    "DECIMAL": types.DECIMAL,
+    "DOUBLE": types.DOUBLE,
+    "BOOLEAN": types.BOOLEAN,
+    "TEXT": types.TEXT,
+    "VARCHAR": types.VARCHAR,
+    "BLOB": types.BLOB,
+    "DATE": types.DATE,
+    "TIMESTAMP": types.TIMESTAMP,
+    "UUID": types.UUID,
+    "JSON": types.JSON,
+}
+
+
+def column_type(name: str) -> types.TypeEngine[Any]:
+    """The type that the server names so: DECIMAL(15,2), TIMESTAMP WITH TIME ZONE."""
+    if name == "TIMESTAMP WITH TIME ZONE":
+        return types.TIMESTAMP(timezone=True)
+    base, _, rest = name.partition("(")
+    numbers = [int(part) for part in rest.rstrip(")").split(",") if part]
+    return _TYPES[base](*numbers)
+
+
+class _Numeric(sqltypes.Numeric[Any]):
+    """Sums and averages may come as numbers of another kind than their operands."""
+
+    def bind_processor(self, dialect: Any) -> None:
+        return None
+
+    def result_processor(self, dialect: Any, coltype: Any) -> Callable[[Any], Any]:
+        if not self.asdecimal:
+            return lambda value: None if value is None else float(value)
+        scale = self._effective_decimal_return_scale
+
+        def to_decimal(value: Any) -> Decimal | None:
+            if value is None or isinstance(value, Decimal):
+                return value
+            return Decimal(f"{value:.{scale}f}" if isinstance(value, float) else value)
+
+        return to_decimal
+
+
+class _Float(sqltypes.Float[Any]):
+    def bind_processor(self, dialect: Any) -> None:
+        return None
+
+    result_processor = _Numeric.result_processor
+
+
+class HornbeamCompiler(compiler.SQLCompiler):
+    """SQL of the "duckdb" flavour."""
+
+    visit_on_conflict_do_nothing = SQLiteCompiler.visit_on_conflict_do_nothing
+    visit_on_conflict_do_update = SQLiteCompiler.visit_on_conflict_do_update
+
+    def _on_conflict_target(self, clause: Any, **kw: Any) -> str:
+        if getattr(clause, "constraint_target", None) is not None:
+            raise exc.CompileError("ON CONFLICT takes columns (index_elements), not a constraint")
+        borrowed: Any = SQLiteCompiler._on_conflict_target
+        return str(borrowed(self, clause, **kw))
+
+    def limit_clause(self, select: Any, **kw: Any) -> str:
+        text = ""
+        if select._limit_clause is not None:
+            text += "\n LIMIT " + self.process(select._limit_clause, **kw)
+        if select._offset_clause is not None:
+            text += "\n OFFSET " + self.process(select._offset_clause, **kw)
+        return text
+
+    def for_update_clause(self, select: Any, **kw: Any) -> str:
+        """Nothing to lock: rows that a transaction has read are validated at its commit."""
+        return ""
+
+    def update_from_clause(
+        self, update_stmt: Any, from_table: Any, extra_froms: Any, from_hints: Any, **kw: Any
+    ) -> str:
+        kw["asfrom"] = True
+        return "FROM " + ", ".join(
+            table._compiler_dispatch(self, fromhints=from_hints, **kw) for table in extra_froms
+        )
+
+    def visit_empty_set_expr(self, element_types: Any, **kw: Any) -> str:
+        columns = ", ".join("1" for _ in element_types or [None])
+        return f"SELECT {columns} WHERE 1 <> 1"
+
+    def visit_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        left, right = self.process(binary.left, **kw), self.process(binary.right, **kw)
+        return f"regexp_matches({left}, {right})"
+
+    def visit_not_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return f"NOT {self.visit_regexp_match_op_binary(binary, operator, **kw)}"
+
+    def visit_bitwise_xor_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        return f"xor({self.process(binary.left, **kw)}, {self.process(binary.right, **kw)})"
+
+
+class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
+    """Type names that the server takes; what it has no type for is refused here already."""
+
+    def visit_DATETIME(self, type_: Any, **kw: Any) -> str:
+        return "TIMESTAMP WITH TIME ZONE" if type_.timezone else "TIMESTAMP"
+
+    visit_TIMESTAMP = visit_DATETIME
+
+    def visit_FLOAT(self, type_: Any, **kw: Any) -> str:
+        return "DOUBLE"
+
+    visit_REAL = visit_DOUBLE = visit_DOUBLE_PRECISION = visit_FLOAT
+
+    def visit_VARCHAR(self, type_: Any, **kw: Any) -> str:
+        return f"VARCHAR({type_.length})" if type_.length else "TEXT"
+
+    visit_NVARCHAR = visit_CHAR = visit_NCHAR = visit_VARCHAR
+
+    def visit_TEXT(self, type_: Any, **kw: Any) -> str:
+        return "TEXT"
+
+    visit_CLOB = visit_TEXT
+
+    def visit_BLOB(self, type_: Any, **kw: Any) -> str:
+        return "BLOB"
+
+    visit_BINARY = visit_VARBINARY = visit_BLOB
+
+    def visit_uuid(self, type_: Any, **kw: Any) -> str:
+        return "UUID"
+
+    visit_UUID = visit_uuid
+
+    def visit_JSON(self, type_: Any, **kw: Any) -> str:
+        return "JSON"
+
+    def visit_TIME(self, type_: Any, **kw: Any) -> str:
+        raise exc.CompileError("there is no TIME type: use INTEGER seconds, or TIMESTAMP")
+
+
+class HornbeamDDLCompiler(compiler.DDLCompiler):
+    """DDL as the server's schema files have it."""
+
+    def get_column_specification(self, column: Any, **kw: Any) -> str:
+        words = [
+            self.preparer.format_column(column),
+            self.dialect.type_compiler_instance.process(column.type, type_expression=column),
+        ]
+        numbered = column is column.table._autoincrement_column and column.server_default is None
+        if numbered or column.identity is not None:
+            words.append("GENERATED BY DEFAULT AS IDENTITY")
+        elif (text := self.get_column_default_string(column)) is not None:
+            words.append(f"DEFAULT {text}")
+        if not column.nullable:
+            words.append("NOT NULL")
+        return " ".join(words)
+
+    def visit_create_index(
+        self,
+        create: Any,
+        include_schema: bool = False,
+        include_table_schema: bool = True,
+        **kw: Any,
+    ) -> str:
+        inherited: Any = super().visit_create_index
+        text = str(inherited(create, include_schema, include_table_schema, **kw))
+        include = create.element.dialect_options["hornbeam"]["include"]
+        if not include:
+            return text
+        names = (column if isinstance(column, str) else column.name for column in include)
+        return f"{text} INCLUDE ({', '.join(map(self.preparer.quote, names))})"
+
+    def visit_foreign_key_constraint(self, constraint: Any, **kw: Any) -> str:
+        if constraint.onupdate not in (None, "RESTRICT", "NO ACTION"):
+            raise exc.CompileError("keys do not change under their children: no ON UPDATE")
+        text: str = super().visit_foreign_key_constraint(constraint, **kw)
+        return text
+
+
+class HornbeamPreparer(compiler.IdentifierPreparer):
+    """Names fold to lower case unless quoted."""
+
+    reserved_words = compiler.RESERVED_WORDS | {
+        "exclude", "group", "index", "key", "order", "pivot", "primary", "qualify", "values",
+    }  # fmt: skip
+
+
+class HornbeamDialect(default.DefaultDialect):
+    """The dialect; `driver` is always HTTP (or its in-process form)."""
+
+    name = "hornbeam"
+    driver = "http"
+    default_paramstyle = "qmark"
+    max_identifier_length = 255
+    div_is_floordiv = False
+    delete_returning = insert_returning = update_returning = True
+    insertmanyvalues_implicit_sentinel = InsertmanyvaluesSentinelOpts.ANY_AUTOINCREMENT
+    postfetch_lastrowid = False
+    supports_alter = False
+    supports_comments = False
+    supports_default_values = False
+    supports_empty_insert = False
+    supports_identity_columns = True
+    supports_multivalues_insert = True
+    supports_native_boolean = True
+    supports_native_decimal = True
+    supports_native_uuid = True
+    supports_sane_multi_rowcount = True
+    supports_sane_rowcount = True
+    supports_sequences = False
+    supports_statement_cache = True
+    tuple_in_values = False
+    use_insertmanyvalues = True
+    statement_compiler = HornbeamCompiler
+    ddl_compiler = HornbeamDDLCompiler
+    type_compiler_cls = HornbeamTypeCompiler
+    preparer = HornbeamPreparer
+    colspecs = {sqltypes.Numeric: _Numeric, sqltypes.Float: _Float}  # noqa: RUF012
+    construct_arguments = [(schema.Index, {"include": None})]  # noqa: RUF012
+
+    # ------------------------------------------------------------ connections
+
+    @classmethod
+    def import_dbapi(cls) -> Any:
+        import hornbeam
+
+        return hornbeam
+
+    def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, Any]]:
+        """The URL as the driver takes it; user names and passwords have no meaning yet."""
+        plain = URL.create(
+            "hornbeam", host=url.host, port=url.port, database=url.database, query=url.query
+        )
+        return [plain.render_as_string(hide_password=False)], {}
+
+    def get_isolation_level_values(self, dbapi_connection: Any) -> Sequence[IsolationLevel]:
+        return ["SNAPSHOT", "AUTOCOMMIT"]  # type: ignore[list-item]
+
+    def get_default_isolation_level(self, dbapi_conn: Any) -> IsolationLevel:
+        return self.get_isolation_level(dbapi_conn)
+
+    def get_isolation_level(self, dbapi_connection: Any) -> IsolationLevel:
+        return "AUTOCOMMIT" if dbapi_connection.autocommit else "SNAPSHOT"  # type: ignore[return-value]
+
+    def set_isolation_level(self, dbapi_connection: Any, level: str) -> None:
+        dbapi_connection.autocommit = level == "AUTOCOMMIT"
+
+    def detect_autocommit_setting(self, dbapi_conn: Any) -> bool:
+        return bool(dbapi_conn.autocommit)
+
+    def do_ping(self, dbapi_connection: Any) -> bool:
+        dbapi_connection.ping()
+        return True
+
+    def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
+        """Never: a connection holds no state at the server, so it outlives the server."""
+        return False
+
+    def do_savepoint(self, connection: Any, name: str) -> None:
+        _driver(connection).savepoint(name)
+
+    def do_rollback_to_savepoint(self, connection: Any, name: str) -> None:
+        _driver(connection).rollback_to(name)
+
+    def do_release_savepoint(self, connection: Any, name: str) -> None:
+        _driver(connection).release(name)
+
+    # ------------------------------------------------------------ reflection
+
+    @reflection.cache
+    def _document(self, connection: Any, **kw: Any) -> dict[str, Any]:
+        document: dict[str, Any] = _driver(connection).transport.json("GET", "/v1/schema")
+        return document
+
+    def _known(self, connection: Any, name: str, schema: str | None, **kw: Any) -> dict[str, Any]:
+        """The relation's or view's document. Raises NoSuchTableError."""
+        document = self._document(connection, **_cache(kw))
+        if schema is None:
+            for thing in (*document["relations"], *document["views"]):
+                if thing["name"] == name:
+                    return dict(thing)
+        raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}")
+
+    def get_schema_names(self, connection: Any, **kw: Any) -> list[str]:
+        """There is one schema, and it has no name."""
+        return []
+
+    def get_table_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
+        return self._names(connection, "relations", schema, **kw)
+
+    def get_view_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
+        return []
+
+    def get_materialized_view_names(
+        self, connection: Any, schema: str | None = None, **kw: Any
+    ) -> list[str]:
+        return self._names(connection, "views", schema, **kw)
+
+    def _names(self, connection: Any, what: str, schema: str | None, **kw: Any) -> list[str]:
+        if schema is not None:
+            return []
+        return [thing["name"] for thing in self._document(connection, **_cache(kw))[what]]
+
+    def has_table(
+        self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
+    ) -> bool:
+        try:
+            self._known(connection, table_name, schema, **kw)
+        except exc.NoSuchTableError:
+            return False
+        return True
+
+    def get_columns(
+        self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[ReflectedColumn]:
+        thing = self._known(connection, table_name, schema, **kw)
+        return [_reflected_column(column) for column in thing["columns"]]
+
+    def get_pk_constraint(
+        self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
+    ) -> ReflectedPrimaryKeyConstraint:
+        thing = self._known(connection, table_name, schema, **kw)
+        return {"constrained_columns": thing.get("primary_key", []), "name": None}
+
+    def get_foreign_keys(
+        self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[ReflectedForeignKeyConstraint]:
+        thing = self._known(connection, table_name, schema, **kw)
+        return [
+            {
+                "name": key["name"],
+                "constrained_columns": key["columns"],
+                "referred_schema": None,
+                "referred_table": key["parent"],
+                "referred_columns": key["parent_columns"],
+                "options": {}
+                if key["on_delete"] == "restrict"
+                else {"ondelete": key["on_delete"].upper()},
+            }
+            for key in thing.get("foreign_keys", [])
+        ]
+
+    def get_indexes(
+        self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[ReflectedIndex]:
+        """The indexes that were declared; those made for views are in `hornbeam schema show`."""
+        return [
+            {
+                "name": index["name"],
+                "column_names": [part["column"] for part in index["columns"]],
+                "unique": index["unique"],
+                "column_sorting": {
+                    part["column"]: ("desc",) for part in index["columns"] if part["descending"]
+                },
+                "dialect_options": {"hornbeam_include": index["include"]},
+            }
+            for index in self._declared(connection, table_name, schema, **kw)
+        ]
+
+    def get_unique_constraints(
+        self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[ReflectedUniqueConstraint]:
+        """A UNIQUE constraint is a unique index of the same name."""
+        return [
+            {
+                "name": index["name"],
+                "column_names": [part["column"] for part in index["columns"]],
+                "duplicates_index": index["name"],
+            }
+            for index in self._declared(connection, table_name, schema, **kw)
+            if index["unique"]
+        ]
+
+    def _declared(
+        self, connection: Any, name: str, schema: str | None, **kw: Any
+    ) -> list[dict[str, Any]]:
+        thing = self._known(connection, name, schema, **kw)
+        return [
+            index
+            for index in self._document(connection, **_cache(kw))["indexes"]
+            if index["on"] == thing["name"] and index["purpose"] == "declared"
+        ]
+
+    def get_check_constraints(
+        self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[Any]:
+        self._known(connection, table_name, schema, **kw)
+        return []
+
+    def get_table_options(
+        self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
+    ) -> dict[str, Any]:
+        self._known(connection, table_name, schema, **kw)
+        return {}
+
+
+def _driver(connection: Any) -> Any:
+    """Our own connection below a SQLAlchemy one."""
+    return connection.connection.dbapi_connection
+
+
+def _cache(kw: dict[str, Any]) -> dict[str, Any]:
+    return {"info_cache": kw["info_cache"]} if "info_cache" in kw else {}
+
+
+def _reflected_column(column: dict[str, Any]) -> ReflectedColumn:
+    kind = column.get("default")
+    reflected: ReflectedColumn = {
+        "name": column["name"],
+        "type": column_type(column["type"]),
+        "nullable": column.get("nullable", True),
+        "default": {"now": "CURRENT_TIMESTAMP"}.get(kind or "", column.get("default_sql")),
+    }
+    if kind == "identity":
+        reflected["autoincrement"] = True
+        reflected["identity"] = util.EMPTY_DICT | {"always": False, "start": 1, "increment": 1}  # type: ignore[typeddict-item]
+    return reflected
