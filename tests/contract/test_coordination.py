@@ -1,0 +1,66 @@
+"""What every coordination service promises (`storage.ports.Coordination`)."""
+
+import pytest
+from contract_adapters import COORDINATIONS, opened, over, run
+
+from schema.errors import StalePlan
+from storage.ports import Versioned
+
+every = over(COORDINATIONS)
+
+
+@every
+def test_a_write_needs_the_version_it_replaces(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as service:
+            assert await service.read("/x") is None
+            assert await service.write("/x", b"a", 0) == 1
+            for wrong in (0, 2):
+                with pytest.raises(StalePlan, match="/x is at version 1"):
+                    await service.write("/x", b"b", wrong)
+            assert await service.write("/x", b"\x00\xff", 1) == 2
+            assert await service.read("/x") == Versioned(b"\x00\xff", 2)
+            with pytest.raises(StalePlan):
+                await service.write("/y", b"b", 1)
+            assert await service.read("/y") is None
+
+    run(scenario())
+
+
+@every
+def test_members_come_and_go(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as service:
+            assert await service.members() == ()
+            for member in ("b", "a", "b"):
+                await service.join(member)
+            assert await service.members() == ("a", "b")
+            await service.leave("a")
+            await service.leave("a")
+            assert await service.members() == ("b",)
+
+    run(scenario())
+
+
+@over(COORDINATIONS, reopen=True)
+def test_values_outlive_the_process_and_members_do_not(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as service:
+            await service.write("/x", b"a", 0)
+            await service.join("a")
+        async with opened(adapter, tmp_path) as service:
+            assert await service.read("/x") == Versioned(b"a", 1)
+            assert await service.members() == ()
+            assert await service.write("/x", b"b", 1) == 2
+
+    run(scenario())
+
+
+@every
+def test_close_is_idempotent(adapter, tmp_path):
+    async def scenario():
+        service = adapter.open(tmp_path)
+        await service.close()
+        await service.close()
+
+    run(scenario())

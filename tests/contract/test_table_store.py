@@ -1,0 +1,280 @@
+"""What every table store promises (`storage.ports.TableStore`)."""
+
+import pytest
+from contract_adapters import STORES, collect, opened, over, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schema.errors import Corruption, Unavailable
+from storage.ports import NEWEST, TOMBSTONE, Cell, Put
+
+every = over(STORES)
+
+
+def k(number):
+    return b"%06d" % number
+
+
+async def filled(store, count=10, ts=5):
+    await store.create_table("t")
+    await store.put({"t": [Put(k(i), b"v%d" % i) for i in range(count)]}, ts)
+
+
+@every
+def test_tables_are_made_and_dropped_idempotently(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            for name in ("b", "a", "b"):
+                await store.create_table(name)
+            assert await store.tables() == ["a", "b"]
+            await store.put({"a": [Put(b"k", b"old")]}, 1)
+            await store.drop_table("a")
+            await store.drop_table("a")
+            assert await store.tables() == ["b"]
+            await store.create_table("a")
+            assert await store.get("a", [b"k"], NEWEST) == [None]
+            assert await store.size("a") == 0
+
+    run(scenario())
+
+
+@every
+def test_a_table_that_does_not_exist_is_named(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            with pytest.raises(Corruption, match="none"):
+                await store.get("none", [b"k"], 1)
+            with pytest.raises(Corruption, match="none"):
+                await store.put({"none": [Put(b"k", b"v")]}, 1)
+            with pytest.raises(Corruption, match="none"):
+                await collect(store.scan("none", b"", None, 1))
+
+    run(scenario())
+
+
+@every
+def test_get_answers_in_order_with_the_newest_version_seen(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            await store.create_table("t")
+            for ts, value in ((1, b"one"), (3, b"three"), (5, TOMBSTONE), (7, b"seven")):
+                await store.put({"t": [Put(b"k", value)]}, ts)
+            seen = [(await store.get("t", [b"k"], at))[0] for at in range(9)]
+            one, three, seven = (
+                Cell(b"k", 1, b"one"),
+                Cell(b"k", 3, b"three"),
+                Cell(b"k", 7, b"seven"),
+            )
+            assert seen == [None, one, one, three, three, None, None, seven, seven]
+            assert await store.get("t", [b"x", b"k", b"", b"k"], 3) == [None, three, None, three]
+            assert await store.get("t", [], 3) == []
+
+    run(scenario())
+
+
+@every
+def test_a_put_may_be_repeated(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            await store.create_table("t")
+            for value in (b"first", b"second"):
+                await store.put({"t": [Put(b"k", value)]}, 4)
+            assert await store.get("t", [b"k"], 4) == [Cell(b"k", 4, b"second")]
+            await store.put({}, 5)
+
+    run(scenario())
+
+
+@every
+@pytest.mark.parametrize("limit", [None, 0, 1, 255, 256, 257, 5_000])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans_of_many_batches(adapter, tmp_path, reverse, limit):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            await filled(store, 5_000)
+            expected = [k(i) for i in range(10, 4_990)]
+            expected = (expected[::-1] if reverse else expected)[:limit]
+            scan = store.scan("t", k(10), k(4_990), 9, reverse=reverse, limit=limit)
+            assert [cell.key for cell in await collect(scan)] == expected
+
+    run(scenario())
+
+
+@every
+def test_a_scan_sees_nothing_that_is_put_while_it_runs(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            await filled(store, 5_000)
+            seen = []
+            async for batch in store.scan("t", b"", None, 9):
+                seen += batch
+                await store.put({"t": [Put(k(i), TOMBSTONE) for i in range(5_000)]}, 10)
+                await store.put({"t": [Put(k(i), b"new") for i in range(5_000, 5_100)]}, 11)
+            assert seen == [Cell(k(i), 5, b"v%d" % i) for i in range(5_000)]
+
+    run(scenario())
+
+
+@every
+def test_prefixes_are_answered_in_order(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            await filled(store, 30)
+            await store.put({"t": [Put(k(11), TOMBSTONE)]}, 6)
+            groups = await store.scan_prefixes("t", [b"00002", b"9", b"00001", b"000029"], 9)
+            numbers = [[int(cell.key) for cell in group] for group in groups]
+            assert numbers == [list(range(20, 30)), [], [10, *range(12, 20)], [29]]
+            assert await store.scan_prefixes("t", [], 9) == []
+
+    run(scenario())
+
+
+@every
+def test_tables_do_not_see_each_other(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            for name in ("a", "b", "c"):
+                await store.create_table(name)
+                await store.put({name: [Put(key, name.encode()) for key in (b"", b"\xff" * 9)]}, 1)
+            for reverse in (False, True):
+                cells = await collect(store.scan("b", b"", None, 9, reverse=reverse))
+                assert [cell.value for cell in cells] == [b"b", b"b"]
+            assert [cell.value for cell in (await store.scan_prefixes("b", [b""], 9))[0]] == [
+                b"b"
+            ] * 2
+
+    run(scenario())
+
+
+@every
+def test_check_and_put_compares_with_the_newest_and_comes_after_it(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            await store.create_table("t")
+            assert not await store.check_and_put("t", b"k", b"x", b"y", 1)
+            assert await store.check_and_put("t", b"k", None, b"a", 10)
+            assert not await store.check_and_put("t", b"k", None, b"b", 11)
+            assert await store.check_and_put("t", b"k", b"a", b"b", 3)
+            assert await store.get("t", [b"k"], NEWEST) == [Cell(b"k", 11, b"b")]
+            await store.put({"t": [Put(b"k", TOMBSTONE)]}, 20)
+            assert await store.check_and_put("t", b"k", None, b"again", 4)
+            assert await store.get("t", [b"k"], NEWEST) == [Cell(b"k", 21, b"again")]
+
+    run(scenario())
+
+
+@every
+def test_size_follows_what_is_stored(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            await filled(store, 100, ts=1)
+            first = await store.size("t")
+            await filled(store, 100, ts=2)
+            second = await store.size("t")
+            await store.purge("t", 2)
+            assert 600 < first < second
+            assert await store.size("t") == first
+
+    run(scenario())
+
+
+@every
+def test_close_is_idempotent_and_nothing_works_after_it(adapter, tmp_path):
+    async def scenario():
+        store = adapter.open(tmp_path)
+        await filled(store, 5_000)
+        scan = store.scan("t", b"", None, 9)
+        await anext(scan)
+        await store.close()
+        await store.close()
+        for call in (
+            store.get("t", [b"k"], 1),
+            store.scan_prefixes("t", [b"k"], 1),
+            store.put({"t": [Put(b"k", b"v")]}, 1),
+            store.put({"t": [Put(k(i), b"v") for i in range(5_000)]}, 1),
+            store.check_and_put("t", b"k", None, b"v", 1),
+            store.purge("t", 1),
+            store.flush(),
+            store.create_table("u"),
+        ):
+            with pytest.raises(Unavailable):
+                await call
+
+    run(scenario())
+
+
+@over(STORES, reopen=True)
+def test_everything_is_there_after_opening_again(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            await filled(store, 3_000)
+            await store.create_table("gone")
+            await store.drop_table("gone")
+            await store.flush()
+        async with opened(adapter, tmp_path) as store:
+            assert await store.tables() == ["t"]
+            assert len(await collect(store.scan("t", b"", None, 9))) == 3_000
+
+    run(scenario())
+
+
+KEYS = st.sampled_from([b"a\x01", b"b\x01", b"c\x01"])
+TIMES = st.integers(1, 8)
+PUTS = st.dictionaries(
+    st.tuples(KEYS, TIMES), st.sampled_from([TOMBSTONE, b"x", b"y"]), max_size=14
+)
+
+
+def model_get(puts, key, at):
+    times = [ts for (other, ts) in puts if other == key and ts <= at]
+    if not times or puts[key, max(times)] == TOMBSTONE:
+        return None
+    return Cell(key, max(times), puts[key, max(times)])
+
+
+def model_kept(puts, horizon):
+    """Versions that some snapshot ≥ horizon can tell from their absence."""
+    return {
+        (key, ts): value
+        for (key, ts), value in puts.items()
+        if ts > horizon or model_get(puts, key, horizon) == Cell(key, ts, value)
+    }
+
+
+@every
+@settings(max_examples=120)
+@given(
+    puts=PUTS, horizon=TIMES, start=KEYS, end=st.none() | KEYS, limit=st.none() | st.integers(0, 3)
+)
+def test_reads_before_and_after_a_purge_are_those_of_a_model(
+    adapter, tmp_path_factory, puts, horizon, start, end, limit
+):
+    async def check_reads(store, at):
+        keys = [b"a\x01", b"b\x01", b"c\x01"]
+        cells = [model_get(puts, key, at) for key in keys]
+        assert await store.get("t", keys, at) == cells
+        rows = [c for c in cells if c is not None]
+        assert await store.scan_prefixes("t", [b"", b"b"], at) == [
+            rows,
+            [c for c in rows if c.key.startswith(b"b")],
+        ]
+        inside = [c for c in rows if start <= c.key and (end is None or c.key < end)]
+        for reverse in (False, True):
+            found = await collect(store.scan("t", start, end, at, reverse=reverse, limit=limit))
+            assert found == (inside[::-1] if reverse else inside)[:limit]
+
+    async def scenario():
+        async with opened(adapter, tmp_path_factory.mktemp("store")) as store:
+            await store.create_table("t")
+            for (key, ts), value in puts.items():
+                await store.put({"t": [Put(key, value)]}, ts)
+            for at in range(10):
+                await check_reads(store, at)
+            kept = model_kept(puts, horizon)
+            assert await store.purge("t", horizon) == len(puts) - len(kept)
+            assert await store.purge("t", horizon) == 0
+            for at in range(horizon, 10):
+                await check_reads(store, at)
+            assert await store.size("t") == sum(len(key) + len(v) for (key, _), v in kept.items())
+
+    run(scenario())
