@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,16 +127,17 @@ async def run(options: DemoOptions, console: Console) -> int:
         SCHEMA.read_text(),
         WORKLOAD.read_text(),
         roots=PAPER_ROOTS,
+        row_counts=size.row_counts,
         ddl_file="schema.sql",
         workload_file="workload.sql",
     )
     async with await Database.open(settings) as database:
         planned = database.plan_schema(request)
         console.rule("Views chosen for the roots {author, customer, country}")
-        console.print(planned.plan.text(), highlight=False, markup=False)
-        learned = database.plan_schema(PlanRequest(request.ddl, request.workload, roots=None))
+        console.print(planned.plan.text(), highlight=False, markup=False, soft_wrap=True)
+        learned = database.plan_schema(replace(request, roots=None))
         console.rule("The same with learned roots")
-        console.print(learned.plan.summary(), highlight=False, markup=False)
+        console.print(learned.plan.summary(), highlight=False, markup=False, soft_wrap=True)
         await database.apply_schema(request, planned.plan_id)
         await database.keeper.wait_built()
 

@@ -177,6 +177,20 @@ class Size:
     def authors(self) -> int:
         return max(self.items // 4, 1)
 
+    @property
+    def row_counts(self) -> dict[str, int]:
+        """Rows per relation, as the planner is told them."""
+        return {
+            "country": len(COUNTRIES),
+            "author": self.authors,
+            "address": self.addresses,
+            "customer": self.customers,
+            "item": self.items,
+            "orders": self.orders,
+            "order_line": 3 * self.orders,
+            "cc_xacts": self.orders,
+        }
+
 
 def user_name(customer: int) -> str:
     """The specification's DigSyl: a syllable per decimal digit."""
