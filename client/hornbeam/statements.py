@@ -37,7 +37,7 @@ _DDL = {"create", "drop", "alter"}
 _CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|--[^\n]*|/\*)"""
-    r"""|(?P<token>'(?:[^']|'')*'|"(?:[^"]|"")*"|(?P<tag>\$(?:[A-Za-z_]\w*)?\$)|\w+|.)""",
+    r"""|(?P<token>'(?:[^']|'')*(?:'|\Z)|"(?:[^"]|"")*(?:"|\Z)|(?P<tag>\$(?:[A-Za-z_]\w*)?\$)|\w+|.)""",
     re.S,
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")

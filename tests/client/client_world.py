@@ -1,0 +1,65 @@
+"""Databases for client tests: embedded ones, and a server on a free port."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+
+DDL = """
+CREATE TABLE author (a_id INTEGER PRIMARY KEY, a_name TEXT NOT NULL);
+CREATE TABLE book (
+  b_id INTEGER PRIMARY KEY, b_a_id INTEGER REFERENCES author (a_id), b_title TEXT,
+  b_price DECIMAL(10,2), b_stock INTEGER DEFAULT 0);
+CREATE INDEX book_title ON book (b_title);
+"""
+WORKLOAD = """
+-- name: by_author
+-- weight: 5
+SELECT b_title, a_name FROM book, author WHERE b_a_id = a_id AND b_id = ?;
+"""
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve the database in `folder`; yields its hornbeam URL."""
+    from api.app import create_app
+    from api.settings import load_settings
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        app = create_app(load_settings(data=folder))
+        config = uvicorn.Config(app, log_config=None, access_log=False, ws="none")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        while not server.started and thread.is_alive():
+            thread.join(0.01)
+        try:
+            yield f"hornbeam://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def embedded(folder: Path) -> str:
+    return f"hornbeam:///{folder}"
+
+
+def apply(url: str, ddl: str = DDL, workload: str = WORKLOAD) -> None:
+    """Put a schema into force and wait until its views are built."""
+    import time
+
+    import hornbeam
+
+    with hornbeam.connect(url, autocommit=True) as db:
+        body = {"ddl": ddl, "workload": workload}
+        planned = db.transport.json("POST", "/v1/schema/plan", body)
+        body["plan_id"] = planned["plan_id"]
+        db.transport.json("POST", "/v1/schema/apply", body)
+        while not all(b["finished"] for b in db.transport.json("GET", "/v1/status")["builds"]):
+            time.sleep(0.02)

@@ -1,0 +1,347 @@
+"""What the driver sends and how it takes answers, against a scripted server."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+
+import hornbeam
+from hornbeam.connection import Connection
+from hornbeam.transport import Transport, parse_url
+from hornbeam.types import row_reader, to_wire
+
+Answer = dict[str, Any] | httpx.Response | httpx.HTTPError
+
+
+class Script:
+    """Answers requests in order, and keeps them."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.requests: list[tuple[str, Any, httpx.Headers]] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content) if request.content else None
+        self.requests.append((request.url.path, body, request.headers))
+        answer = self.answers.pop(0)
+        if isinstance(answer, httpx.HTTPError):
+            raise answer
+        return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [body for _, body, _ in self.requests]
+
+
+def connected(*answers: Answer, autocommit: bool = False) -> tuple[Connection, Script]:
+    script = Script(*answers)
+    client = httpx.Client(base_url="http://test", transport=httpx.MockTransport(script))
+    return Connection(Transport(client), autocommit=autocommit), script
+
+
+def rows(*values: list[Any], snapshot: int = 7, reads: Any = ()) -> dict[str, Any]:
+    return {
+        "columns": [{"name": "a", "type": "INTEGER"}],
+        "rows": list(values),
+        "snapshot": snapshot,
+        "served_by": ["t"],
+        "reads": list(reads),
+    }
+
+
+def written(*affected: int, ts: int = 0, **more: Any) -> dict[str, Any]:
+    statements = [{"affected": n, "columns": [], "rows": []} for n in affected]
+    return {"bookmark": ts, "commit_ts": ts, "statements": statements, **more}
+
+
+def problem(code: str, status: int, **more: Any) -> httpx.Response:
+    return httpx.Response(status, json={"code": code, "detail": f"it is {code}", **more})
+
+
+def test_a_transaction_keeps_its_snapshot_and_sends_what_it_read() -> None:
+    db, script = connected(
+        rows([1], snapshot=7, reads=[["t", "aa", 3], ["t", "bb", None]]),
+        written(1),
+        rows([1], [2], snapshot=7, reads=[["t", "aa", 3]]),
+        written(1, ts=20),
+    )
+    cursor = db.cursor()
+    cursor.execute("SELECT a FROM t")
+    cursor.execute("INSERT INTO t VALUES (?)", [2])
+    cursor.execute("SELECT a FROM t")
+    db.commit()
+    insert = {"sql": "INSERT INTO t VALUES (?)", "parameters": [2]}
+    first, trial, second, commit = script.bodies
+    assert first["snapshot"] is None
+    assert first["trace"] is True
+    assert trial["dry_run"] is True
+    assert trial["statements"] == [insert]
+    assert (second["snapshot"], second["pending"]) == (7, [insert])
+    assert commit["reads"] == [["t", "aa", 3], ["t", "bb", None]]
+    assert commit["bookmark"] == 7
+    assert db.bookmark == 20
+    assert not db.in_transaction
+
+
+def test_what_a_trial_took_from_outside_goes_back_with_every_repetition() -> None:
+    db, script = connected(
+        written(1, replay={"numbers": [5]}), rows(), written(1, 1, replay={"numbers": [5, 6]}),
+        written(1, 1, ts=3),
+    )  # fmt: skip
+    cursor = db.cursor()
+    cursor.execute("INSERT INTO t DEFAULT VALUES")
+    cursor.execute("SELECT a FROM t")
+    cursor.execute("INSERT INTO t DEFAULT VALUES")
+    db.commit()
+    assert [body.get("replay") for body in script.bodies] == [
+        None, {"numbers": [5]}, {"numbers": [5]}, {"numbers": [5, 6]},
+    ]  # fmt: skip
+
+
+def test_a_failed_write_leaves_the_transaction_as_it_was() -> None:
+    db, script = connected(written(1), problem("unique-violation", 409), written(1, ts=9))
+    cursor = db.cursor()
+    cursor.execute("INSERT INTO t VALUES (1)")
+    with pytest.raises(hornbeam.IntegrityError, match="it is unique-violation"):
+        cursor.execute("INSERT INTO t VALUES (1) -- again")
+    db.commit()
+    assert [s["sql"] for s in script.bodies[-1]["statements"]] == ["INSERT INTO t VALUES (1)"]
+
+
+def test_executemany_is_one_request() -> None:
+    db, script = connected(written(1, 1, 1))
+    cursor = db.cursor()
+    cursor.executemany("DELETE FROM t WHERE a = ?", ([i] for i in range(3)))
+    assert cursor.rowcount == 3
+    assert len(script.requests) == 1
+    cursor.executemany("DELETE FROM t WHERE a = ?", [])
+    assert cursor.rowcount == 0
+
+
+def test_a_pipeline_sends_when_a_result_is_asked_for() -> None:
+    db, script = connected(written(1, 2), written(1, 2, 3), written(1, 2, 3, ts=5))
+    one, two, three = db.cursor(), db.cursor(), db.cursor()
+    with db.pipeline():
+        one.execute("UPDATE t SET a = 1")
+        two.execute("UPDATE t SET a = 2")
+        assert not script.requests
+        assert two.rowcount == 2
+        three.execute("UPDATE t SET a = 3")
+        assert len(script.requests) == 1
+    assert (one.rowcount, two.rowcount, three.rowcount) == (1, 2, 3)
+    assert len(script.requests) == 2
+    db.commit()
+    assert len(script.bodies[-1]["statements"]) == 3
+
+
+def test_a_failed_pipeline_must_be_rolled_back() -> None:
+    db, script = connected(problem("foreign-key-violation", 409), written(1))
+    pipeline = db.pipeline()
+    pipeline.__enter__()
+    db.cursor().execute("INSERT INTO t VALUES (1)")
+    db.cursor().execute("INSERT INTO t VALUES (2)")
+    with pytest.raises(hornbeam.IntegrityError):
+        pipeline.__exit__(None, None, None)
+    with pytest.raises(hornbeam.InterfaceError, match="roll it back"):
+        db.commit()
+    db.rollback()
+    db.cursor().execute("INSERT INTO t VALUES (3)")
+    assert len(script.bodies[-1]["statements"]) == 1
+
+
+def test_a_pipeline_in_autocommit_is_one_transaction() -> None:
+    db, script = connected(written(1, 1, ts=4), autocommit=True)
+    with db.pipeline():
+        db.cursor().execute("INSERT INTO t VALUES (1)")
+        db.cursor().execute("INSERT INTO t VALUES (2)")
+    (body,) = script.bodies
+    assert len(body["statements"]) == 2
+    assert "dry_run" not in body
+    with contextlib.suppress(ZeroDivisionError), db.pipeline():
+        db.cursor().execute("INSERT INTO t VALUES (1)")
+        raise ZeroDivisionError
+    assert len(script.requests) == 1
+    assert not db.in_transaction
+
+
+def test_savepoints_are_places_in_the_list_of_writes() -> None:
+    db, script = connected(written(1), written(1, 1), written(1, 1), written(1, 1, ts=8))
+    cursor = db.cursor()
+    cursor.execute("INSERT INTO t VALUES (1)")
+    db.savepoint("s")
+    cursor.execute("INSERT INTO t VALUES (2)")
+    db.savepoint("later")
+    db.rollback_to("s")
+    cursor.execute("INSERT INTO t VALUES (3)")
+    db.release("s")
+    db.commit()
+    texts = [s["sql"] for s in script.bodies[-1]["statements"]]
+    assert texts == ["INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (3)"]
+    with pytest.raises(hornbeam.InterfaceError, match="no savepoint"):
+        db.rollback_to("later")
+
+
+def test_an_aborted_commit_is_sent_again_with_the_same_key() -> None:
+    db, script = connected(
+        problem("transaction-aborted", 409, retryable=True),
+        httpx.ReadTimeout("slow"),
+        problem("overloaded", 429, retryable=True),
+        written(1, ts=4),
+        autocommit=True,
+    )
+    db.cursor().execute("INSERT INTO t VALUES (1)")
+    keys = {headers["idempotency-key"] for _, _, headers in script.requests}
+    assert len(script.requests) == 4
+    assert len(keys) == 1
+
+
+def test_an_unknown_outcome_stays_unknown_when_the_server_goes_away() -> None:
+    lost = [httpx.ReadTimeout("slow")] + [httpx.ConnectError("refused")] * 9
+    db, script = connected(*lost, autocommit=True)
+    with pytest.raises(hornbeam.OperationalError) as caught:
+        db.cursor().execute("INSERT INTO t VALUES (1)")
+    assert caught.value.outcome == "unknown"
+    assert not caught.value.retryable
+    assert not script.answers
+
+
+def test_a_refused_connection_is_reported_at_once() -> None:
+    db, script = connected(httpx.ConnectError("refused"), autocommit=True)
+    with pytest.raises(hornbeam.OperationalError, match="does not answer") as caught:
+        db.cursor().execute("INSERT INTO t VALUES (1)")
+    assert (caught.value.code, caught.value.outcome) == ("unreachable", "none")
+    assert len(script.requests) == 1
+
+
+def test_run_does_the_work_again_after_a_conflict() -> None:
+    db, script = connected(
+        rows([1], snapshot=5), written(1), problem("read-conflict", 409, retryable=True),
+        rows([2], snapshot=6), written(1), written(1, ts=9),
+    )  # fmt: skip
+    seen = []
+
+    def work(connection: Connection) -> int:
+        cursor = connection.cursor().execute("SELECT a FROM t")
+        seen.append(cursor.fetchone())
+        cursor.execute("UPDATE t SET a = 3")
+        return len(seen)
+
+    assert db.run(work) == 2
+    assert seen == [(1,), (2,)]
+    assert script.bodies[3]["snapshot"] is None
+
+
+def test_run_gives_up_and_passes_on_what_is_not_retryable() -> None:
+    db, _ = connected(problem("read-conflict", 409, retryable=True))
+    with pytest.raises(hornbeam.OperationalError):
+        db.run(lambda c: c.cursor().execute("UPDATE t SET a = 1"), attempts=1)
+    with pytest.raises(ZeroDivisionError):
+        db.run(lambda _: 1 // 0)
+    assert not db.in_transaction
+
+
+def test_arrow_reads_and_writes_do_not_mix_in_a_transaction() -> None:
+    db, _ = connected(written(1))
+    db.cursor().execute("INSERT INTO t VALUES (1)")
+    with pytest.raises(hornbeam.NotSupportedError, match="use execute"):
+        db.cursor().arrow("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    ("response", "error", "code"),
+    [
+        (httpx.Response(502, text="<html>"), hornbeam.InternalError, "internal"),
+        (httpx.Response(500, json=[1]), hornbeam.InternalError, "internal"),
+        (problem("sql-unknown-name", 422), hornbeam.ProgrammingError, "sql-unknown-name"),
+        (problem("sql-unsupported", 422), hornbeam.NotSupportedError, "sql-unsupported"),
+        (problem("sql-type-mismatch", 422), hornbeam.DataError, "sql-type-mismatch"),
+        (problem("corruption", 500), hornbeam.InternalError, "corruption"),
+        (problem("snapshot-too-old", 410), hornbeam.OperationalError, "snapshot-too-old"),
+        (httpx.Response(200, json={"rows": [], "error": {"code": "limit-exceeded"}}),
+         hornbeam.OperationalError, "limit-exceeded"),
+    ],
+)  # fmt: skip
+def test_problems_become_pep_249_errors(
+    response: httpx.Response, error: type[hornbeam.DatabaseError], code: str
+) -> None:
+    db, _ = connected(response)
+    with pytest.raises(error) as caught:
+        db.cursor().execute("SELECT 1")
+    assert caught.value.code == code
+
+
+def test_a_cure_follows_the_message() -> None:
+    db, _ = connected(problem("sql-invalid", 422, cure="Write it well."))
+    with pytest.raises(hornbeam.ProgrammingError, match=r"it is sql-invalid\n  Write it well\."):
+        db.cursor().execute("SELECT")
+
+
+def test_a_server_error_code_that_is_not_known_is_internal() -> None:
+    from schema import errors
+
+    codes = {
+        kind.code
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.HornbeamError)
+    }
+    assert codes - set(hornbeam.errors.BY_CODE) == {"internal"}
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "folder"),
+    [
+        ("hornbeam://db.example:99?autocommit=true", "http://db.example:99", ""),
+        ("hornbeam://[::1]", "http://[::1]:8780", ""),
+        ("hornbeam+http://h", "http://h:8780", ""),
+        ("hornbeam:///a/b%20c", "", "a/b c"),
+        ("hornbeam:////a", "", "/a"),
+    ],
+)
+def test_urls(url: str, address: str, folder: str) -> None:
+    assert parse_url(url)[:2] == (address, folder)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://x", "hornbeam://", "hornbeam:///", "hornbeam://h:port", "hornbeam://h?nonsense=1",
+            "hornbeam://h?autocommit=perhaps", "hornbeam://h?timeout_s=0"],
+)  # fmt: skip
+def test_wrong_urls(url: str) -> None:
+    with pytest.raises(hornbeam.InterfaceError):
+        hornbeam.connect(url)
+
+
+VALUES: list[tuple[str, Any]] = [
+    ("DECIMAL(20,3)", Decimal("12345678901234567.125")),
+    ("DATE", dt.date(2024, 2, 29)),
+    ("TIMESTAMP", dt.datetime(2024, 2, 29, 1, 2, 3, 456789)),
+    ("TIMESTAMP WITH TIME ZONE", dt.datetime(2024, 2, 29, 1, 2, 3, tzinfo=dt.UTC)),
+    ("BLOB", b"\x00\xff"),
+    ("UUID", uuid.UUID(int=5)),
+    ("BIGINT", 2**62),
+    ("TEXT", "ä"),
+    ("BOOLEAN", True),
+    ("DOUBLE", 0.1),
+    ("DOUBLE", float("inf")),
+]
+
+
+@pytest.mark.parametrize(("type_", "value"), VALUES)
+def test_values_survive_json(type_: str, value: Any) -> None:
+    read: Callable[[list[Any]], tuple[Any, ...]] = row_reader([type_, type_])
+    sent = json.loads(json.dumps([to_wire(value), None]))
+    assert read(sent) == (value, None)
+
+
+def test_what_has_no_form_is_refused() -> None:
+    db, _ = connected()
+    for wrong in ([object()], "text", 5, {1, 2}):
+        with pytest.raises(hornbeam.InterfaceError):
+            db.cursor().execute("SELECT ?", wrong)  # type: ignore[arg-type]

@@ -1,0 +1,108 @@
+"""Classification and splitting of SQL, and DDL as changes of the whole schema."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hornbeam.ddl import evolve
+from hornbeam.errors import NotSupportedError, ProgrammingError
+from hornbeam.statements import Kind, is_complete, kind, quote, split, tokens
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT 1", Kind.READ),
+        ("  -- insert\n/* update /* nested */ */ (SELECT 1)", Kind.READ),
+        ("((SELECT 1) UNION (SELECT 2))", Kind.READ),
+        ("FROM t", Kind.READ),
+        ("VALUES (1)", Kind.READ),
+        ("", Kind.READ),
+        ("insert INTO t VALUES (1)", Kind.WRITE),
+        ("/* c */ UPDATE t SET a = 'select'", Kind.WRITE),
+        ("DELETE FROM t", Kind.WRITE),
+        ("WITH x AS (SELECT 1) SELECT * FROM x", Kind.READ),
+        ("WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x", Kind.WRITE),
+        ("WITH RECURSIVE x (a, b) AS (SELECT 1, 2), y AS MATERIALIZED (SELECT 1)\n"
+         "UPDATE t SET a = 1", Kind.WRITE),
+        ("WITH a AS (SELECT ')' || $$ ) DELETE $$), b AS NOT MATERIALIZED (SELECT 1)"
+         " DELETE FROM t", Kind.WRITE),
+        ("WITH update AS (SELECT 1) SELECT * FROM update", Kind.READ),
+        ("WITH x AS (SELECT 1) SELECT 'a) delete from t' FROM x", Kind.READ),
+        ("WITH x AS (SELECT 1) (SELECT ') delete' FROM x)", Kind.READ),
+        ("(WITH x AS (SELECT 1) SELECT * FROM x)", Kind.READ),
+        ("CREATE TABLE t (a INT)", Kind.DDL),
+        ("drop index i", Kind.DDL),
+        ("ALTER TABLE t ADD COLUMN a INT", Kind.DDL),
+        ("EXPLAIN SELECT 1", Kind.EXPLAIN),
+        ("BEGIN", Kind.CONTROL),
+        ("rollback", Kind.CONTROL),
+    ],
+)  # fmt: skip
+def test_kind(sql: str, expected: Kind) -> None:
+    assert kind(sql) is expected
+
+
+def test_split_leaves_strings_comments_and_parentheses_alone() -> None:
+    script = "SELECT ';' ; -- a ; b\n;;\nINSERT INTO t VALUES ($x$;$x$) /* ; */; SELECT \"a;b\""
+    assert split(script) == [
+        "SELECT ';'",
+        "INSERT INTO t VALUES ($x$;$x$) /* ; */",
+        'SELECT "a;b"',
+    ]
+
+
+def test_a_prompt_knows_when_a_statement_ends() -> None:
+    assert is_complete("SELECT 1;")
+    assert is_complete("SELECT 1; -- done")
+    assert not is_complete("SELECT ';")
+    assert not is_complete("SELECT 1 /* ;")
+    assert not is_complete("")
+
+
+@given(st.text(alphabet="ab'\";-$/*()\n ", max_size=40))
+def test_tokens_cover_the_text_in_order(text: str) -> None:
+    found = list(tokens(text))
+    assert [text[t.start : t.start + len(t.text)] for t in found] == [t.text for t in found]
+    assert [t.start for t in found] == sorted(t.start for t in found)
+    assert all(statement.strip() for statement in split(text))
+
+
+@given(st.text(min_size=1, max_size=20))
+def test_a_quoted_name_is_one_token(name: str) -> None:
+    assert [t.text for t in tokens(quote(name))] == [quote(name)]
+
+
+TWO = 'CREATE TABLE a (\n  id INTEGER\n);\nCREATE TABLE "B c" (\n  id INTEGER\n);\n'
+
+
+def test_create_adds_and_drop_takes_the_table_with_its_indexes() -> None:
+    with_index = evolve(TWO, 'CREATE UNIQUE INDEX i ON "B c" (id);')
+    assert with_index == TWO + 'CREATE UNIQUE INDEX i ON "B c" (id);\n'
+    assert evolve(with_index, 'DROP TABLE "B c"') == "CREATE TABLE a (\n  id INTEGER\n);\n"
+    assert evolve(with_index, "DROP INDEX IF EXISTS i") == TWO
+    assert evolve(with_index, "drop index I") == TWO
+
+
+def test_alter_table_adds_into_the_declaration() -> None:
+    changed = evolve(TWO, "ALTER TABLE A ADD COLUMN n DECIMAL(5,2) DEFAULT 1")
+    assert changed.startswith("CREATE TABLE a (\n  id INTEGER,\n  n DECIMAL(5,2) DEFAULT 1\n);")
+    with_key = evolve(TWO, "ALTER TABLE a ADD CONSTRAINT f FOREIGN KEY (id) REFERENCES b (id)")
+    assert "CONSTRAINT f FOREIGN KEY (id) REFERENCES b (id)\n);" in with_key
+
+
+def test_guards_and_refusals() -> None:
+    assert evolve(TWO, "CREATE TABLE IF NOT EXISTS a (x TEXT)") == TWO
+    assert evolve(TWO, "DROP TABLE IF EXISTS nothing") == TWO
+    with pytest.raises(ProgrammingError, match="exists already"):
+        evolve(TWO, "CREATE TABLE a (x TEXT)")
+    with pytest.raises(ProgrammingError, match="does not exist"):
+        evolve(TWO, "DROP TABLE nothing")
+    with pytest.raises(ProgrammingError, match="does not exist"):
+        evolve(TWO, "ALTER TABLE nothing ADD x TEXT")
+    with pytest.raises(NotSupportedError, match="schema apply"):
+        evolve(TWO, "ALTER TABLE a DROP COLUMN id")
+    with pytest.raises(NotSupportedError, match="CREATE VIEW"):
+        evolve(TWO, "CREATE VIEW v AS SELECT 1")
