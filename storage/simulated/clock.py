@@ -44,7 +44,12 @@ class VirtualTime:
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Let `seconds` pass. Whoever wakes meanwhile runs at its own deadline, in order."""
+        """Let `seconds` pass. Whoever wakes meanwhile runs at its own deadline, in order.
+
+        Raises ValueError for less than none.
+        """
+        if seconds < 0:
+            raise ValueError("time never goes back")
         end = self.now + seconds
         await settle()
         while self._sleepers and self._sleepers[0].until <= end:

@@ -17,6 +17,7 @@ from storage.local.log import LocalLog
 from storage.local.system import SystemClock
 from storage.rocks.store import RocksStore
 from storage.simulated.clock import SimulatedClock
+from storage.simulated.log import SimulatedDisk, SimulatedLog
 from storage.simulated.store import SimulatedStore
 
 
@@ -29,11 +30,32 @@ class Adapter:
     reopen: bool = False
 
 
+class InMemory:
+    """Opens adapters whose content is in memory: what they left is kept here, by folder."""
+
+    def __init__(self):
+        self.stores = {}
+        self.disks = {}
+
+    def store(self, folder):
+        left = self.stores.get(folder)
+        opened = self.stores[folder] = left.crashed() if left is not None else SimulatedStore()
+        return opened
+
+    def log(self, folder, slave, epoch, **options):
+        disk = self.disks.setdefault(folder, SimulatedDisk())
+        return SimulatedLog.open(disk, slave, epoch, **options)
+
+
+MEMORY = InMemory()
 STORES = (
     Adapter("rocks", RocksStore.open, reopen=True),
-    Adapter("simulated", lambda folder: SimulatedStore()),
+    Adapter("simulated", MEMORY.store, reopen=True),
 )
-LOGS = (Adapter("local", LocalLog.open, reopen=True),)
+LOGS = (
+    Adapter("local", LocalLog.open, reopen=True),
+    Adapter("simulated", MEMORY.log, reopen=True),
+)
 COORDINATIONS = (Adapter("local", LocalCoordination.open, reopen=True),)
 CLOCKS = (
     Adapter("system", lambda folder: SystemClock()),
