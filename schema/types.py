@@ -12,7 +12,7 @@ import datetime as dt
 import enum
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal, DecimalException
 from typing import Any
@@ -100,6 +100,17 @@ class ColumnType:
             raise TypeMismatch(
                 f"{_shown(value)} is not a value of type {self.sql()}: {reason}", type=self.sql()
             ) from None
+
+    def coerce_all(self, values: Sequence[Any]) -> Sequence[Value]:
+        """`coerce` for a whole column. Values that are this type's own already, as they come from
+        Arrow or from another database, are only looked at, and at the speed of C."""
+        present = [value for value in values if value is not None] if None in values else values
+        owns = _OWNS.get(self.kind)
+        uniform = {*map(type, present)} == {PYTHON_TYPES[self.kind]}
+        if owns is not None and uniform and owns(self, present):
+            return values
+        coerce = self.coerce
+        return [coerce(value) for value in values]
 
     def comparand(self, value: Any) -> Value:
         """`value` as something to compare this type's values with: never rounded, cut or refused
@@ -260,3 +271,44 @@ _COERCIONS: dict[Kind, Callable[[ColumnType, Any], Value]] = {
     Kind.UUID: _uuid,
     Kind.JSON: _json,
 }
+
+
+def _owns_integers(type_: ColumnType, values: Sequence[int]) -> bool:
+    bits = _INTEGER_BITS[type_.kind]
+    return -(1 << bits - 1) <= min(values) and max(values) < 1 << bits - 1
+
+
+def _owns_decimals(type_: ColumnType, values: Sequence[Decimal]) -> bool:
+    scale = type_.scale or 0
+    unit, digits = Decimal((0, (1,), -scale)), (type_.precision or MAX_DECIMAL_PRECISION) - scale
+    return all(
+        value.same_quantum(unit) and (value.adjusted() < digits if value else not value.is_signed())
+        for value in values
+    )
+
+
+def _owns_texts(type_: ColumnType, values: Sequence[str]) -> bool:
+    fits = type_.length is None or max(map(len, values)) <= type_.length
+    return fits and all(map(str.isascii, values))
+
+
+def _owns_timestamps(_: ColumnType, values: Sequence[dt.datetime]) -> bool:
+    return all(value.tzinfo is None and not value.fold for value in values)
+
+
+_OWNS: dict[Kind, Callable[[ColumnType, Sequence[Any]], bool]] = {
+    Kind.INTEGER: _owns_integers,
+    Kind.BIGINT: _owns_integers,
+    Kind.DECIMAL: _owns_decimals,
+    Kind.DOUBLE: lambda _, values: all(map(math.isfinite, values)) and all(values),
+    Kind.BOOLEAN: lambda _, values: True,
+    Kind.TEXT: _owns_texts,
+    Kind.BYTES: lambda _, values: True,
+    Kind.DATE: lambda _, values: True,
+    Kind.TIMESTAMP: _owns_timestamps,
+    Kind.UUID: lambda _, values: True,
+}
+"""Would `coerce` give back each of these values, of exactly the type's Python class, unchanged?
+
+False only costs time: doubles of zero may be negative zero, text beyond ASCII a lone surrogate.
+"""

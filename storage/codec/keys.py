@@ -62,20 +62,18 @@ def _integer(value: int) -> bytes:
 
 
 def _any_integer(value: int) -> bytes:
-    if value == 0:
-        return bytes([Code.INTEGER])
     magnitude = abs(value)
-    size = (magnitude.bit_length() + 7) // 8
+    size = (magnitude.bit_length() + 7) >> 3
     if size > 255:
         raise ValueError("an integer of more than 255 bytes cannot be a key")
-    body = (magnitude if value > 0 else (1 << 8 * size) - 1 - magnitude).to_bytes(size)
-    if value > 0:
-        head = bytes([Code.INTEGER + size]) if size <= 8 else bytes([Code.INTEGER + 9, size])
-    else:
-        head = bytes([Code.INTEGER - size]) if size <= 8 else bytes([Code.INTEGER - 9, 255 - size])
-    return head + body
+    if value >= 0:
+        head = _POSITIVE[size] if size <= 8 else bytes([Code.INTEGER + 9, size])
+        return head + value.to_bytes(size)
+    head = bytes([Code.INTEGER - size]) if size <= 8 else bytes([Code.INTEGER - 9, 255 - size])
+    return head + ((1 << 8 * size) - 1 - magnitude).to_bytes(size)
 
 
+_POSITIVE = [bytes([Code.INTEGER + size]) for size in range(9)]
 _SMALL_INTEGERS = [_any_integer(value) for value in range(-128, 1024)]
 
 
@@ -235,11 +233,11 @@ _DECODERS: dict[int, Decode] = {
 }
 
 
-def part_encoder(kind: Kind, descending: bool = False) -> Encode:
-    """Encoder of one key part; takes None as well."""
+def part_encoder(kind: Kind, descending: bool = False, nullable: bool = True) -> Encode:
+    """Encoder of one key part; takes None as well, unless the part is not `nullable`."""
     encode = ENCODERS[kind]
     if not descending:
-        return lambda value: _NULL if value is None else encode(value)
+        return (lambda value: _NULL if value is None else encode(value)) if nullable else encode
     return lambda value: (_NULL if value is None else encode(value)).translate(_COMPLEMENT)
 
 

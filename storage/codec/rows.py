@@ -38,15 +38,12 @@ class LayoutCodec:
             part_encoder(kind, down) for kind, down in zip(kinds, self._descending, strict=True)
         ]
         self._positions = layout.key_positions
-        self._placed = tuple(zip(self._parts, self._positions, strict=True))
+        self.key: Callable[[Row], bytes] = _key_encoder(layout)
+        """Encoded key of a full row."""
         self.key_values: Callable[[Row], tuple[Value, ...]] = _tuple_getter(self._positions)
         types = tuple(_annotation(column) for column in layout.columns)
         self._decoder = msgspec.msgpack.Decoder(tuple[types])  # type: ignore[valid-type]
         self._short: dict[int, tuple[msgspec.msgpack.Decoder[Row], Row]] = {}
-
-    def key(self, row: Row) -> bytes:
-        """Encoded key of a full row."""
-        return b"".join([encode(row[i]) for encode, i in self._placed])
 
     def key_of(self, values: Sequence[Value]) -> bytes:
         """Encoded key from full key values, in key order."""
@@ -154,6 +151,22 @@ def _annotation(column: Column) -> Any:
 def _default(column: Column) -> Value:
     default = column.default
     return default.value if default is not None and default.kind is DefaultKind.LITERAL else None
+
+
+def _key_encoder(layout: Layout) -> Callable[[Row], bytes]:
+    """From a full row to its encoded key. Most keys have one or two parts: they get no loop."""
+    columns = [layout.columns[i] for i in layout.key_positions]
+    encoders = [
+        part_encoder(column.type.kind, part.descending, column.nullable)
+        for column, part in zip(columns, layout.key, strict=True)
+    ]
+    placed = tuple(zip(encoders, layout.key_positions, strict=True))
+    match placed:
+        case ((encode, i),):
+            return lambda row: encode(row[i])
+        case ((first, i), (second, j)):
+            return lambda row: first(row[i]) + second(row[j])
+    return lambda row: b"".join([encode(row[i]) for encode, i in placed])
 
 
 def _tuple_getter(positions: Sequence[int]) -> Callable[[Row], tuple[Value, ...]]:
