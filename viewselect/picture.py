@@ -1,8 +1,8 @@
 """The trees of a catalog as a picture: SVG in our own small layered layout, and Mermaid.
 
 Relations stand in layers, parents above children, each under its parents where that is possible
-(barycentres). Tree edges are solid and in their tree's colour, other foreign keys dashed. Under a
-relation stand the views that end in it.
+(barycentres). Tree edges are solid and in their tree's colour, other foreign keys dashed. In a
+relation's box stand the views that end in it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _CHARACTER = 7.4
 _LINE = 15
 _GAP_X, _GAP_Y, _MARGIN = 36, 74, 24
 _SWEEPS = 4
+_LEGEND = "solid: tree edge; dashed: other foreign key; in a box: ▤ the views that end there"
+_LEGEND_WIDTH = 500
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def forest_svg(catalog: Catalog) -> str:
     """A self-contained SVG document."""
     boxes = _layout(catalog)
     colours = _colours(catalog)
-    width = max((box.x + box.width for box in boxes.values()), default=0) + _MARGIN
+    width = max([_LEGEND_WIDTH, *(box.x + box.width for box in boxes.values())]) + _MARGIN
     height = max((box.y + box.height for box in boxes.values()), default=0) + _MARGIN + 24
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
@@ -62,9 +64,7 @@ def forest_svg(catalog: Catalog) -> str:
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
         *_edge_marks(catalog, boxes, colours),
         *(_box_marks(box, colours[box.relation]) for box in boxes.values()),
-        f'<text x="{_MARGIN}" y="{height - 14:.0f}" font-size="11" fill="#555">'
-        "solid: tree edge; dashed: other foreign key; below a relation: the views that end in it"
-        "</text>",
+        f'<text x="{_MARGIN}" y="{height - 14:.0f}" font-size="11" fill="#555">{_LEGEND}</text>',
         "</svg>",
     ]
     return "\n".join(parts) + "\n"

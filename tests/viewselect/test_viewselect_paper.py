@@ -1,0 +1,205 @@
+"""Candidate generation and selection as the paper has them, on its own examples (seed 002)."""
+
+import pytest
+from viewselect_world import (
+    COMPANY,
+    COMPANY_WORKLOAD,
+    MICRO,
+    MICRO_WORKLOAD,
+    PAPER_ROOTS,
+    TPCW,
+    TPCW_WORKLOAD,
+    World,
+    paths,
+    trees,
+)
+
+from schema.errors import CircularReference
+from schema.model import Schema
+from viewselect.cover import marked_paths
+from viewselect.dag import to_dag
+from viewselect.graph import schema_graph
+from viewselect.paper import paper_forest, rooted_graphs, rooted_tree
+from viewselect.select import select_views
+
+
+@pytest.fixture(scope="module")
+def company():
+    return World(COMPANY, COMPANY_WORKLOAD)
+
+
+def test_the_graph_has_an_edge_per_foreign_key_weighted_with_joins(company):
+    weights = {edge.id: edge.weight for edge in company.graph.edges}
+    assert weights["employee", "employee_ehomeaid_fkey"] == 1
+    assert weights["employee", "employee_eofficeaid_fkey"] == 0
+    assert weights["works_on", "works_on_wo_eid_fkey"] == 2
+    assert len(weights) == 9
+
+
+def test_weights_of_statements_count():
+    world = World(COMPANY, "-- weight: 2.5\n" + COMPANY_WORKLOAD)
+    assert world.workload.join_weights["employee", "employee_ehomeaid_fkey"] == 2.5
+
+
+def test_the_dag_keeps_the_heavier_of_two_parallel_edges(company):
+    dag = to_dag(company.graph)
+    assert [e.foreign_key.name for e in dag.edges if (e.parent, e.child) == ("address", "employee")
+            ] == ["employee_ehomeaid_fkey"]  # fmt: skip
+    assert len(dag.edges) == 8
+
+
+def test_equal_parallel_edges_leave_the_one_declared_first(company):
+    dag = to_dag(schema_graph(company.schema, {}))
+    kept = [e.id[1] for e in dag.edges if (e.parent, e.child) == ("address", "employee")]
+    assert kept == ["employee_ehomeaid_fkey"]
+
+
+def test_company_assigns_each_relation_to_one_root(company):
+    graphs = rooted_graphs(to_dag(company.graph), ("address", "department"))
+    assert {child for child, _ in graphs["address"]} == {"employee", "works_on", "dependent"}
+    assert {child for child, _ in graphs["department"]} == {"department_location", "project"}
+
+
+def test_company_trees(company):
+    assert trees(paper_forest(company.graph, ("address", "department"))) == {
+        "employee": "address",
+        "works_on": "employee",
+        "dependent": "employee",
+        "department_location": "department",
+        "project": "department",
+    }
+
+
+def test_company_views(company):
+    forest = paper_forest(company.graph, ("address", "department"))
+    edges = {edge.id for edge in forest.values()}
+    assert paths(select_views(company.workload, edges)) == {
+        ("address", "employee"),
+        ("employee", "works_on"),
+    }
+
+
+def test_a_root_is_no_way_for_another_root(company):
+    """V-B2, 3(b): a path includes a single root relation."""
+    forest = paper_forest(company.graph, ("address", "employee"))
+    assert trees(forest) == {"works_on": "employee", "dependent": "address"}
+
+
+def test_without_roots_all_relations_that_reference_nothing_are_taken(company):
+    assert paper_forest(company.graph, ()) == paper_forest(company.graph, ("address", "department"))
+
+
+def test_the_tree_of_a_diamond_keeps_one_path_to_each_relation():
+    """V-B2, 4: of two ways through a rooted graph the heavier stays."""
+    world = World(
+        """
+        CREATE TABLE top (t INTEGER PRIMARY KEY);
+        CREATE TABLE lft (l INTEGER PRIMARY KEY, l_t INTEGER REFERENCES top);
+        CREATE TABLE rgt (r INTEGER PRIMARY KEY, r_t INTEGER REFERENCES top);
+        CREATE TABLE low (o INTEGER PRIMARY KEY, o_l INTEGER REFERENCES lft,
+          o_r INTEGER REFERENCES rgt);
+        """,
+        "SELECT o FROM low, rgt WHERE o_r = r; SELECT l FROM lft, top WHERE l_t = t",
+    )
+    assert trees(rooted_tree(world.graph, "top")) == {"lft": "top", "rgt": "top", "low": "lft"}
+    heavier = World(world.schema, "SELECT o FROM low, rgt, top WHERE o_r = r AND r_t = t")
+    assert trees(rooted_tree(heavier.graph, "top"))["low"] == "rgt"
+
+
+def test_micro_benchmark_views_are_the_two_queries():
+    world = World(MICRO, MICRO_WORKLOAD)
+    forest = paper_forest(world.graph, ("customer",))
+    assert paths(select_views(world.workload, {e.id for e in forest.values()})) == {
+        ("customer", "orders"),
+        ("customer", "orders", "order_line"),
+    }
+
+
+def test_read_literally_tpcw_orders_goes_under_country():
+    """Country's joins outweigh Customer's, so `orders` hangs below `address`."""
+    world = World(TPCW, TPCW_WORKLOAD)
+    forest = paper_forest(world.graph, PAPER_ROOTS)
+    assert trees(forest) == {
+        "address": "country",
+        "orders": "address",
+        "cc_xacts": "orders",
+        "item": "author",
+        "order_line": "item",
+        "shopping_cart_line": "item",
+    }
+    views = select_views(world.workload, {edge.id for edge in forest.values()})
+    assert not any("customer" in view.relations for view in views)
+    assert ("country", "address", "orders", "cc_xacts") in paths(views)
+
+
+EDGES = frozenset(
+    {
+        ("employee", "employee_ehomeaid_fkey"),
+        ("works_on", "works_on_wo_eid_fkey"),
+        ("dependent", "dependent_dp_eid_fkey"),
+    }
+)
+
+
+class TestMarking:
+    """VI-A."""
+
+    def uses(self, sql: str, edges=EDGES):
+        world = World(COMPANY, "-- name: q\n" + sql)
+        return {use.aliases for use in marked_paths(world.read("q"), edges)}
+
+    def test_the_longest_path_first_and_its_relations_only_once(self):
+        """Works_on and Dependent branch off Employee: only one of them can have it."""
+        assert self.uses(
+            "SELECT * FROM address a, employee e, works_on w, dependent d"
+            " WHERE a.aid = e.ehomeaid AND e.eid = w.wo_eid AND e.eid = d.dp_eid"
+        ) == {("a", "e", "w")}
+
+    def test_what_is_cut_off_makes_its_own_path(self):
+        world = World(
+            """
+            CREATE TABLE a (a INTEGER PRIMARY KEY);
+            CREATE TABLE b (b INTEGER PRIMARY KEY, b_a INTEGER REFERENCES a);
+            CREATE TABLE c (c INTEGER PRIMARY KEY, c_b INTEGER REFERENCES b);
+            CREATE TABLE d (d INTEGER PRIMARY KEY, d_a INTEGER REFERENCES a);
+            CREATE TABLE e (e INTEGER PRIMARY KEY, e_d INTEGER REFERENCES d);
+            """,
+            "-- name: q\nSELECT * FROM a, b, c, d, e"
+            " WHERE b_a = a.a AND c_b = b.b AND d_a = a.a AND e_d = d.d",
+        )
+        edges = {edge.id for edge in world.graph.edges}
+        uses = marked_paths(world.read("q"), edges)
+        assert [use.aliases for use in uses] == [("a", "b", "c"), ("d", "e")]
+
+    def test_edges_outside_the_trees_are_not_marked(self):
+        assert self.uses("SELECT * FROM department d, employee e WHERE d.dno = e.edno") == set()
+
+    def test_a_relation_may_occur_twice(self):
+        assert self.uses(
+            "SELECT * FROM address a, employee e, address b, employee f"
+            " WHERE a.aid = e.ehomeaid AND b.aid = f.ehomeaid AND e.ename = f.ename"
+        ) == {("a", "e"), ("b", "f")}
+
+    def test_outer_joins_are_left_alone(self):
+        assert (
+            self.uses("SELECT * FROM employee e LEFT JOIN address a ON a.aid = e.ehomeaid") == set()
+        )
+
+    def test_a_write_is_not_rewritten(self):
+        world = World(
+            COMPANY, "-- name: q\nDELETE FROM works_on WHERE wo_eid IN (SELECT eid FROM "
+            "employee, address WHERE aid = ehomeaid)",
+        )  # fmt: skip
+        assert all(not marked_paths(read, EDGES) for read in world.workload.reads)
+
+
+def test_circles_are_refused():
+    world = World(
+        "CREATE TABLE a (a INTEGER PRIMARY KEY, a_b INTEGER); "
+        "CREATE TABLE b (b INTEGER PRIMARY KEY, b_a INTEGER REFERENCES a)", "SELECT a FROM a"
+    )  # fmt: skip
+    a, b = world.schema.relations
+    back = b.foreign_keys[0].__class__("back", ("a_b",), "b", ("b",))
+    schema = Schema((a.__class__(a.name, a.columns, a.primary_key, (back,)), b))
+    with pytest.raises(CircularReference):
+        schema_graph(schema, {})
