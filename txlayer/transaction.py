@@ -23,7 +23,9 @@ from typing import Any
 from maintain.changes import Change, Mutation
 from maintain.recompute import rows_from
 from schema.errors import (
+    Corruption,
     ForeignKeyViolation,
+    InvalidRequest,
     LimitExceeded,
     NotFound,
     PreconditionFailed,
@@ -217,6 +219,8 @@ class Transaction:
         if unknown:
             raise UnknownName(f"Relation {relation.name} has no column {unknown[0]}.")
         positions = [relation.positions[name] for name in batch.columns]
+        if any(len(row) != len(positions) for row in batch.rows):
+            raise InvalidRequest(f"A row for {relation.name} has not {len(positions)} values.")
         coerce = [relation.columns[i].type.coerce for i in positions]
         rows = [
             await self._complete(
@@ -611,11 +615,7 @@ class Transaction:
                     cure="Begin again and read it anew.",
                 )
         for condition in preconditions:
-            relation = self.state.catalog.schema.relation(condition.relation)
-            key = tuple(
-                relation.column(name).type.coerce(value)
-                for name, value in zip(relation.primary_key, condition.key, strict=True)
-            )
+            relation, key = self._precondition_key(condition)
             encoded = self.state.codecs(relation.name).key_of(key)
             version = await self._version(relation.name, encoded)
             if version != condition.version:
@@ -626,9 +626,20 @@ class Transaction:
                     version=version,
                 )
 
+    def _precondition_key(self, condition: Precondition) -> tuple[Relation, Key]:
+        if condition.relation not in self.state.catalog.schema:
+            raise NotFound(f"There is no relation {condition.relation}.")
+        relation = self.state.catalog.schema.relation(condition.relation)
+        if len(condition.key) != len(relation.primary_key):
+            raise InvalidRequest(
+                f"A key of {relation.name} has the columns {', '.join(relation.primary_key)}."
+            )
+        pairs = zip(relation.primary_key, condition.key, strict=True)
+        return relation, tuple(relation.column(name).type.coerce(value) for name, value in pairs)
+
     async def _version(self, layout: str, key: bytes) -> int | None:
         """Commit timestamp of a stored row, under a shared lock of its root."""
-        relation, base_key = self._origin(layout, key)
+        relation, base_key = self._read_origin(layout, key)
         await self._lock_shared(("row", relation, self.state.codecs(relation).key_of(base_key)))
         while True:
             rows = [r for r in await self._committed_rows(relation, [base_key]) if r is not None]
@@ -637,6 +648,16 @@ class Transaction:
                 break
         (version,) = await self.reader.get(layout, [self.state.codecs(layout).decode_key(key)])
         return version.ts if version is not None else None
+
+    def _read_origin(self, layout: str, key: bytes) -> tuple[str, Key]:
+        """`_origin` of what a client says it has read."""
+        catalog = self.state.catalog
+        if layout not in catalog.schema and not catalog.maintained(layout):
+            raise ReadConflict(f"{layout}, which this transaction read, is gone since.")
+        try:
+            return self._origin(layout, key)
+        except Corruption:
+            raise InvalidRequest(f"{key.hex()!r} is no key of {layout}.") from None
 
     def _origin(self, layout: str, key: bytes) -> tuple[str, Key]:
         """The base row that a stored row hangs on: the last relation of its source, and its key."""

@@ -198,5 +198,14 @@ def building(catalog: Catalog) -> Catalog:
     return replace(catalog, states=tuple((name, State.BUILDING) for name, _ in catalog.states))
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when `condition` has come true; it must within some seconds."""
+    for _ in range(5_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("the condition did not come true")
+
+
 def counts(affected: Mapping[str, int], *names: str) -> tuple[int, ...]:
     return tuple(affected.get(name, 0) for name in names)
