@@ -1,0 +1,225 @@
+"""Local adapters under faults: failed writes and syncs, missing and damaged files, second opens."""
+
+import asyncio
+import errno
+import fcntl
+import os
+
+import pytest
+from storage_world import run
+
+from schema.errors import Corruption, DiskFull, Unavailable
+from storage.local.coordination import LocalCoordination
+from storage.local.log import LocalLog
+from storage.log.format import segment_name
+from storage.ports import START, Position
+
+
+async def payloads(log, start=START):
+    return [payload async for _, payload in log.read(start)]
+
+
+def failing(error_number, *, after=0):
+    """A stand-in for an os function that fails once, on its call number `after`."""
+    calls = iter(range(1_000_000))
+
+    def wrap(real):
+        def call(*arguments):
+            if next(calls) == after:
+                raise OSError(error_number, os.strerror(error_number))
+            return real(*arguments)
+
+        return call
+
+    return wrap
+
+
+@pytest.mark.parametrize("function", ["write", "fdatasync"])
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [(errno.EIO, Unavailable), (errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull)],
+)
+def test_after_a_failed_write_or_sync_nothing_more_is_appended(
+    tmp_path, monkeypatch, function, number, error
+):
+    async def scenario():
+        log = LocalLog.open(tmp_path, "a", 1)
+        await log.append([b"before"])
+        monkeypatch.setattr(os, function, failing(number)(getattr(os, function)))
+        first, *others = await asyncio.gather(
+            log.append([b"fails"]), log.append([b"queued"]), log.append([b"too"]),
+            return_exceptions=True,
+        )  # fmt: skip
+        assert type(first) is error
+        assert [type(other) for other in others] == [Unavailable, Unavailable]
+        with pytest.raises(Unavailable, match="closed after a failed write"):
+            await log.append([b"later"])
+        with pytest.raises(Unavailable):
+            await log.roll()
+        await log.close()
+        monkeypatch.undo()
+        found = await payloads(LocalLog.open(tmp_path, "a", 2))
+        assert found[:1] == [b"before"]
+        assert found[1:] in ([], [b"fails"])
+
+    run(scenario())
+
+
+def test_a_seal_that_fails_makes_the_log_fail(tmp_path, monkeypatch):
+    async def scenario():
+        log = LocalLog.open(tmp_path, "a", 1)
+        await log.append([b"one"])
+        monkeypatch.setattr(os, "fsync", failing(errno.EIO)(os.fsync))
+        with pytest.raises(Unavailable):
+            await log.roll()
+        with pytest.raises(Unavailable):
+            await log.append([b"two"])
+        await log.close()
+        assert await payloads(LocalLog.open(tmp_path, "a", 2)) == [b"one"]
+
+    run(scenario())
+
+
+def test_short_writes_are_completed(tmp_path, monkeypatch):
+    async def scenario():
+        real = os.write
+        monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:7]))
+        log = LocalLog.open(tmp_path, "a", 1)
+        await log.append([b"x" * 100, b"y" * 50])
+        assert await payloads(log) == [b"x" * 100, b"y" * 50]
+        await log.close()
+
+    run(scenario())
+
+
+def test_an_append_is_synced_before_it_returns(tmp_path, monkeypatch):
+    async def scenario():
+        done = []
+        for name in ("write", "fdatasync"):
+            real = getattr(os, name)
+            monkeypatch.setattr(os, name, lambda *a, n=name, f=real: (done.append(n), f(*a))[1])
+        log = LocalLog.open(tmp_path, "a", 1)
+        await log.append([b"first"])
+        done.clear()
+        await log.append([b"a", b"b", b"c"])
+        assert done == ["write", "fdatasync"]
+        await log.close()
+
+    run(scenario())
+
+
+def test_an_epoch_is_used_once(tmp_path):
+    async def scenario():
+        log = LocalLog.open(tmp_path, "a", 5)
+        await log.append([b"one"])
+        await log.close()
+        for epoch in (4, 5):
+            with pytest.raises(Corruption, match=f"of epoch {epoch} or later"):
+                LocalLog.open(tmp_path, "a", epoch)
+
+    run(scenario())
+
+
+def path_of(folder, sequence, epoch=1):
+    return folder / "a" / segment_name(epoch, sequence)
+
+
+async def three_segments(folder):
+    log = LocalLog.open(folder, "a", 1)
+    for payload in (b"one", b"two", b"three"):
+        end = await log.append([payload])
+        await log.roll()
+    await log.close()
+    return end
+
+
+def test_a_missing_segment_is_corruption(tmp_path):
+    async def scenario():
+        await three_segments(tmp_path)
+        path_of(tmp_path, 2).unlink()
+        log = LocalLog.open(tmp_path, "a", 2)
+        for start in (START, Position(1, 1, 0)):
+            with pytest.raises(Corruption, match=r"0000000002\.log is missing"):
+                await payloads(log, start)
+        path_of(tmp_path, 1).unlink()
+        assert await payloads(log) == [b"three"]  # dropped from the front: nothing is missing
+        with pytest.raises(Corruption, match=r"0000000002\.log is missing"):
+            await payloads(log, Position(1, 1, 50))
+
+    run(scenario())
+
+
+def test_a_segment_without_seal_before_another_is_corruption(tmp_path):
+    async def scenario():
+        await three_segments(tmp_path)
+        path = path_of(tmp_path, 2)
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(Corruption, match="has no seal, but another follows"):
+            await payloads(LocalLog.open(tmp_path, "a", 2))
+
+    run(scenario())
+
+
+def test_the_torn_tail_of_an_earlier_owner_is_dropped_and_counted(tmp_path):
+    async def scenario():
+        log = LocalLog.open(tmp_path, "a", 1)
+        end = await log.append([b"one"])
+        await log.append([b"torn"])
+        await log.close()
+        path = path_of(tmp_path, 1)
+        path.write_bytes(path.read_bytes()[: end.offset + 5])
+        later = LocalLog.open(tmp_path, "a", 2)
+        await later.append([b"two"])
+        assert await payloads(later) == [b"one", b"two"]
+        assert later.torn_bytes == 5
+        await later.close()
+
+    run(scenario())
+
+
+def test_a_sealed_segment_can_be_dropped_up_to_its_very_end(tmp_path):
+    async def scenario():
+        end = await three_segments(tmp_path)
+        log = LocalLog.open(tmp_path, "a", 2)
+        assert await log.drop_before(end._replace(offset=end.offset - 1)) == 2
+        assert await log.drop_before(end) == 1
+        assert await log.segments() == []
+
+    run(scenario())
+
+
+def test_coordination_is_open_once(tmp_path):
+    async def scenario():
+        first = LocalCoordination.open(tmp_path / "c")
+        with pytest.raises(Unavailable, match="open in another process"):
+            LocalCoordination.open(tmp_path / "c")
+        await first.close()
+        await LocalCoordination.open(tmp_path / "c").close()
+
+    run(scenario())
+
+
+def test_a_damaged_file_is_corruption_and_leaves_the_lock_free(tmp_path):
+    (tmp_path / "values.json").write_bytes(b'{"a": [')
+    with pytest.raises(Corruption, match=r"values\.json cannot be read"):
+        LocalCoordination.open(tmp_path)
+    with (tmp_path / "lock").open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, DiskFull), (errno.EIO, Unavailable)])
+def test_a_failed_write_leaves_the_value_as_it_was(tmp_path, monkeypatch, number, error):
+    async def scenario():
+        service = LocalCoordination.open(tmp_path)
+        await service.write("/x", b"old", 0)
+        monkeypatch.setattr(os, "fsync", failing(number)(os.fsync))
+        with pytest.raises(error):
+            await service.write("/x", b"new", 1)
+        assert await service.read("/x") == (b"old", 1)
+        await service.close()
+        again = LocalCoordination.open(tmp_path)
+        assert await again.read("/x") == (b"old", 1)
+        assert await again.write("/x", b"new", 1) == 2
+        await again.close()
+
+    run(scenario())
