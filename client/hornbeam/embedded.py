@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
+import sys
 import threading
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
@@ -108,12 +110,24 @@ def _give_back(embedded: _Embedded) -> None:
             embedded.close()
 
 
+def _quieten() -> None:
+    """The server logs to standard output, which is its host's here: warnings only, to the error
+    output, unless the host has configured structlog itself."""
+    structlog = importlib.import_module("structlog")
+    if not structlog.is_configured():
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )
+
+
 async def _open(folder: Path) -> tuple[Any, Any]:
     modules = ("api.database", "api.settings", "api.app", "schema.errors")
     try:
         database, settings, app, errors = map(importlib.import_module, modules)
     except ModuleNotFoundError as error:
         raise InterfaceError(f"{MISSING} ({error})") from error
+    _quieten()
     try:
         chosen = settings.load_settings(data=folder)
         opened = await database.Database.open(chosen)

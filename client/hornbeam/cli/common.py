@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import sys
 import uuid
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -27,7 +28,9 @@ from hornbeam.connection import Connection, connect
 from hornbeam.errors import Error, InterfaceError
 
 DEFAULT_URL = "hornbeam://127.0.0.1:8780"
-OUT = Console(highlight=False)
+_WIDE = 2_000
+"""Columns of a table that goes into a file or a pipe."""
+OUT = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 ERR = Console(stderr=True, highlight=False)
 
 Url = Annotated[
@@ -72,7 +75,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = ""
     for i, column in enumerate(columns):
         values = [row[i] for row in rows if row[i] is not None]
         numbers = bool(values) and all(_is_number(value) for value in values)
-        drawn.add_column(_escaped(column), justify="right" if numbers else "left")
+        drawn.add_column(_escaped(column), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         drawn.add_row(*(_shown(value) for value in row))
     return drawn
@@ -105,6 +108,7 @@ def progress() -> Progress:
         TimeElapsedColumn(),
         console=ERR,
         transient=True,
+        disable=not ERR.is_terminal,
     )
 
 

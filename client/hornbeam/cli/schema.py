@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -117,7 +118,7 @@ def apply(
         planned = _plan(db, body)
         if not as_json:
             OUT.print(planned["text"], markup=False, soft_wrap=True)
-            _print_changes(planned)
+            _print_changes(_changes(db, planned))
         if not yes:
             if as_json:
                 fail("--json needs --yes: there is nobody to ask.")
@@ -146,12 +147,11 @@ def diff(
     """Show what applying a schema would change. Exit code 1: something."""
     with opened(url) as db:
         body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget)
-        planned = _plan(db, body)
-    changes = planned["changes"]
+        changes = _changes(db, _plan(db, body))
     if as_json:
         print_json(changes)
     else:
-        _print_changes(planned)
+        _print_changes(changes)
     raise typer.Exit(1 if changes else 0)
 
 
@@ -246,10 +246,60 @@ def _plan(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
     return planned
 
 
-def _print_changes(planned: dict[str, Any]) -> None:
-    changes = planned["changes"]
+def _changes(db: Connection, planned: dict[str, Any]) -> list[dict[str, str]]:
+    """What applying the plan would change: declared things, trees, views, indexes."""
+    old, new = db.transport.json("GET", "/v1/schema"), planned["plan"]
+    changes: list[dict[str, str]] = list(planned["changes"])
+    known = {(change["kind"], change["name"]) for change in changes}
+    parts = (
+        ("tree", _paths_in_force(old), {r["relation"]: _path(r["path"]) for r in new["relations"]}),
+        ("view", _details(old["views"], "path"), _details(new["views"], "path")),
+        ("index", _details(old["indexes"], "on"), _details(new["indexes"], "on")),
+    )
+    for kind, before, after in parts:
+        changes += [
+            {"action": action, "kind": kind, "name": name, "detail": detail}
+            for action, name, detail in _compared(before, after)
+            if (kind, name) not in known
+        ]
+    return changes
+
+
+def _compared(before: dict[str, str], after: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    for name in before.keys() - after.keys():
+        yield "drop", name, before[name]
+    for name, detail in after.items():
+        if name not in before:
+            yield "add", name, detail
+        elif before[name] != detail:
+            yield "change", name, f"{before[name]} ⇒ {detail}"
+
+
+def _paths_in_force(document: dict[str, Any]) -> dict[str, str]:
+    """Relation → its path from the root."""
+    parents = {name: edge and edge["parent"] for name, edge in document["trees"].items()}
+
+    def path(name: str) -> list[str]:
+        parent = parents[name]
+        return [*path(parent), name] if parent else [name]
+
+    return {name: _path(path(name)) for name in parents}
+
+
+def _path(relations: Sequence[str]) -> str:
+    return " → ".join(relations)
+
+
+def _details(things: list[dict[str, Any]], key: str) -> dict[str, str]:
+    return {
+        thing["name"]: thing[key] if isinstance(thing[key], str) else _path(thing[key])
+        for thing in things
+    }
+
+
+def _print_changes(changes: list[dict[str, str]]) -> None:
     if not changes:
-        OUT.print("The relations and declared indexes stay as they are.")
+        OUT.print("Nothing changes.")
         return
     columns = ("action", "kind", "name", "detail")
     OUT.print(table(columns, ([change[c] for c in columns] for change in changes), "Changes"))

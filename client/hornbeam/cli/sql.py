@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +31,7 @@ from hornbeam.cli.csvtext import csv_line
 from hornbeam.connection import Connection
 from hornbeam.cursor import Cursor
 from hornbeam.errors import Error
-from hornbeam.statements import is_complete, split
+from hornbeam.statements import is_complete, split, tokens
 
 _HISTORY = Path.home() / ".hornbeam_history"
 _HISTORY_LINES = 1_000
@@ -72,8 +73,13 @@ def sql(
             return
         script = statement if statement is not None else read_text(file or Path("-"))
         db.autocommit = not single
+        values = iter(parameters(param))
         for text in split(script):
-            show(*_run(db, text, param))
+            show(*_run(db, text, list(islice(values, _placeholders(text)))))
+        if left := list(values):
+            fail(f"{len(left)} values of --param are left over.")
+        if single:
+            db.commit()
 
 
 def explain(
@@ -94,10 +100,15 @@ def explain(
         OUT.print(document["text"], markup=False, soft_wrap=True)
 
 
-def _run(db: Connection, text: str, param: list[str]) -> tuple[Cursor, float]:
+def _placeholders(text: str) -> int:
+    """How many values the statement takes; those of a script share them out in order."""
+    return sum(token.text == "?" for token in tokens(text))
+
+
+def _run(db: Connection, text: str, values: list[Any]) -> tuple[Cursor, float]:
     """The statement's cursor, and how many seconds it took."""
     began = time.perf_counter()
-    cursor = db.cursor().execute(text, parameters(param))
+    cursor = db.cursor().execute(text, values)
     return cursor, time.perf_counter() - began
 
 
