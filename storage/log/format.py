@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crc32c import crc32c
@@ -13,6 +14,8 @@ from schema.errors import Corruption
 MAGIC = b"HBLOG\r\n\x1a"
 VERSION = 1
 MAX_PAYLOAD = 1 << 30
+_CONTINUES = 1 << 31
+"""Set in the length of every frame of an append but the first."""
 SEARCHED_PAYLOAD = 1 << 16
 """Behind damage, longer frames are found only if frames lead from them to the end."""
 _HEADER = struct.Struct(">8sBQQQB")
@@ -45,15 +48,23 @@ def segment_name(epoch: int, sequence: int) -> str:
     return f"{epoch:010d}-{sequence:010d}.log"
 
 
-def encode_frame(payload: bytes) -> bytes:
-    """Raises ValueError for a payload that is empty or too long."""
+def encode_append(payloads: Sequence[bytes]) -> bytes:
+    """The frames of one append."""
+    return b"".join([encode_frame(payload, i > 0) for i, payload in enumerate(payloads)])
+
+
+def encode_frame(payload: bytes, continues: bool = False) -> bytes:
+    """`continues`: it belongs to the same append as the frame before, synced together with it.
+
+    Raises ValueError for a payload that is empty or too long.
+    """
     if not 0 < len(payload) <= MAX_PAYLOAD:
         raise ValueError(f"a payload of {len(payload)} bytes")
-    return _frame(payload)
+    return _frame(payload, continues)
 
 
-def _frame(payload: bytes) -> bytes:
-    length = len(payload).to_bytes(4)
+def _frame(payload: bytes, continues: bool = False) -> bytes:
+    length = (len(payload) | (_CONTINUES if continues else 0)).to_bytes(4)
     return length + _CRC.pack(crc32c(payload, crc32c(length))) + payload
 
 
@@ -123,6 +134,7 @@ def _frame_at(data: bytes, offset: int) -> bytes | None:
     if offset + _FRAME.size > len(data):
         return None
     length, checksum = _FRAME.unpack_from(data, offset)
+    length &= ~_CONTINUES
     end = offset + _FRAME.size + length
     if length > MAX_PAYLOAD or end > len(data):
         return None
@@ -135,14 +147,17 @@ def _require_torn_tail(data: bytes, offset: int, name: str) -> None:
     found = _frame_behind(data, offset + 1)
     if found is not None:
         raise Corruption(
-            f"Log segment {name} is damaged at byte {offset}: a whole frame follows at {found}.",
+            f"Log segment {name} is damaged at byte {offset}: a later append follows at {found}.",
             cure="Restore the segment from a replica; do not start over it.",
             position=f"{name}:{offset}",
         )
 
 
 def _frame_behind(data: bytes, offset: int) -> int | None:
-    """Offset of a whole frame at or behind `offset`, if there is one.
+    """Offset of a whole frame at or behind `offset` that begins an append, if there is one.
+
+    An append begins once the one before is synced, so what lies before it was whole. The frames
+    that continue one prove nothing: a machine that loses power has written pages in any order.
 
     Any byte could begin a frame, and checking each to its end would take hours on the torn tail
     of a large batch. So a checksum is computed only for short frames and for chains of frames
@@ -151,17 +166,16 @@ def _frame_behind(data: bytes, offset: int) -> int | None:
     end = len(data)
     reaching, found = {end}, None
     highest = min(end - offset, MAX_PAYLOAD) >> 24
-    starts = re.compile(b"[\\x00-\\x%02x]" % highest)  # first byte of a length that fits
+    # First byte of a length that fits, of both kinds of frames; eight zeros are no frame.
+    starts = re.compile(b"(?!\0{8})[\\x00-\\x%02x\\x80-\\x%02x]" % (highest, highest | 0x80))
     candidates = [match.start() for match in starts.finditer(data, offset)]
     for start in reversed(candidates):
         length = int.from_bytes(data[start : start + 4])
-        behind = start + _FRAME.size + length
-        if behind > end:
-            continue
+        behind = start + _FRAME.size + (length & ~_CONTINUES)
         if behind in reaching:
             reaching.add(start)
-        elif length > SEARCHED_PAYLOAD:
+        elif length > SEARCHED_PAYLOAD or behind > end:
             continue
-        if _frame_at(data, start) is not None:
+        if length < _CONTINUES and _frame_at(data, start) is not None:
             found = start
     return found
