@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import structlog
-
 from api.planning import PlannedSchema, PlanRequest, plan_schema
 from api.settings import Settings
 from query.engine import PreparedQuery, QueryEngine, QueryStream
 from query.explain import Explanation
 from schema.catalog import Catalog
 from schema.errors import HornbeamError, InvalidRequest, NotFound, SnapshotTooOld, StalePlan
+from storage.codec.rows import Codecs
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
 from storage.local.system import RandomIds, SystemClock
 from storage.ports import TOMBSTONE, Clock, Ids, Put
 from storage.rocks.store import RocksStore
-from storage.snapshot import ReadItem, Snapshot
+from storage.snapshot import Overlay, ReadItem, Snapshot
 from txlayer import catalog_keeper, identity, outcomes
 from txlayer.catalog_keeper import CatalogKeeper, load_catalog
 from txlayer.committer import Committer
@@ -246,6 +246,8 @@ class Database:
             overlay = await self.manager.pending(pending, at) if pending else None
             prepared = self.engine.prepare(sql, state.catalog, use_views=use_views)
             reads: list[ReadItem] | None = [] if trace else None
+            if reads is not None and overlay is not None:
+                reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
             reader = Snapshot(self.store, state.codecs, at, mutations=overlay, trace=reads)
             deadline = self.clock.monotonic() + (timeout_s or self.settings.statement_timeout_s)
             stream = await prepared.run(reader, parameters, deadline=deadline, max_rows=max_rows)
@@ -254,6 +256,18 @@ class Database:
                 yield QueryResult(stream, at, prepared.served_by, reads)
             finally:
                 await stream.close()
+
+    async def _started_from(
+        self, layouts: Sequence[str], overlay: Overlay, codecs: Codecs, at: int
+    ) -> list[ReadItem]:
+        """The stored rows below pending changes of what a query reads: who sees the change has
+        read what it starts from."""
+        found: list[ReadItem] = []
+        for name in layouts:
+            keys = list(overlay.rows(name))
+            cells = await self.store.get(codecs(name).layout.table, keys, at)
+            found += [ReadItem(name, cell.key, cell.ts) for cell in cells if cell is not None]
+        return found
 
     async def fetch(
         self, sql: str, parameters: Parameters = (), **options: Any
@@ -450,7 +464,6 @@ class Database:
             self.log, self.committer.checkpointed, self.settings.log_retention_s, self.clock
         )
         return dropped
-
 
     async def _forget_outcomes(self) -> None:
         """Delete answers that have been kept long enough; looks once per tenth of that time."""
