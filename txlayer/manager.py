@@ -32,7 +32,7 @@ from txlayer.committer import Committed, Committer, Prepared
 from txlayer.gate import Gate
 from txlayer.hlc import HybridClock
 from txlayer.identity import IdentityBlocks
-from txlayer.locks import LockOwner, LockTable
+from txlayer.locks import LockOwner, LockTable, Mode
 from txlayer.model import (
     InsertRows,
     RepairRows,
@@ -55,6 +55,11 @@ from txlayer.outcomes import (
 from txlayer.plans import WritePlan
 from txlayer.state import CatalogState
 from txlayer.transaction import Transaction
+
+ATTEMPTS_IN_PARALLEL = 2
+"""A transaction that has lost its locks more often goes on in the slow lane: one at a time, so
+that many that want the same roots take turns instead of killing one another for ever."""
+_SLOW_LANE = ("slow lane",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,10 @@ class TransactionManager:
         deadline = self._clock.monotonic() + timeout_s
         for attempt in range(self._limits.attempts):
             try:
-                return await self._guarded(request, transaction_id, age, deadline)
+                owner = LockOwner(age)
+                if attempt >= ATTEMPTS_IN_PARALLEL:
+                    await self.locks.acquire(owner, _SLOW_LANE, Mode.EXCLUSIVE, deadline)
+                return await self._guarded(request, transaction_id, owner, deadline)
             except ReadConflict:
                 self.aborted += 1
                 raise
@@ -138,11 +146,14 @@ class TransactionManager:
         )
 
     async def _guarded(
-        self, request: TransactionRequest, transaction_id: str, age: int, deadline: float
+        self, request: TransactionRequest, transaction_id: str, owner: LockOwner, deadline: float
     ) -> TransactionResult:
         """One attempt inside the gate; its locks are released however it ends."""
-        await self._gate.enter()
-        owner = LockOwner(age)
+        try:
+            await self._gate.enter()
+        except BaseException:
+            self.locks.release_all(owner)
+            raise
         attempt = _Attempt(request, transaction_id, owner, deadline)
         try:
             prepared = await self._prepare(attempt)
@@ -194,9 +205,9 @@ class TransactionManager:
                 return recorded.answer_to(request)
         remaining = attempt.deadline - self._clock.monotonic()
         async with asyncio.timeout(remaining):
+            await transaction.validate(request.reads, request.preconditions)
             attempt.results = await _run(transaction, request.statements, plans)
             await transaction.check()
-            await transaction.validate(request.reads, request.preconditions)
             attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
             mutations = await transaction.mutations()
         attempt.affected = count_by_layout(mutations)
@@ -258,9 +269,9 @@ class TransactionManager:
         try:
             transaction = self._unlocked(self._committer.watermark())
             plans = _plans(self.state, request.statements)
+            await transaction.validate(request.reads, request.preconditions)
             results = await _run(transaction, request.statements, plans)
             await transaction.check()
-            await transaction.validate(request.reads, request.preconditions)
             mutations = await transaction.mutations()
         finally:
             self._gate.leave()
