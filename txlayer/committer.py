@@ -397,31 +397,35 @@ class Committer:
 
 def _encoded(prepared: Prepared, codecs: Codecs, since: float) -> _Waiting:
     """Encode a transaction for the log and for the store, each row once."""
-    known: dict[tuple[str, int], bytes] = {}
-
-    def encoded(layout: str, row: Row) -> bytes:
-        # By identity: a changed row and the mutation of its relation are the same object.
-        place = (layout, id(row))
-        value = known.get(place)
-        if value is None:
-            value = known[place] = codecs(layout).encode(row)
-        return value
-
     writes: dict[str, list[Put]] = {}
+    layouts: dict[str, tuple[Callable[[Row], bytes], list[Put], dict[int, bytes]]] = {}
+
+    def opened(name: str) -> tuple[Callable[[Row], bytes], list[Put], dict[int, bytes]]:
+        """Encoder, puts, and encoded rows by identity: a changed row and the mutation of its
+        relation are the same object."""
+        found = layouts.get(name)
+        if found is None:
+            codec = codecs(name)
+            found = layouts[name] = (codec.encode, writes.setdefault(codec.layout.table, []), {})
+        return found
+
     for mutation in prepared.mutations:
-        value = TOMBSTONE if mutation.new is None else encoded(mutation.layout, mutation.new)
-        table = codecs(mutation.layout).layout.table
-        writes.setdefault(table, []).append(Put(mutation.key, value))
-    for table, puts in prepared.extra_puts.items():
-        writes.setdefault(table, []).extend(puts)
-    changes = [
-        (
-            change.relation,
-            None if change.old is None else encoded(change.relation, change.old),
-            None if change.new is None else encoded(change.relation, change.new),
+        encode_row, puts, known = opened(mutation.layout)
+        new = mutation.new
+        value = TOMBSTONE
+        if new is not None:
+            value = known[id(new)] = encode_row(new)
+        puts.append(Put(mutation.key, value))
+    for table, extra in prepared.extra_puts.items():
+        writes.setdefault(table, []).extend(extra)
+    changes: list[tuple[str, bytes | None, bytes | None]] = []
+    for change in prepared.changes:
+        encode_row, _, known = opened(change.relation)
+        before, after = (
+            None if row is None else known.get(id(row)) or encode_row(row)
+            for row in (change.old, change.new)
         )
-        for change in prepared.changes
-    ]
+        changes.append((change.relation, before, after))
     commit = Commit(
         bytes.fromhex(prepared.transaction_id), prepared.catalog_version, writes, changes
     )

@@ -79,14 +79,19 @@ class LockTable:
         Raises TransactionAborted (reason "wait-die") when waiting could close a circle,
         StatementTimeout at the deadline. What the owner held before, it holds still.
         """
+        if not self.take(owner, name, mode):
+            self._die_if_younger(owner, name)
+            await self._wait(owner, name, mode, deadline)
+
+    def take(self, owner: LockOwner, name: Hashable, mode: Mode) -> bool:
+        """`acquire`, if that needs no waiting; False if it does."""
         held = owner.held.get(name)
         if held is mode or held is Mode.EXCLUSIVE:
-            return
+            return True
         if self._is_free(name, mode, owner):
             self._grant(name, mode, owner)
-            return
-        self._die_if_younger(owner, name)
-        await self._wait(owner, name, mode, deadline)
+            return True
+        return False
 
     def release_all(self, owner: LockOwner) -> None:
         """Free everything `owner` holds and hand it on. Idempotent."""

@@ -56,44 +56,42 @@ class Roots:
         return ("root", relation, self._codecs(relation).key_of(key))
 
     async def find(self, relation: str, rows: Sequence[Row], read: ReadRows) -> list[LockName]:
-        """The root lock of each row of `relation`; one batched read per level of the tree."""
-        found: list[LockName | None] = [None] * len(rows)
-        level = list(enumerate(rows))
-        while level:
-            step = self._steps[relation]
-            codec = self._codecs(relation)
-            above: list[tuple[int, Row, tuple[Value, ...]]] = []
-            for i, row in level:
-                key = step.foreign_key(row) if step is not None else (None,)
-                if step is None or None in key:
-                    found[i] = ("root", relation, codec.key(row))
-                elif step.parent_is_root:
-                    found[i] = self.name(step.parent, key)
-                else:
-                    above.append((i, row, key))
-            if step is None or not above:
+        """The root locks of rows of `relation`, each once; one batched read per level."""
+        found: dict[LockName, None] = {}
+        while rows:
+            step, codec = self._steps[relation], self._codecs(relation)
+            if step is None:
+                found.update((("root", relation, codec.key(row)), None) for row in rows)
                 break
-            level = await self._climb(step.parent, above, read, found)
+            keys: dict[tuple[Value, ...], None] = {}
+            for row in rows:
+                key = step.foreign_key(row)
+                if None in key:
+                    found["root", relation, codec.key(row)] = None
+                else:
+                    keys[key] = None
             relation = step.parent
-        return [name for name in found if name is not None]
+            if step.parent_is_root:
+                found.update((self.name(relation, key), None) for key in keys)
+                break
+            rows = await self._climb(relation, list(keys), read, found)
+        return list(found)
 
     async def _climb(
         self,
         parent: str,
-        above: list[tuple[int, Row, tuple[Value, ...]]],
+        keys: Sequence[tuple[Value, ...]],
         read: ReadRows,
-        found: list[LockName | None],
-    ) -> list[tuple[int, Row]]:
-        keys = list(dict.fromkeys(key for _, _, key in above))
-        parents = dict(zip(keys, await read(parent, keys), strict=True))
-        level = []
-        for i, _, key in above:
-            row = parents[key]
+        found: dict[LockName, None],
+    ) -> list[Row]:
+        """The rows of `parent`; one that is not there is a top."""
+        rows = []
+        for key, row in zip(keys, await read(parent, keys), strict=True):
             if row is None:
-                found[i] = self.name(parent, key)
+                found[self.name(parent, key)] = None
             else:
-                level.append((i, row))
-        return level
+                rows.append(row)
+        return rows
 
 
 def tuple_getter(positions: Sequence[int]) -> Callable[[Row], tuple[Value, ...]]:

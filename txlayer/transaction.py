@@ -34,7 +34,7 @@ from schema.errors import (
     UniqueViolation,
     UnknownName,
 )
-from schema.model import Column, DefaultKind, OnDelete, Relation
+from schema.model import Column, Default, DefaultKind, OnDelete, Relation
 from schema.types import Kind, Row, Value
 from storage.ports import NEWEST, TableStore
 from storage.snapshot import Overlay, ReadItem, Snapshot
@@ -106,7 +106,8 @@ class Transaction:
         """Take a lock; False if this attempt has had it before."""
         if self._locks is None or name in self._held:
             return False
-        await self._locks.acquire(self._owner, name, mode, self._deadline)
+        if not self._locks.take(self._owner, name, mode):
+            await self._locks.acquire(self._owner, name, mode, self._deadline)
         if mode is Mode.EXCLUSIVE:
             self._held.add(name)
         return True
@@ -221,14 +222,7 @@ class Transaction:
         positions = [relation.positions[name] for name in batch.columns]
         if any(len(row) != len(positions) for row in batch.rows):
             raise InvalidRequest(f"A row for {relation.name} has not {len(positions)} values.")
-        coerce = [relation.columns[i].type.coerce for i in positions]
-        rows = [
-            await self._complete(
-                relation,
-                {i: c(v) for i, c, v in zip(positions, coerce, row, strict=True)},
-            )
-            for row in batch.rows
-        ]
+        rows = await self._complete_all(relation, positions, batch.rows)
         await self.insert_rows(relation, rows)
         return StatementResult(len(rows))
 
@@ -249,21 +243,43 @@ class Transaction:
 
     async def _complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
         """A whole row: given values, then defaults."""
-        row: list[Value] = []
-        for i, column in enumerate(relation.columns):
-            value = values.get(i)
-            if i not in values and column.default is not None:
-                match column.default.kind:
-                    case DefaultKind.LITERAL:
-                        value = column.default.value
-                    case DefaultKind.NOW:
-                        value = _moment(self._now, column)
-                    case DefaultKind.IDENTITY:
-                        value = await self._identity.next(relation.name, column.name)
-            row.append(value)
+        row = [
+            values[i] if i in values else await self._default(relation, column)
+            for i, column in enumerate(relation.columns)
+        ]
         complete = tuple(row)
         self.state.constraints.require_values(relation, complete)
         return complete
+
+    async def _complete_all(
+        self, relation: Relation, positions: Sequence[int], given: Sequence[Sequence[Any]]
+    ) -> list[Row]:
+        """`_complete` for many rows whose values are not coerced yet, column by column."""
+        values = dict(zip(positions, zip(*given, strict=True), strict=False))
+        columns: list[Sequence[Value]] = []
+        for i, column in enumerate(relation.columns):
+            if i in values:
+                columns.append(column.type.coerce_all(values[i]))
+            elif column.default is not None and column.default.kind is DefaultKind.IDENTITY:
+                columns.append([await self._default(relation, column) for _ in given])
+            else:
+                columns.append([await self._default(relation, column)] * len(given))
+        rows = list(zip(*columns, strict=True))
+        for row in rows:
+            if None in row:
+                self.state.constraints.require_values(relation, row)
+        return rows
+
+    async def _default(self, relation: Relation, column: Column) -> Value:
+        match column.default:
+            case None:
+                return None
+            case Default(kind=DefaultKind.NOW):
+                return _moment(self._now, column)
+            case Default(kind=DefaultKind.IDENTITY):
+                return await self._identity.next(relation.name, column.name)
+            case Default(value=value):
+                return value
 
     async def insert_rows(
         self,
