@@ -137,8 +137,10 @@ class Log(Protocol):
     def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:
         """Durable records from `start` on, with the position just after each.
 
-        Drops a torn tail of the last, unsealed segment (and counts it); raises Corruption with
-        the position when damage lies before a valid frame or in a sealed segment.
+        Drops a torn tail of an epoch's last segment, if that is unsealed (and counts it); raises
+        Corruption with the position when damage lies before a whole later append, in a sealed
+        segment, or a segment is missing. A `start` whose segments have been dropped reads from
+        the first that is there. Of the appends under way none or all of their frames are seen.
         """
 
     async def roll(self) -> None:

@@ -22,7 +22,7 @@ from storage.log.format import (
     SEAL,
     Header,
     Scanned,
-    encode_frame,
+    encode_append,
     scan_segment,
     segment_name,
 )
@@ -72,7 +72,7 @@ class LocalLog:
         return cls(folder, slave, epoch, catalog_version, segment_bytes)
 
     async def append(self, payloads: Sequence[bytes]) -> Position:
-        data = b"".join([encode_frame(payload) for payload in payloads])
+        data = encode_append(payloads)
         self._require_working()
         return await self._in_thread(self._append, data)
 

@@ -1,0 +1,85 @@
+"""Power lost during an append: the machine has written its pages in any order, or not at all."""
+
+import asyncio
+from itertools import product
+
+import pytest
+
+from schema.errors import Corruption
+from storage.local.log import LocalLog
+from storage.log.format import Header, encode_append, encode_frame, scan_segment, segment_name
+from storage.ports import START
+
+PAGE = 64
+NAME = segment_name(1, 1)
+SYNCED = Header(1, 1, 0, "a").encode() + encode_append([b"one", b"two"]) + encode_append([b"three"])
+APPEND = encode_append([bytes([65 + i]) * size for i, size in enumerate((30, 100, 5, 60, 90))])
+
+
+def payloads(data):
+    return [payload for payload, _ in scan_segment(data, NAME).frames]
+
+
+def test_frames_of_one_append_differ_only_in_the_bit_that_says_so():
+    assert encode_append([b"hi"]) == encode_frame(b"hi")
+    first, second = encode_frame(b"hi"), encode_frame(b"hi", continues=True)
+    assert encode_append([b"hi", b"hi"]) == first + second
+    assert (first[0], second[0]) == (0x00, 0x80)
+    assert len(first) == len(second)
+
+
+@pytest.mark.parametrize("lost", [b"\0", b"\xee"])
+def test_whatever_pages_of_the_last_append_are_lost_the_rest_is_read(lost):
+    pages = [range(i, min(i + PAGE, len(APPEND))) for i in range(0, len(APPEND), PAGE)]
+    assert len(pages) > 4
+    for kept in product([False, True], repeat=len(pages)):
+        tail = bytearray(APPEND)
+        for page, there in zip(pages, kept, strict=True):
+            if not there:
+                tail[page.start : page.stop] = lost * len(page)
+        found = payloads(SYNCED + bytes(tail))
+        assert found[:3] == [b"one", b"two", b"three"]
+        assert (len(found) == 8) == all(kept)
+        assert found == payloads(SYNCED + APPEND)[: len(found)]
+
+
+@pytest.mark.parametrize("position", range(len(SYNCED)))
+def test_damage_before_a_whole_append_is_corruption(position):
+    damaged = bytearray(SYNCED + APPEND)
+    damaged[position] ^= 0x41
+    with pytest.raises(Corruption):
+        scan_segment(bytes(damaged), NAME)
+
+
+def test_a_large_lost_tail_is_recognised_quickly():
+    """Blocks that were allocated but never written read as zeros."""
+    found = scan_segment(SYNCED + bytes(16 << 20), NAME)
+    assert (len(found.frames), found.torn_bytes) == (3, 16 << 20)
+
+
+def test_the_next_owner_reads_past_a_torn_append(tmp_path):
+    async def scenario():
+        file = tmp_path / "a" / NAME
+        file.parent.mkdir()
+        file.write_bytes(SYNCED + APPEND[:-4] + bytes(4))
+        log = LocalLog.open(tmp_path, "a", 2)
+        await log.append([b"next", b"owner"])
+        found = [payload async for _, payload in log.read(START)]
+        assert found[:3] == [b"one", b"two", b"three"]
+        assert found[-2:] == [b"next", b"owner"]
+        assert log.torn_bytes > 0
+        await log.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_log_writes_its_appends_as_such(tmp_path):
+    async def scenario():
+        log = LocalLog.open(tmp_path, "a", 1)
+        await log.append([b"one", b"two"])
+        position = await log.append([b"three"])
+        assert (tmp_path / "a" / NAME).read_bytes() == SYNCED
+        assert position.offset == len(SYNCED)
+        await log.close()
+
+    asyncio.run(scenario())
