@@ -2,34 +2,123 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 import uvicorn
+import uvloop
+from pydantic import ValidationError
 
-from api.app import create_app
-from api.settings import load_settings
-from schema.errors import InvalidRequest
+from api import logs
+from api.app import VERSION, create_app
+from api.database import Database
+from api.settings import Settings, load_settings
+from schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
 
+GRACE_S = 10
+"""Requests under way at a signal may finish for so long."""
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+EXIT_TEMPORARY, EXIT_DAMAGED, EXIT_CONFIGURATION = 75, 65, 78
+"""As in sysexits.h: try again later, damaged data, wrong settings."""
 
 
 def serve(**given: Any) -> None:
-    """Serve with settings from file and environment, `given` on top. Returns at a signal.
+    """Serve with settings from file and environment, `given` on top. Returns after a signal.
 
-    Raises InvalidRequest for an address beyond loopback: there is no authentication yet.
+    What keeps it from starting is told in a line on standard error; the process then exits with
+    75 (folder or port in use), 65 (damaged data) or 78 (settings).
     """
-    settings = load_settings(**given)
+    try:
+        settings = load_settings(**given)
+        logs.configure(settings.log_level)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(settings, _announce))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        _exit(EXIT_CONFIGURATION, f"Setting {name}: {first['msg']}.")
+    except InvalidRequest as error:
+        _exit(EXIT_CONFIGURATION, str(error))
+    except Corruption as error:
+        _exit(EXIT_DAMAGED, str(error))
+    except HornbeamError as error:
+        _exit(EXIT_TEMPORARY, str(error))
+
+
+async def run(settings: Settings, started: Callable[[str], None]) -> None:
+    """Open the database and serve it until SIGINT or SIGTERM; `started` is given the URL.
+
+    A second SIGINT does not wait for requests under way. The database is closed with a checkpoint
+    in any case. Raises InvalidRequest for an address beyond loopback (there is no authentication
+    yet), Unavailable when the folder or the port is in use.
+    """
+    with contextlib.closing(_listen(settings)) as listening:
+        async with await Database.open(settings) as database:
+            server = _Server(
+                uvicorn.Config(
+                    create_app(settings, database),
+                    http="httptools",
+                    access_log=False,
+                    log_config=None,
+                    timeout_graceful_shutdown=GRACE_S,
+                )
+            )
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, server.handle_exit, number, None)
+            serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+            while not server.started and not serving.done():
+                await asyncio.sleep(0.01)
+            if not serving.done():
+                host, port = listening.getsockname()[:2]
+                started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+            await serving
+
+
+class _Server(uvicorn.Server):
+    """The event loop hands it the signals, so that the database is closed before the process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listen(settings: Settings) -> socket.socket:
     if settings.host not in _LOOPBACK:
         raise InvalidRequest(
             f"Refusing to listen on {settings.host}: without authentication only loopback is safe.",
             cure="Use 127.0.0.1, and a proxy that authenticates in front of it.",
         )
-    uvicorn.run(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
-        loop="uvloop",
-        http="httptools",
-        access_log=False,
-        timeout_graceful_shutdown=10,
-    )
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2_048)
+    except OSError as error:
+        raise Unavailable(
+            f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}.",
+            cure="Stop what listens there, or choose another port (0: any free one).",
+        ) from None
+
+
+def _announce(url: str) -> None:
+    print(f"Hornbeam {VERSION} listens on {url} (API: {url}/docs)", flush=True)
+
+
+def _exit(code: int, message: str) -> NoReturn:
+    print(f"hornbeam: {message}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def settle_collector() -> None:
+    """Let the cyclic collector run less often, and never over what is imported.
+
+    Rows, keys and puts are tuples and bytes, which die by their reference counts; walking them
+    again and again is a third of the time of a bulk load. For a process that is all Hornbeam's.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)

@@ -28,6 +28,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from api.database import Database
+from api.serve import settle_collector
 from api.settings import Settings
 from bench import microdata, serving
 from bench.measure import Figure, machine, percentile, seconds, versions, where_time_goes
@@ -443,6 +444,7 @@ def print_table(console: Console, figures: Sequence[Figure]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     options, console = parse_options(arguments), Console()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    settle_collector()  # as the server does
     began = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
