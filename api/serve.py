@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 import sys
@@ -36,6 +37,7 @@ def serve(**given: Any) -> None:
     try:
         settings = load_settings(**given)
         logs.configure(settings.log_level)
+        settle_collector()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(settings, _announce))
     except ValidationError as error:
