@@ -1,0 +1,210 @@
+"""Laws of the whole write path, over drawn schemas, forests, views and transactions.
+
+After every transaction: base rows are the model's; every view and index equals what it is
+recomputed to, by our own reference and by DuckDB; queries say the same with views, without, and
+by the reference. After concurrent ones the same but for the model.
+"""
+
+import asyncio
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from database_world import building, catalog_of, check, check_recomputed, opened, stored_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import SIMPLE_KINDS, few_values, rows_for, schemas
+from transactions_model import Delete, Insert, Refused, Update, apply
+
+from maintain.recompute import recompute
+from schema.catalog import Catalog, Forest
+from schema.errors import ConstraintViolation, TransactionAborted
+from schema.types import Kind
+from txlayer.model import InsertRows, TransactionRequest
+
+KINDS = tuple(kind for kind in SIMPLE_KINDS if kind is not Kind.BOOLEAN)
+
+
+@st.composite
+def worlds(draw):
+    """(catalog with views and indexes yet to be built, rows that satisfy it)."""
+    schema = draw(schemas(min_relations=2, max_relations=4, kinds=KINDS, max_columns=2))
+    parents = {}
+    for relation in schema.relations:
+        edges = [fk for fk in relation.foreign_keys if fk.parent != relation.name]
+        if edges and draw(st.integers(0, 4)):
+            parents[relation.name] = draw(st.sampled_from(edges))
+    roots = tuple(name for name in schema.names if name not in parents)
+    forest = Forest(roots, tuple(parents.items()))
+    catalog = catalog_of(schema, forest=forest)
+    indexed = [
+        (view.name, draw(st.sampled_from(view.columns)).name)
+        for view in catalog.views
+        if draw(st.booleans())
+    ]
+    return catalog_of(schema, forest=forest, view_indexes=indexed), draw(rows_for(schema))
+
+
+@st.composite
+def operations(draw, schema, state):
+    """A statement over values that are mostly there already."""
+    relation = draw(st.sampled_from(schema.relations))
+    rows = state[relation.name]
+
+    def value(column):
+        for fk in relation.foreign_keys:
+            if column.name in fk.columns and state[fk.parent] and draw(st.integers(0, 5)):
+                parent = schema.relation(fk.parent)
+                there = parent.positions[fk.parent_columns[fk.columns.index(column.name)]]
+                return draw(st.sampled_from(state[fk.parent]))[there]
+        if column.nullable and draw(st.integers(0, 3)) == 0:
+            return None
+        return draw(few_values(column.type))
+
+    def conditions():
+        some = st.lists(st.sampled_from(relation.columns), max_size=2, unique=True)
+        row = draw(st.sampled_from(rows)) if rows else None
+        if row is not None and draw(st.booleans()):
+            columns = [relation.column(name) for name in relation.primary_key]
+        else:
+            columns = draw(some)
+        return tuple(
+            (c.name, row[relation.positions[c.name]] if row is not None else value(c))
+            for c in columns
+        )
+
+    match draw(st.sampled_from(["insert", "insert", "update", "update", "delete"])):
+        case "insert":
+            return Insert(relation.name, tuple(value(column) for column in relation.columns))
+        case "update":
+            changed = draw(
+                st.lists(st.sampled_from(relation.columns), min_size=1, max_size=3, unique=True)
+            )
+            assign = tuple((column.name, value(column)) for column in changed)
+            return Update(relation.name, assign, conditions())
+        case _:
+            return Delete(relation.name, conditions())
+
+
+async def load(database, rows):
+    batches = tuple(
+        InsertRows(name, database.catalog.schema.relation(name).column_names, given)
+        for name, given in rows.items()
+        if given
+    )
+    if batches:
+        await database.transact(TransactionRequest(batches))
+
+
+async def begin(database, catalog, rows, built_late):
+    """Views and indexes are built before the rows come, or over them."""
+    if not built_late:
+        await database.keeper.apply(catalog)
+        await database.keeper.wait_built()
+        return await load(database, rows)
+    unique = tuple(index for index in catalog.indexes if index.unique)
+    names = {index.name for index in unique}
+    states = tuple(pair for pair in catalog.states if pair[0] in names)
+    bare = Catalog(1, catalog.schema, catalog.forest, (), unique, states)
+    await database.keeper.apply(bare)
+    await database.keeper.wait_built()
+    await load(database, rows)
+    known = database.catalog.state
+    states = tuple((name, known.get(name, state)) for name, state in catalog.states)
+    version = database.catalog.version + 1
+    await database.keeper.apply(replace(catalog, version=version, states=states))
+    await database.keeper.wait_built()
+    return None
+
+
+async def transact(database, work):
+    """Did it commit?"""
+    schema = database.catalog.schema
+    request = TransactionRequest(tuple(operation.sql(schema) for operation in work))
+    try:
+        await database.transact(request)
+    except ConstraintViolation:
+        return False
+    return True
+
+
+def join_of(catalog, view):
+    columns = ", ".join(f"{c.relation}.{c.column}" for c in view.columns)
+    conditions = [
+        f"{edge.parent}.{parent} = {child}.{column}"
+        for child, edge in zip(view.path[1:], view.edges, strict=True)
+        for parent, column in zip(edge.parent_columns, edge.columns, strict=True)
+    ]
+    return f"SELECT {columns} FROM {', '.join(view.path)} WHERE {' AND '.join(conditions)}"
+
+
+async def check_queries(database, draw):
+    catalog, at = database.catalog, database.watermark()
+    base = {name: await stored_rows(database, name, at) for name in catalog.schema.names}
+    for view in catalog.views:
+        expected = recompute(catalog, base, view.name)
+        position = draw(st.integers(0, len(view.columns) - 1))
+        column = view.columns[position]
+        there = [row[position] for row in expected if row[position] is not None]
+        wanted = draw(st.sampled_from(there)) if there else None
+        found = Counter(row for row in expected if wanted is not None and row[position] == wanted)
+        sql = f"{join_of(catalog, view)} AND {column.relation}.{column.column} = ?"
+        for use_views in (True, False):
+            rows = await database.fetch(sql, (wanted,), use_views=use_views)
+            assert Counter(rows) == found, (sql, wanted, use_views)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_transactions_one_after_another(data):
+    catalog, rows = data.draw(worlds())
+    schema = catalog.schema
+
+    async def run(folder):
+        async with opened(folder) as database:
+            await begin(database, catalog, rows, data.draw(st.booleans()))
+            state = rows
+            for _ in range(data.draw(st.integers(1, 6))):
+                work = data.draw(st.lists(operations(schema, state), min_size=1, max_size=3))
+                try:
+                    after = apply(schema, state, work)
+                except Refused:
+                    after = None
+                assert await transact(database, work) is (after is not None), work
+                state = after or state
+                at = database.watermark()
+                for name in schema.names:
+                    assert Counter(await stored_rows(database, name, at)) == Counter(state[name])
+                await check_recomputed(database)
+            await check_queries(database, data.draw)
+            await check(database)
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder)))
+
+
+@settings(max_examples=12)
+@given(st.data())
+def test_transactions_at_the_same_time(data):
+    catalog, rows = data.draw(worlds())
+    lists = st.lists(operations(catalog.schema, rows), min_size=1, max_size=3)
+    work = data.draw(st.lists(lists, min_size=8, max_size=20))
+
+    async def writer(database, mine):
+        for operations_ in mine:
+            try:
+                await transact(database, operations_)
+            except TransactionAborted as error:
+                raise AssertionError("every conflict is solved by trying again") from error
+
+    async def run(folder):
+        async with opened(folder) as database:
+            await database.keeper.apply(building(catalog))
+            await database.keeper.wait_built()
+            await load(database, rows)
+            await asyncio.gather(*(writer(database, work[n::5]) for n in range(5)))
+            await check(database)
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder)))

@@ -1,0 +1,149 @@
+"""A deliberately dumb database: what a transaction of simple statements must do to base rows.
+
+Rows are tuples in lists; constraints are looked at over the whole state at the end. It knows
+nothing of keys' encodings, locks, indexes or views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schema.model import OnDelete, Relation, Schema
+from schema.types import Row, Value
+from txlayer.model import Statement
+
+State = dict[str, list[Row]]
+
+
+class Refused(Exception):
+    """A constraint would be broken."""
+
+
+@dataclass(frozen=True)
+class Insert:
+    relation: str
+    row: Row
+
+    def sql(self, schema: Schema) -> Statement:
+        marks = ", ".join("?" * len(self.row))
+        return Statement(f"INSERT INTO {self.relation} VALUES ({marks})", self.row)
+
+
+@dataclass(frozen=True)
+class Update:
+    relation: str
+    assign: tuple[tuple[str, Value], ...]
+    where: tuple[tuple[str, Value], ...]
+
+    def sql(self, schema: Schema) -> Statement:
+        assigned = ", ".join(f"{column} = ?" for column, _ in self.assign)
+        values = tuple(value for _, value in (*self.assign, *self.where))
+        return Statement(f"UPDATE {self.relation} SET {assigned}{_where(self.where)}", values)
+
+
+@dataclass(frozen=True)
+class Delete:
+    relation: str
+    where: tuple[tuple[str, Value], ...]
+
+    def sql(self, schema: Schema) -> Statement:
+        values = tuple(value for _, value in self.where)
+        return Statement(f"DELETE FROM {self.relation}{_where(self.where)}", values)
+
+
+Operation = Insert | Update | Delete
+
+
+def _where(conditions: Sequence[tuple[str, Value]]) -> str:
+    said = " AND ".join(f"{column} = ?" for column, _ in conditions)
+    return f" WHERE {said}" if said else ""
+
+
+def apply(schema: Schema, before: State, operations: Sequence[Operation]) -> State:
+    """The state after a transaction. Raises Refused."""
+    state = {name: list(rows) for name, rows in before.items()}
+    for operation in operations:
+        relation = schema.relation(operation.relation)
+        match operation:
+            case Insert(row=row):
+                _add(relation, state, [row])
+            case Update(assign=assign, where=where):
+                found = _matching(relation, state, where)
+                _remove(relation, state, found)
+                _add(relation, state, [_assigned(relation, row, dict(assign)) for row in found])
+            case Delete(where=where):
+                _delete(schema, relation, state, _matching(relation, state, where))
+    _check(schema, state)
+    return state
+
+
+def _values(relation: Relation, row: Row, columns: Sequence[str]) -> Row:
+    return tuple(row[relation.positions[column]] for column in columns)
+
+
+def _assigned(relation: Relation, row: Row, values: dict[str, Value]) -> Row:
+    return tuple(
+        values.get(name, value) for name, value in zip(relation.column_names, row, strict=True)
+    )
+
+
+def _matching(relation: Relation, state: State, where: Sequence[tuple[str, Value]]) -> list[Row]:
+    return [
+        row
+        for row in state[relation.name]
+        if all(
+            value is not None and _values(relation, row, [column]) == (value,)
+            for column, value in where
+        )
+    ]
+
+
+def _add(relation: Relation, state: State, rows: Sequence[Row]) -> None:
+    for row in rows:
+        if any(v is None and not c.nullable for c, v in zip(relation.columns, row, strict=True)):
+            raise Refused
+        key = _values(relation, row, relation.primary_key)
+        if key in [_values(relation, r, relation.primary_key) for r in state[relation.name]]:
+            raise Refused
+        state[relation.name].append(row)
+
+
+def _remove(relation: Relation, state: State, rows: Sequence[Row]) -> None:
+    state[relation.name] = [row for row in state[relation.name] if row not in rows]
+
+
+def _delete(schema: Schema, relation: Relation, state: State, rows: Sequence[Row]) -> None:
+    if not rows:
+        return
+    _remove(relation, state, rows)
+    for child in schema.relations:
+        for fk in child.foreign_keys:
+            if fk.parent != relation.name or fk.on_delete is OnDelete.RESTRICT:
+                continue
+            gone = [_values(relation, row, fk.parent_columns) for row in rows]
+            below = [r for r in state[child.name] if _values(child, r, fk.columns) in gone]
+            if fk.on_delete is OnDelete.CASCADE:
+                _delete(schema, child, state, below)
+            else:
+                _remove(child, state, below)
+                nulls = dict.fromkeys(fk.columns)
+                _add(child, state, [_assigned(child, row, nulls) for row in below])
+
+
+def _check(schema: Schema, state: State) -> None:
+    for relation in schema.relations:
+        for fk in relation.foreign_keys:
+            parent = schema.relation(fk.parent)
+            there = {_values(parent, row, fk.parent_columns) for row in state[fk.parent]}
+            held = {_values(relation, row, fk.columns) for row in state[relation.name]}
+            if any(None not in key and key not in there for key in held):
+                raise Refused
+    for index in schema.indexes:
+        if index.unique:
+            relation = schema.relation(index.relation)
+            columns = [part.column for part in index.columns]
+            held = [_values(relation, row, columns) for row in state[relation.name]]
+            whole = [values for values in held if None not in values]
+            if len(set(whole)) < len(whole):
+                raise Refused
