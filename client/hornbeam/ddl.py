@@ -26,10 +26,22 @@ def execute_ddl(transport: Transport, statement: str) -> None:
     ddl = evolve(current["ddl"], statement)
     if ddl == current["ddl"]:
         return
-    body: dict[str, Any] = {"ddl": ddl, "workload": workload_text(current["workload"])}
+    body: dict[str, Any] = {
+        "ddl": ddl,
+        "workload": workload_text(current["workload"]),
+        "roots": _kept_roots(current, ddl),
+    }
     planned = transport.json("POST", "/v1/schema/plan", body)
     body["plan_id"] = planned["plan_id"]
     transport.json("POST", "/v1/schema/apply", body)
+
+
+def _kept_roots(current: dict[str, Any], ddl: str) -> list[str] | None:
+    """The roots in force, so that a statement does not move trees; None without a workload."""
+    if not current["workload"]:
+        return None
+    tables = {name for what, name in map(_kind_and_name, split(ddl)) if what == "table"}
+    return [name for name, edge in current["trees"].items() if edge is None and name in tables]
 
 
 def evolve(ddl: str, statement: str) -> str:

@@ -159,9 +159,10 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
     visit_BINARY = visit_VARBINARY = visit_BLOB
 
     def visit_uuid(self, type_: Any, **kw: Any) -> str:
-        return "UUID"
+        return "UUID" if type_.native_uuid else "VARCHAR(32)"
 
-    visit_UUID = visit_uuid
+    def visit_UUID(self, type_: Any, **kw: Any) -> str:
+        return "UUID"
 
     def visit_JSON(self, type_: Any, **kw: Any) -> str:
         return "JSON"
