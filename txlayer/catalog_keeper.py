@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -23,12 +23,15 @@ import structlog
 
 from maintain.lifecycle import Event, transition
 from maintain.recompute import build_batches
+from query.engine import QueryEngine
 from schema.catalog import Catalog, Forest, Purpose, State
 from schema.codec import decode_catalog, encode_catalog
 from schema.errors import HornbeamError, StalePlan
 from schema.model import Schema
+from storage.codec.rows import Codecs
 from storage.ports import NEWEST, Clock, Put, TableStore
 from storage.snapshot import Snapshot
+from txlayer.admission import check_stored
 from txlayer.hlc import HybridClock
 from txlayer.manager import TransactionManager
 from txlayer.state import CatalogState
@@ -87,10 +90,16 @@ class CatalogKeeper:
     """All changes of the catalog of one database, one at a time."""
 
     def __init__(
-        self, store: TableStore, manager: TransactionManager, hlc: HybridClock, clock: Clock
+        self,
+        store: TableStore,
+        manager: TransactionManager,
+        engine: QueryEngine,
+        hlc: HybridClock,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._manager = manager
+        self._engine = engine
         self._hlc = hlc
         self._clock = clock
         self._changing = asyncio.Lock()
@@ -107,7 +116,8 @@ class CatalogKeeper:
     async def apply(self, catalog: Catalog) -> None:
         """Put `catalog` into force and begin to build what it marks BUILDING.
 
-        Raises StalePlan unless it is the next version.
+        Raises StalePlan unless it is the next version, UniqueViolation or ForeignKeyViolation when
+        stored rows break a constraint that it adds; nothing has changed then.
         """
         async with self._changing:
             current = self.state.catalog
@@ -119,7 +129,12 @@ class CatalogKeeper:
                 )
             for layout in _layouts(catalog):
                 await self._store.create_table(layout)
-            self.floor = await self._publish(catalog)
+            try:
+                self.floor = await self._publish(lambda: self._admitted(catalog))
+            except HornbeamError:
+                for layout in _layouts(catalog) - _layouts(current):
+                    await self._store.drop_table(layout)
+                raise
             gone = _layouts(current) - _layouts(catalog)
             if gone:
                 self._spawn(self._drop(gone, catalog.version))
@@ -144,9 +159,8 @@ class CatalogKeeper:
             counts, known = self._counts(catalog), catalog.row_count
             if any(_differ(count, known.get(name, 0), factor) for name, count in counts.items()):
                 version = catalog.version + 1
-                await self._publish(
-                    replace(catalog, version=version, row_counts=tuple(counts.items()))
-                )
+                fresh = replace(catalog, version=version, row_counts=tuple(counts.items()))
+                await self._publish(_ready(fresh))
 
     def _counts(self, catalog: Catalog) -> dict[str, int]:
         """Estimated rows of every relation, view and index, the latest transactions included."""
@@ -167,16 +181,44 @@ class CatalogKeeper:
 
     # ------------------------------------------------------------ inside
 
-    async def _publish(self, catalog: Catalog) -> int:
+    async def _publish(self, make: Callable[[], Awaitable[Catalog]]) -> int:
         """Store, then switch: a crash in between finds the stored version in force."""
-        key = _VERSION.pack(catalog.version)
-        puts = {TABLE: [Put(key, encode_catalog(catalog))]}
-        await self._store.put(puts, self._hlc.tick())
-        await self._store.flush()
-        at = await self._manager.switch(catalog)
-        if catalog.row_counts:
+
+        async def stored() -> Catalog:
+            catalog = await make()
+            put = Put(_VERSION.pack(catalog.version), encode_catalog(catalog))
+            await self._store.put({TABLE: [put]}, self._hlc.tick())
+            await self._store.flush()
+            return catalog
+
+        at = await self._manager.switch(stored)
+        if self.state.catalog.row_counts:
             self._manager.growth = Counter()
         return at
+
+    async def _admitted(self, catalog: Catalog) -> Catalog:
+        """`catalog`, once stored rows hold its new constraints and its UNIQUE indexes are filled.
+
+        The first commit under it relies on them, so writers wait meanwhile.
+        """
+        at, codecs, states = self._hlc.observe(), Codecs(catalog), dict(catalog.states)
+        reader = Snapshot(self._store, codecs, at)
+
+        async def count(sql: str) -> int:
+            query = self._engine.prepare(sql, catalog, use_views=False)
+            ((found,),) = await (await query.run(reader)).all()
+            assert isinstance(found, int)
+            return found
+
+        await check_stored(self.state.catalog, catalog, count)
+        for index in catalog.indexes:
+            if index.unique and states[index.name] is State.BUILDING:
+                build = self.builds[index.name] = Build(index.name, at)
+                await self._build_one(catalog, codecs, build)
+                built = transition(State.BUILDING, Event.BUILT)
+                states[index.name] = transition(built, Event.CAUGHT_UP)
+                build.finished = True
+        return replace(catalog, states=tuple(states.items()))
 
     def _begin_builds(self) -> None:
         catalog = self.state.catalog
@@ -186,7 +228,7 @@ class CatalogKeeper:
             for name in fresh:
                 total = catalog.row_count.get(catalog.layout(name).source)
                 self.builds[name] = Build(name, self.floor, total=total)
-            self._spawn(self._build(fresh, self.floor))
+            self._spawn(self._build(fresh))
 
     def _is_building(self, name: str) -> bool:
         build = self.builds.get(name)
@@ -197,11 +239,11 @@ class CatalogKeeper:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _build(self, names: list[str], at: int) -> None:
+    async def _build(self, names: list[str]) -> None:
         built = []
         for name in names:
             try:
-                await self._build_one(name, at)
+                await self._build_one(self.state.catalog, self.state.codecs, self.builds[name])
                 built.append(name)
             except HornbeamError as error:
                 self.builds[name].error = str(error)
@@ -211,14 +253,13 @@ class CatalogKeeper:
         for name in built:
             self.builds[name].finished = True
 
-    async def _build_one(self, name: str, at: int) -> None:
-        catalog, codecs = self.state.catalog, self.state.codecs
-        codec, progress = codecs(name), self.builds[name]
-        reader = Snapshot(self._store, codecs, at)
-        async for batch in build_batches(catalog, codecs, name, reader):
+    async def _build_one(self, catalog: Catalog, codecs: Codecs, build: Build) -> None:
+        codec = codecs(build.name)
+        reader = Snapshot(self._store, codecs, build.at)
+        async for batch in build_batches(catalog, codecs, build.name, reader):
             puts = [Put(key, codec.encode(row)) for key, row in batch.rows]
-            await self._store.put({codec.layout.table: puts}, at)
-            progress.rows += len(puts)
+            await self._store.put({codec.layout.table: puts}, build.at)
+            build.rows += len(puts)
             await self._clock.sleep(0)
 
     async def _mark_readable(self, names: Iterable[str]) -> None:
@@ -233,19 +274,27 @@ class CatalogKeeper:
             if states == dict(catalog.states):
                 return
             counts = self._counts(catalog) | {name: self.builds[name].rows for name in names}
-            self.floor = await self._publish(
-                replace(
-                    catalog,
-                    version=catalog.version + 1,
-                    states=tuple(states.items()),
-                    row_counts=tuple(counts.items()),
-                )
+            readable = replace(
+                catalog,
+                version=catalog.version + 1,
+                states=tuple(states.items()),
+                row_counts=tuple(counts.items()),
             )
+            self.floor = await self._publish(_ready(readable))
 
     async def _drop(self, tables: set[str], version: int) -> None:
         await self.readers.wait_until_past(version)
         for table in sorted(tables):
             await self._store.drop_table(table)
+
+
+def _ready(catalog: Catalog) -> Callable[[], Awaitable[Catalog]]:
+    """For a catalog that adds no constraint."""
+
+    async def given() -> Catalog:
+        return catalog
+
+    return given
 
 
 def _differ(count: int, known: int, factor: float) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from maintain.changes import Mutation
@@ -98,6 +98,8 @@ class TransactionManager:
         self._gate = Gate()
         self._ages = 0
         self._finishing: set[asyncio.Task[object]] = set()
+        self.unfinished: set[str] = set()
+        """Transactions that have reached the log, whose outcome is not known yet."""
         self.locks = LockTable()
         self.state = CatalogState(catalog, engine)
         self.growth: Counter[str] = Counter()
@@ -225,11 +227,14 @@ class TransactionManager:
         )
 
     async def _commit(self, attempt: _Attempt, prepared: Prepared) -> TransactionResult:
+        self.unfinished.add(attempt.transaction_id)
         try:
             committed = await self._committer.commit(prepared)
         except BaseException:
             self._release(attempt.owner)
             raise
+        finally:
+            self.unfinished.discard(attempt.transaction_id)
         self.committed += 1
         for mutation in prepared.mutations:
             self.growth[mutation.layout] += (mutation.old is None) - (mutation.new is None)
@@ -293,15 +298,16 @@ class TransactionManager:
 
     # ------------------------------------------------------------ schema
 
-    async def switch(self, catalog: Catalog) -> int:
-        """Put a new catalog into force between transactions.
+    async def switch(self, prepare: Callable[[], Awaitable[Catalog]]) -> int:
+        """Put the catalog that `prepare` makes into force between transactions.
 
-        Returns a timestamp T: every commit under an older catalog is ≤ T and applied, every one
-        under the new catalog is later.
+        `prepare` runs while no transaction is inside and every commit is applied; when it raises,
+        nothing has changed. Returns a timestamp T: every commit under an older catalog is ≤ T and
+        applied, every one under the new catalog is later.
         """
         async with self._gate.closed():
             await self._committer.drain()
-            self.state = CatalogState(catalog, self._engine)
+            self.state = CatalogState(await prepare(), self._engine)
             return self._hlc.observe()
 
     async def close(self) -> None:

@@ -1,0 +1,71 @@
+"""May constraints that a new catalog adds be put into force over the rows that are stored?
+
+A UNIQUE index or a foreign key over existing rows is checked by queries at the moment of the
+switch, while no writer is inside (`TransactionManager.switch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from schema.catalog import Catalog
+from schema.diff import diff
+from schema.errors import ForeignKeyViolation, UniqueViolation
+from schema.model import DeclaredIndex, ForeignKey
+
+Count = Callable[[str], Awaitable[int]]
+"""Runs a query that gives one number, over the stored rows as the new catalog reads them."""
+
+
+async def check_stored(current: Catalog, new: Catalog, count: Count) -> None:
+    """Raises UniqueViolation or ForeignKeyViolation, with the number of offending rows."""
+    changes = diff(current.schema, new.schema)
+    for index in changes.added_indexes:
+        if index.unique and index.relation in current.schema:
+            await _check_unique(index, count)
+    for relation, foreign_key in changes.added_foreign_keys:
+        await _check_foreign_key(relation, foreign_key, count)
+
+
+async def _check_unique(index: DeclaredIndex, count: Count) -> None:
+    columns = [_quoted(part.column) for part in index.columns]
+    listed, present = ", ".join(columns), " AND ".join(f"{c} IS NOT NULL" for c in columns)
+    found = await count(
+        f"SELECT count(*) FROM (SELECT {listed} FROM {_quoted(index.relation)}"
+        f" WHERE {present} GROUP BY {listed} HAVING count(*) > 1) AS repeated"
+    )
+    if found:
+        raise UniqueViolation(
+            f"{index.relation} ({listed}) cannot be UNIQUE: {found}"
+            f" value{'s are' if found > 1 else ' is'} stored more than once.",
+            cure=f"Find them with SELECT {listed}, count(*) … GROUP BY {listed}, and make them"
+            " differ first.",
+            relation=index.relation,
+            index=index.name,
+            count=found,
+        )
+
+
+async def _check_foreign_key(relation: str, foreign_key: ForeignKey, count: Count) -> None:
+    pairs = zip(foreign_key.columns, foreign_key.parent_columns, strict=True)
+    on = " AND ".join(f"c.{_quoted(column)} = p.{_quoted(other)}" for column, other in pairs)
+    present = " AND ".join(f"c.{_quoted(column)} IS NOT NULL" for column in foreign_key.columns)
+    found = await count(
+        f"SELECT count(*) FROM {_quoted(relation)} AS c WHERE {present}"
+        f" AND NOT EXISTS (SELECT 1 FROM {_quoted(foreign_key.parent)} AS p WHERE {on})"
+    )
+    if found:
+        columns = ", ".join(foreign_key.columns)
+        raise ForeignKeyViolation(
+            f"{relation} ({columns}) cannot reference {foreign_key.parent}: {found} stored"
+            f" row{'s have' if found > 1 else ' has'} no parent there.",
+            cure=f"Insert the missing rows of {foreign_key.parent}, or set {columns} to NULL"
+            " first.",
+            relation=relation,
+            foreign_key=foreign_key.name,
+            count=found,
+        )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
