@@ -111,9 +111,9 @@ class Cursor:
         return taken
 
     def close(self) -> None:
-        """Idempotent; writes that were made stay part of the transaction."""
+        """Idempotent; writes that were made stay part of the transaction, and are counted."""
         self._closed = True
-        self._clear()
+        self._rows = None
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
         """Nothing to prepare (PEP 249 allows that)."""

@@ -1,0 +1,196 @@
+"""The command line end to end: an embedded database, a server, and nobody there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import client_world
+import pytest
+
+import hornbeam
+from hornbeam.cli import main
+from hornbeam.cli.csvtext import csv_line, records
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    where = client_world.embedded(tmp_path_factory.mktemp("cli") / "db")
+    with hornbeam.connect(where):
+        client_world.apply(where)
+        yield where
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], url: str) -> Run:
+    """Run a command line; its exit code, output and error output."""
+
+    def run_(*words: str, on: str = url) -> tuple[int, str, str]:
+        monkeypatch.setenv("HORNBEAM_URL", on)
+        monkeypatch.setattr(sys, "argv", ["hornbeam", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run_
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "s.sql").write_text(client_world.DDL)
+    (tmp_path / "w.sql").write_text(client_world.WORKLOAD)
+    return str(tmp_path / "s.sql"), str(tmp_path / "w.sql")
+
+
+def test_from_schema_to_verified_views(run: Run, files: tuple[str, str], tmp_path: Path) -> None:
+    where = client_world.embedded(tmp_path / "db")
+    code, out, _ = run("schema", "plan", *files, "--roots", "author", on=where)
+    assert code == 0
+    assert "author__book" in out
+    code, out, _ = run("schema", "diff", *files, "--json", on=where)
+    assert code == 1
+    assert {"action": "add", "kind": "relation", "name": "book", "detail": "5 columns"} in (
+        json.loads(out)
+    )
+    code, _, err = run("schema", "apply", *files, "--json", on=where)
+    assert code == 2
+    assert "--yes" in err
+    code, out, _ = run("schema", "apply", *files, "--yes", "--json", on=where)
+    assert code == 0
+    assert json.loads(out)["catalog_version"] == 1
+    rows = tmp_path / "author.csv"
+    rows.write_text('a_id,a_name\n1,"A\n""B"""\n2,""\n')
+    code, out, _ = run("load", "author", str(rows), "--json", on=where)
+    assert (code, json.loads(out)["rows"]) == (0, 2)
+    code, out, _ = run("sql", "SELECT * FROM author ORDER BY a_id", "--json", on=where)
+    assert json.loads(out)["rows"] == [[1, 'A\n"B"'], [2, ""]]
+    code, out, _ = run("verify", "--json", on=where)
+    assert (code, json.loads(out)["differences"]) == (0, 0)
+    code, out, _ = run("view", "list", "--json", on=where)
+    assert [view["state"] for view in json.loads(out)] == ["readable"]
+
+
+def test_looking_around(run: Run) -> None:
+    for words in (
+        ["schema", "show"], ["schema", "graph"], ["view", "list"], ["view", "show", "author__book"],
+        ["status"], ["config", "show"], ["verify"],
+    ):  # fmt: skip
+        code, out, _ = run(*words)
+        assert code == 0, words
+        assert out.strip(), words
+        code, out, _ = run(*words, "--json")
+        assert code == 0, words
+        json.loads(out)
+    assert "CREATE TABLE book" in run("schema", "show", "--ddl")[1]
+    assert "-- name: by_author" in run("schema", "show", "--workload")[1]
+    assert run("schema", "graph", "--format", "svg")[1].lstrip().startswith("<")
+
+
+def test_statements_share_out_parameters_and_print_as_asked(run: Run) -> None:
+    script = (
+        "INSERT INTO author VALUES (?, ?); SELECT a_name FROM author WHERE a_id = ?;"
+        " DELETE FROM author WHERE a_id = 77"
+    )
+    code, out, _ = run("sql", script, "-p", "77", "-p", 'O"Neill', "-p", "77", "--csv")
+    assert (code, out) == (0, '"a_name"\n"O""Neill"\n')
+    code, out, _ = run("sql", "SELECT 1 AS one, NULL AS none")
+    assert "NULL" in out
+    code, _, err = run("sql", "SELECT 1", "-p", "5")
+    assert (code, "left over" in err) == (2, True)
+
+
+def test_a_single_transaction_is_all_or_nothing(run: Run) -> None:
+    script = "INSERT INTO author VALUES (50, 'x'); INSERT INTO author VALUES (50, 'y')"
+    assert run("sql", script, "--single-transaction")[0] == 3
+    _, out, _ = run("sql", "SELECT * FROM author WHERE a_id = 50", "--json")
+    assert json.loads(out)["rows"] == []
+
+
+def test_explain(run: Run) -> None:
+    sql = "SELECT b_title, a_name FROM book, author WHERE b_a_id = a_id AND b_id = ?"
+    code, out, _ = run("explain", sql)
+    assert code == 0
+    assert "author__book" in out
+    assert json.loads(run("explain", sql, "--json", "--no-views")[1])["served_by"] != [
+        "author__book"
+    ]
+
+
+def test_a_load_is_resumed_and_never_doubled(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "more.jsonl"
+    lines = [json.dumps({"a_id": 1000 + i, "a_name": f"n{i}"}) for i in range(25)]
+    path.write_text("\n\n".join([*lines[:20], lines[0], *lines[20:]]) + "\n")
+    load = ("load", "author", str(path), "--batch-rows", "10")
+    code, _, err = run(*load)
+    assert code == 3
+    assert "primary key" in err
+    path_stat = path.stat()
+    code, _, err = run(*load)
+    assert code == 3
+    assert "--resume" in err
+    code, _, err = run(*load, "--resume")
+    assert (code, "primary key" in err) == (3, True)
+    assert path.stat().st_mtime_ns == path_stat.st_mtime_ns
+    good = tmp_path / "good.jsonl"
+    good.write_text("\n".join(lines[20:]) + "\n")
+    assert run("load", "author", str(good), "--json")[0] == 0
+    code, out, _ = run("load", "author", str(good), "--resume", "--json")
+    document = json.loads(out)
+    assert (code, document["rows"], document["skipped"]) == (0, 0, 5)
+    assert run("load", "author", str(good), "--again")[0] == 3
+
+
+def test_parquet(run: Run, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"a_id": list(range(2000, 2025)), "a_name": ["p"] * 25})
+    pq.write_table(table, tmp_path / "a.parquet")
+    code, out, _ = run(
+        "load", "author", str(tmp_path / "a.parquet"), "--batch-rows", "10", "--json"
+    )
+    assert (code, json.loads(out)["batches"]) == (0, 3)
+    (tmp_path / "b.parquet").write_bytes(b"nonsense")
+    assert run("load", "author", str(tmp_path / "b.parquet"))[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["sql", "SELECT * FROM nothing"], 3, "nothing"),
+        (["view", "show", "nothing"], 3, "nothing"),
+        (["load", "author", "/no/such/file"], 2, "no file"),
+        (["schema", "plan", "/no/such/file"], 2, "cannot be read"),
+        (["sql", "SELECT 1", "--csv", "--json"], 2, "not both"),
+        (["nonsense"], 2, "nonsense"),
+        (["sql", "SELECT 1", "--url", "http://x"], 2, "Hornbeam URL"),
+        (["status", "--url", "hornbeam://127.0.0.1:1"], 4, "hornbeam serve"),
+        (["serve", "--host", "192.0.2.1"], 3, "authentication"),
+    ],
+)
+def test_errors_are_short_and_coded(run: Run, words: list[str], code: int, said: str) -> None:
+    got, _, err = run(*words)
+    assert got == code
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_over_http(run: Run, tmp_path: Path, files: tuple[str, str]) -> None:
+    with client_world.served(tmp_path / "served") as where:
+        assert run("schema", "apply", *files, "--yes", on=where)[0] == 0
+        assert run("sql", "INSERT INTO author VALUES (1, 'x')", on=where)[0] == 0
+        code, out, _ = run("verify", "--repair", on=where)
+        assert (code, "0 differences" in out) == (0, True)
+        with hornbeam.connect(where) as db:
+            assert db.cursor().arrow("SELECT a_id FROM author").num_rows == 1
+
+
+def test_csv_records_and_lines() -> None:
+    lines = [b'a,"b\n', b'c"\n', b"\n", b"d,e"]
+    assert list(records(iter(lines))) == [b'a,"b\nc"\n', b"d,e\n"]  # type: ignore[arg-type]
+    assert csv_line([None, "", 'a"b', 1, True, b"\x00"]) == ',"","a""b",1,true,"AA=="\n'

@@ -1,0 +1,290 @@
+"""PEP 249 compliance against a real database, after the public dbapi20 test suite: one test per
+rule, in the order of the specification."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import client_world
+import pytest
+
+import hornbeam
+
+DRINKS = ["Carlton Cold", "Carlton Draft", "Mountain Goat", "Redback", "Victoria Bitter", "XXXX"]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Kept open, so that each test's connection finds it warm."""
+    where = client_world.embedded(tmp_path_factory.mktemp("dbapi") / "db")
+    with hornbeam.connect(where) as db:
+        db.cursor().execute("CREATE TABLE booze (name VARCHAR(20) PRIMARY KEY)")
+        db.cursor().execute(
+            "CREATE TABLE every (id INTEGER PRIMARY KEY, a BIGINT, b DECIMAL(10,2), c DOUBLE,"
+            " d BOOLEAN, e TEXT, f BLOB, g DATE, h TIMESTAMP, i TIMESTAMP WITH TIME ZONE, j UUID,"
+            " k JSON)"
+        )
+        yield where
+
+
+@pytest.fixture
+def db(url: str) -> Iterator[hornbeam.Connection]:
+    with hornbeam.connect(url, autocommit=True) as cleaner:
+        cleaner.cursor().execute("DELETE FROM booze")
+        cleaner.cursor().execute("DELETE FROM every")
+    connection = hornbeam.connect(url)
+    yield connection
+    connection.close()
+
+
+def fill(db: hornbeam.Connection) -> hornbeam.Cursor:
+    cursor = db.cursor()
+    return cursor.executemany("INSERT INTO booze VALUES (?)", [(name,) for name in DRINKS])
+
+
+def test_module_globals() -> None:
+    assert hornbeam.apilevel == "2.0"
+    assert hornbeam.threadsafety in {0, 1, 2, 3}
+    assert hornbeam.paramstyle == "qmark"
+
+
+def test_exceptions_form_the_tree_and_hang_on_the_connection(db: hornbeam.Connection) -> None:
+    assert issubclass(hornbeam.Warning, Exception)
+    assert issubclass(hornbeam.InterfaceError, hornbeam.Error)
+    for name in ["Data", "Operational", "Integrity", "Internal", "Programming", "NotSupported"]:
+        kind = getattr(hornbeam, f"{name}Error")
+        assert issubclass(kind, hornbeam.DatabaseError)
+        assert getattr(db, f"{name}Error") is kind
+
+
+def test_commit_and_rollback(db: hornbeam.Connection, url: str) -> None:
+    fill(db)
+    db.rollback()
+    with hornbeam.connect(url) as other:
+        assert other.cursor().execute("SELECT * FROM booze").fetchall() == []
+        fill(db)
+        db.commit()
+        other.rollback()
+        assert len(other.cursor().execute("SELECT * FROM booze").fetchall()) == len(DRINKS)
+
+
+def test_cursors_of_a_connection_are_not_isolated(db: hornbeam.Connection) -> None:
+    one, two = db.cursor(), db.cursor()
+    one.execute("INSERT INTO booze VALUES ('Victoria Bitter')")
+    assert two.execute("SELECT name FROM booze").fetchall() == [("Victoria Bitter",)]
+
+
+def test_connections_are_isolated(db: hornbeam.Connection, url: str) -> None:
+    with hornbeam.connect(url) as other:
+        other.cursor().execute("SELECT * FROM booze")
+        fill(db)
+        db.commit()
+        assert other.cursor().execute("SELECT * FROM booze").fetchall() == []
+
+
+def test_description(db: hornbeam.Connection) -> None:
+    cursor = db.cursor()
+    assert cursor.description is None
+    fill(db)
+    cursor.execute("INSERT INTO booze VALUES ('Ale')")
+    assert cursor.description is None
+    cursor.execute("SELECT name FROM booze")
+    assert cursor.description is not None
+    ((name, type_code, *rest),) = cursor.description
+    assert name.lower() == "name"
+    assert type_code == hornbeam.STRING
+    assert rest == [None] * 5
+
+
+def test_rowcount(db: hornbeam.Connection) -> None:
+    cursor = db.cursor()
+    assert cursor.rowcount == -1
+    cursor.execute("INSERT INTO booze VALUES ('Ale')")
+    assert cursor.rowcount == 1
+    cursor.execute("SELECT name FROM booze")
+    assert cursor.rowcount == 1
+    assert fill(db).rowcount == len(DRINKS)
+    cursor.execute("DELETE FROM booze WHERE name LIKE 'Carl%'")
+    assert cursor.rowcount == 2
+
+
+def test_close(db: hornbeam.Connection) -> None:
+    cursor = db.cursor()
+    cursor.close()
+    cursor.close()
+    with pytest.raises(hornbeam.Error):
+        cursor.execute("SELECT 1")
+    with pytest.raises(hornbeam.Error):
+        cursor.fetchone()
+    db.close()
+    db.close()
+    for late in (db.commit, db.rollback, db.cursor):
+        with pytest.raises(hornbeam.Error):
+            late()
+
+
+def test_parameters_by_place_and_by_name(db: hornbeam.Connection) -> None:
+    cursor = fill(db)
+    cursor.execute("SELECT name FROM booze WHERE name = ?", ["Redback"])
+    assert cursor.fetchall() == [("Redback",)]
+    cursor.execute("SELECT name FROM booze WHERE name = :n", {"n": "XXXX"})
+    assert cursor.fetchall() == [("XXXX",)]
+    cursor.execute("INSERT INTO booze VALUES (?)", ("Cooper's ? :n",))
+    cursor.execute("SELECT name FROM booze WHERE name LIKE 'Cooper''s ? :n'")
+    assert cursor.fetchone() == ("Cooper's ? :n",)
+
+
+def test_fetching(db: hornbeam.Connection) -> None:
+    cursor = fill(db)
+    with pytest.raises(hornbeam.Error):
+        cursor.fetchone()
+    cursor.execute("SELECT name FROM booze ORDER BY name")
+    assert cursor.arraysize == 1
+    assert cursor.fetchone() == (DRINKS[0],)
+    assert cursor.fetchmany() == [(DRINKS[1],)]
+    assert cursor.fetchmany(2) == [(name,) for name in DRINKS[2:4]]
+    assert cursor.rownumber == 4
+    cursor.arraysize = 10
+    assert cursor.fetchmany() == [(name,) for name in DRINKS[4:]]
+    assert cursor.fetchmany() == []
+    assert cursor.fetchall() == []
+    assert cursor.fetchone() is None
+    cursor.execute("SELECT name FROM booze ORDER BY name")
+    assert list(cursor) == [(name,) for name in DRINKS]
+
+
+def test_a_failed_statement_leaves_no_result(db: hornbeam.Connection) -> None:
+    cursor = fill(db)
+    cursor.execute("SELECT name FROM booze")
+    with pytest.raises(hornbeam.ProgrammingError):
+        cursor.execute("SELECT nothing FROM booze")
+    assert cursor.description is None
+    with pytest.raises(hornbeam.InterfaceError):
+        cursor.fetchone()
+
+
+def test_input_and_output_sizes_do_nothing(db: hornbeam.Connection) -> None:
+    cursor = fill(db)
+    cursor.setinputsizes([25])
+    cursor.setoutputsize(1000, 0)
+    assert cursor.execute("SELECT name FROM booze WHERE name = 'XXXX'").fetchall() == [("XXXX",)]
+
+
+def test_every_type_comes_back_as_it_went(db: hornbeam.Connection) -> None:
+    row = (
+        1, 2**62, Decimal("-12345678.25"), 0.1, True, "ä'\"\n", hornbeam.Binary(b"\x00\xff"),
+        hornbeam.Date(2024, 2, 29), hornbeam.Timestamp(2024, 2, 29, 23, 59, 59, 999999),
+        dt.datetime(2024, 2, 29, 1, tzinfo=dt.timezone(dt.timedelta(hours=2))), uuid.uuid4(),
+        '{"a": [1]}',
+    )  # fmt: skip
+    cursor = db.cursor()
+    cursor.execute(f"INSERT INTO every VALUES ({', '.join('?' * len(row))})", row)
+    cursor.execute("INSERT INTO every (id) VALUES (2)")
+    db.commit()
+    cursor.execute("SELECT * FROM every ORDER BY id")
+    assert cursor.fetchall() == [row, (2, *[None] * (len(row) - 1))]
+    assert cursor.description is not None
+    kinds = [column[1] for column in cursor.description]
+    groups = (hornbeam.NUMBER, hornbeam.STRING, hornbeam.BINARY, hornbeam.DATETIME)
+    assert [[g == kind for g in groups].index(True) for kind in kinds] == [
+        0, 0, 0, 0, 0, 1, 2, 3, 3, 3, 1, 1,
+    ]  # fmt: skip
+
+
+def test_ticks() -> None:
+    ticks = 1_700_000_000.0
+    moment = dt.datetime.fromtimestamp(ticks)
+    assert hornbeam.DateFromTicks(ticks) == moment.date()
+    assert hornbeam.TimeFromTicks(ticks) == moment.time()
+    assert hornbeam.TimestampFromTicks(ticks) == moment
+
+
+# ---------------------------------------------------------------- beyond the specification
+
+
+def test_a_lost_update_is_refused_and_run_repeats_it(db: hornbeam.Connection, url: str) -> None:
+    db.cursor().execute("INSERT INTO every (id, a) VALUES (1, 10)")
+    db.commit()
+    rivals = [1]
+
+    def add(connection: hornbeam.Connection) -> None:
+        cursor = connection.cursor().execute("SELECT a FROM every WHERE id = 1")
+        row = cursor.fetchone()
+        assert row is not None
+        if rivals:
+            rivals.pop()
+            with hornbeam.connect(url) as rival:
+                rival.cursor().execute("UPDATE every SET a = a + 1 WHERE id = 1")
+        cursor.execute("UPDATE every SET a = ? WHERE id = 1", [row[0] + 100])
+
+    db.run(add)
+    assert db.cursor().execute("SELECT a FROM every").fetchall() == [(111,)]
+
+
+def test_a_later_statement_sees_the_bookmark(db: hornbeam.Connection, url: str) -> None:
+    with hornbeam.connect(url, autocommit=True) as other:
+        other.bookmark = db.bookmark
+        fill(db)
+        db.commit()
+        other.bookmark = db.bookmark
+        assert other.cursor().execute("SELECT count(*) FROM booze").fetchone() == (len(DRINKS),)
+
+
+def test_errors_come_at_the_call_and_the_transaction_goes_on(db: hornbeam.Connection) -> None:
+    cursor = fill(db)
+    with pytest.raises(hornbeam.IntegrityError) as caught:
+        cursor.execute("INSERT INTO booze VALUES ('XXXX')")
+    assert caught.value.code == "unique-violation"
+    with pytest.raises(hornbeam.NotSupportedError, match="commit"):
+        cursor.execute("COMMIT")
+    db.commit()
+    assert cursor.execute("SELECT count(*) FROM booze").fetchone() == (len(DRINKS),)
+
+
+def test_returning_and_cte_writes(db: hornbeam.Connection) -> None:
+    cursor = fill(db)
+    cursor.execute("DELETE FROM booze WHERE name LIKE 'C%' RETURNING name")
+    assert sorted(cursor.fetchall()) == [("Carlton Cold",), ("Carlton Draft",)]
+    assert cursor.rowcount == 2
+
+
+def test_arrow(db: hornbeam.Connection) -> None:
+    fill(db)
+    db.commit()
+    cursor = db.cursor()
+    assert cursor.arrow("SELECT name FROM booze ORDER BY name").to_pydict() == {"name": DRINKS}
+    batches = cursor.arrow_batches("SELECT i FROM range(300000) r(i)")
+    assert sum(batch.num_rows for batch in batches) == 300_000
+    with pytest.raises(hornbeam.NotSupportedError, match="Arrow"):
+        cursor.execute("DELETE FROM booze")
+
+
+def test_an_iterator_of_batches_may_be_left(db: hornbeam.Connection) -> None:
+    batches = db.cursor().arrow_batches("SELECT i FROM range(1000000) r(i)")
+    assert next(batches).num_rows > 0
+    batches.close()
+    assert db.cursor().execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_large_answers_stream_whole(db: hornbeam.Connection) -> None:
+    rows = db.cursor().execute("SELECT i FROM range(50000) r(i)").fetchall()
+    assert [row[0] for row in rows] == list(range(50_000))
+
+
+def test_a_folder_opens_once_for_all_connections_of_a_process(
+    db: hornbeam.Connection, url: str
+) -> None:
+    others = [hornbeam.connect(url) for _ in range(3)]
+    assert len({id(o.transport._embedded) for o in (db, *others)}) == 1  # type: ignore[attr-defined]
+    for other in others:
+        other.close()
+
+
+def test_a_folder_that_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises((hornbeam.Error, OSError)):
+        hornbeam.connect(client_world.embedded(tmp_path / "file"))

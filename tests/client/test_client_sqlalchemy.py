@@ -1,0 +1,241 @@
+"""The SQLAlchemy dialect against a real database.
+
+From SQLAlchemy's own compliance suite (`sqlalchemy.testing.suite`) the classes in `SUITE` run
+here, in a process of their own since the suite is a pytest plugin. The others create tables
+without a primary key, in schemas, with TIME columns or with CHECK constraints, which the server
+refuses.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import client_world
+import pytest
+from sqlalchemy import (
+    Column,
+    Engine,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Numeric,
+    String,
+    Table,
+    create_engine,
+    exc,
+    func,
+    inspect,
+    select,
+    text,
+    types,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+
+from hornbeam.sqlalchemy import column_type, insert
+
+SUITE = (
+    "RowFetchTest", "LimitOffset", "FetchLimitOffsetTest", "CompoundSelectTest", "JoinTest",
+    "OrderByLabelTest", "SimpleUpdateDeleteTest", "RowCountTest", "InsertBehaviorTest",
+    "PercentSchemaNamesTest", "DistinctOnTest", "ExistsTest", "IsOrIsNotDistinctFromTest",
+    "LikeFunctionsTest",
+)  # fmt: skip
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Author(Base):
+    __tablename__ = "author"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    name: Mapped[str] = mapped_column(String(40), unique=True)
+    books: Mapped[list[Book]] = relationship(back_populates="author", order_by="Book.id")
+
+
+class Book(Base):
+    __tablename__ = "book"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    author_id: Mapped[int] = mapped_column(ForeignKey("author.id", ondelete="CASCADE"))
+    price: Mapped[Decimal | None] = mapped_column(Numeric(10, 2))
+    out: Mapped[dt.date | None]
+    author: Mapped[Author] = relationship(back_populates="books")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = create_engine(client_world.embedded(tmp_path / "db"))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def filled(engine: Engine) -> Engine:
+    Base.metadata.create_all(engine)
+    with Session(engine) as session, session.begin():
+        session.add(Author(id=1, name="A", books=[Book(id=i, price=Decimal(i)) for i in (1, 2)]))
+        session.add(Author(id=2, name="B"))
+    return engine
+
+
+def test_the_orm_writes_reads_and_cascades(filled: Engine) -> None:
+    with Session(filled) as session:
+        author = session.scalars(select(Author).where(Author.name == "A")).one()
+        assert [(book.id, book.price) for book in author.books] == [
+            (1, Decimal("1.00")),
+            (2, Decimal("2.00")),
+        ]
+        author.books[0].out = dt.date(2024, 1, 2)
+        session.delete(author.books[1])
+        session.commit()
+        count = session.scalar(select(func.count()).select_from(Book))
+        total = session.scalar(select(func.sum(Book.price)))
+        assert (count, total) == (1, Decimal("1.00"))
+        assert session.get_one(Book, 1).out == dt.date(2024, 1, 2)
+
+
+def test_integrity_errors_and_savepoints(filled: Engine) -> None:
+    with filled.begin() as connection:
+        with pytest.raises(exc.IntegrityError), connection.begin_nested():
+            connection.execute(insert(Author).values(id=3, name="A"))
+        with connection.begin_nested() as nested:
+            connection.execute(insert(Author).values(id=4, name="D"))
+            nested.rollback()
+        connection.execute(insert(Author).values(id=5, name="E"))
+    with filled.connect() as connection:
+        names = connection.scalars(select(Author.name).order_by(Author.id)).all()
+    assert names == ["A", "B", "E"]
+
+
+def test_on_conflict_and_returning(filled: Engine) -> None:
+    rows = [{"id": 1, "name": "A2"}, {"id": 9, "name": "N"}]
+    with filled.begin() as connection:
+        upsert = insert(Author).values(rows)
+        upsert = upsert.on_conflict_do_update(
+            index_elements=["id"], set_={"name": upsert.excluded.name}
+        )
+        returned = connection.execute(upsert.returning(Author.id, Author.name)).all()
+        assert sorted(returned) == [(1, "A2"), (9, "N")]
+        ignored = insert(Author).values(rows).on_conflict_do_nothing()
+        assert connection.execute(ignored).rowcount == 0
+
+
+def test_isolation_levels(filled: Engine) -> None:
+    with filled.connect() as connection:
+        assert connection.get_isolation_level() == "SNAPSHOT"
+        levels = connection.dialect.get_isolation_level_values(None)  # type: ignore[arg-type]
+        assert list(levels) == ["SNAPSHOT", "AUTOCOMMIT"]
+    automatic = filled.execution_options(isolation_level="AUTOCOMMIT")
+    with automatic.connect() as connection:
+        connection.execute(text("DELETE FROM book"))
+    with filled.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(Book)) == 0
+
+
+def test_reflection(engine: Engine) -> None:
+    declared = MetaData()
+    Table("p", declared, Column("id", Integer, primary_key=True), Column("n", Numeric(9, 3)))
+    child = Table(
+        "c",
+        declared,
+        Column("a", Integer, primary_key=True, autoincrement=False),
+        Column("b", String(7), primary_key=True),
+        Column("p_id", ForeignKey("p.id", name="to_p", ondelete="SET NULL")),
+        Column("at", types.TIMESTAMP(timezone=True), nullable=False),
+    )
+    Index("c_at", child.c.at.desc(), hornbeam_include=["p_id"])
+    declared.create_all(engine)
+    inspector = inspect(engine)
+    assert sorted(inspector.get_table_names()) == ["c", "p"]
+    assert inspector.get_pk_constraint("c")["constrained_columns"] == ["a", "b"]
+    (key,) = inspector.get_foreign_keys("c")
+    assert (key["name"], key["referred_table"], key["options"]) == (
+        "to_p", "p", {"ondelete": "SET NULL"},
+    )  # fmt: skip
+    (index,) = inspector.get_indexes("c")
+    assert index["column_sorting"] == {"at": ("desc",)}
+    assert index["dialect_options"] == {"hornbeam_include": ["p_id"]}
+    reflected = Table("c", MetaData(), autoload_with=engine)
+    assert {c.name: (str(c.type), c.nullable) for c in reflected.columns} == {
+        "a": ("INTEGER", False), "b": ("VARCHAR(7)", False), "p_id": ("INTEGER", True),
+        "at": ("TIMESTAMP", False),
+    }  # fmt: skip
+    assert reflected.c.at.type.timezone
+    assert inspector.get_columns("p")[0]["identity"]["start"] == 1
+    assert not inspector.has_table("nothing")
+    with pytest.raises(exc.NoSuchTableError):
+        inspector.get_columns("nothing")
+    declared.drop_all(engine)
+    assert inspect(engine).get_table_names() == []
+
+
+def test_views_are_reflected_as_materialised(tmp_path: Path) -> None:
+    where = client_world.embedded(tmp_path / "db")
+    client_world.apply(where)
+    engine = create_engine(where)
+    inspector = inspect(engine)
+    assert inspector.get_materialized_view_names() == ["author__book"]
+    assert inspector.get_view_names() == []
+    columns = [column["name"] for column in inspector.get_columns("author__book")]
+    assert columns[:3] == ["a_id", "a_name", "b_id"]
+    assert inspector.has_table("author__book")
+    (unique,) = (i for i in inspector.get_indexes("book") if i["name"] == "book_title")
+    assert unique["column_names"] == ["b_title"]
+    engine.dispose()
+
+
+def test_what_there_is_not_is_refused_by_name(engine: Engine) -> None:
+    for table in (
+        Table("t", MetaData(), Column("a", types.Time, primary_key=True)),
+        Table("t", MetaData(), Column("a", String, primary_key=True), schema="s"),
+        Table("t", MetaData(), Column("a", Integer)),
+    ):
+        with pytest.raises((exc.CompileError, exc.ProgrammingError), match=r"TIME|qualif|primary"):
+            table.create(engine)
+
+
+@pytest.mark.parametrize("name", ["DECIMAL(15,2)", "VARCHAR(20)", "INTEGER", "UUID", "JSON"])
+def test_types_are_named_alike(name: str) -> None:
+    assert str(column_type(name)).replace(" ", "") == name
+
+
+def test_the_compliance_suite(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        textwrap.dedent(
+            """
+            from sqlalchemy.testing.plugin.pytestplugin import *
+            """
+        )
+    )
+    (tmp_path / "requirements.py").write_text(
+        "from sqlalchemy.testing.requirements import SuiteRequirements\n"
+        "class Requirements(SuiteRequirements):\n    pass\n"
+    )
+    (tmp_path / "test_suite.py").write_text("from sqlalchemy.testing.suite import *\n")
+    (tmp_path / "setup.cfg").write_text(
+        "[sqla_testing]\nrequirement_cls=requirements:Requirements\nprofile_file=profiles.txt\n"
+    )
+    arguments = [
+        "-q", "--dburi", client_world.embedded(tmp_path / "db"),
+        "--requirements", "requirements:Requirements", "-k", " or ".join(SUITE),
+        "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "test_suite.py",
+    ]  # fmt: skip
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{root}"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert " passed" in done.stdout
