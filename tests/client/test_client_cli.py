@@ -170,7 +170,7 @@ def test_parquet(run: Run, tmp_path: Path) -> None:
         (["nonsense"], 2, "nonsense"),
         (["sql", "SELECT 1", "--url", "http://x"], 2, "Hornbeam URL"),
         (["status", "--url", "hornbeam://127.0.0.1:1"], 4, "hornbeam serve"),
-        (["serve", "--host", "192.0.2.1"], 3, "authentication"),
+        (["serve", "--host", "192.0.2.1"], 78, "authentication"),
     ],
 )
 def test_errors_are_short_and_coded(run: Run, words: list[str], code: int, said: str) -> None:

@@ -12,7 +12,6 @@ import typer
 
 from hornbeam.cli.common import OUT, AsJson, fail, print_json, table
 from hornbeam.embedded import MISSING
-from hornbeam.errors import from_problem
 
 _TOML = Path("hornbeam.toml")
 
@@ -30,25 +29,13 @@ def serve(
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on; loopback only.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65_535, help="0 picks one.")] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Serve a database over HTTP until interrupted.
 
-    Settings come from these options, HORNBEAM_… variables, hornbeam.toml, and defaults.
+    Settings come from these options, HORNBEAM_… variables, hornbeam.toml, and defaults. Exit
+    codes: 75 folder or port in use, 65 damaged data, 78 wrong settings.
     """
-    errors = _server_module("schema.errors")
-    run = _server_module("api.serve").serve
-    settings = _settings(data=data, host=host, port=port)
-    address = f"http://{settings.host}:{settings.port}"
-    if as_json:
-        print_json({"data": str(settings.data), "address": address})
-    else:
-        OUT.print(f"Serving [bold]{settings.data}[/bold] on {address} (stop with Ctrl-C)")
-    try:
-        run(data=data, host=host, port=port)
-    except errors.HornbeamError as error:
-        problem = {"detail": error.message, "code": error.code, "cure": error.cure}
-        raise from_problem(problem) from None
+    _server_module("api.serve").serve(data=data, host=host, port=port)
 
 
 def show_config(as_json: AsJson = False) -> None:
