@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import structlog
+
+from api import logs
 from api.planning import PlannedSchema, PlanRequest, plan_schema
 from api.settings import Settings
 from query.engine import PreparedQuery, QueryEngine, QueryStream
 from query.explain import Explanation
 from schema.catalog import Catalog
-from schema.errors import HornbeamError, InvalidRequest, NotFound, SnapshotTooOld, StalePlan
+from schema.errors import HornbeamError, InvalidRequest, SnapshotTooOld, StalePlan
 from storage.codec.rows import Codecs
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
@@ -98,6 +100,7 @@ class Database:
 
         Raises Unavailable when another process has it open, Corruption when the log is damaged.
         """
+        logs.be_quiet()
         clock, ids = clock or SystemClock(), ids or RandomIds()
         folder = settings.data
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +142,7 @@ class Database:
                 limits=limits,
             )
             await committer.start()
-            keeper = CatalogKeeper(store, manager, hlc, clock)
+            keeper = CatalogKeeper(store, manager, engine, hlc, clock)
             await keeper.drop_orphans()
             keeper.resume()
             await coordination.join(settings.slave)
@@ -315,7 +318,7 @@ class Database:
 
         Raises StalePlan when the plan made now is not the one that was looked at.
         """
-        planned = self.plan_schema(request)
+        planned = await asyncio.to_thread(self.plan_schema, request)
         if planned.plan_id != plan_id:
             raise StalePlan(
                 "The plan differs from the one you looked at: the catalog or an input changed.",
@@ -365,47 +368,11 @@ class Database:
 
     # ------------------------------------------------------------ status
 
-    def view_status(self, name: str) -> Mapping[str, Any]:
-        """State of one view or index. Raises NotFound."""
+    async def sizes(self, names: Sequence[str] | None = None) -> dict[str, int]:
+        """Bytes per relation, view and index (default: of all), roughly. Reads the tables once."""
         catalog = self.catalog
-        if name not in catalog.view:
-            raise NotFound(f"There is no view {name}.", cure=f"There are: {list(catalog.view)}.")
-        view = catalog.view[name]
-        build = self.keeper.builds.get(name)
-        return {
-            "name": name,
-            "path": list(view.path),
-            "key": [part.column for part in catalog.layout(name).key],
-            "columns": [
-                {"name": c.name, "type": c.type.sql(), "relation": v.relation, "column": v.column}
-                for c, v in zip(catalog.layout(name).columns, view.columns, strict=True)
-            ],
-            "state": catalog.state[name].value,
-            "indexes": [
-                {
-                    "name": index.name,
-                    "columns": [part.column for part in index.columns],
-                    "purpose": index.purpose.value,
-                    "reason": index.reason,
-                    "state": catalog.state[index.name].value,
-                }
-                for index in catalog.indexes_on(name)
-            ],
-            "rows": catalog.row_count.get(name),
-            "progress": None
-            if build is None
-            else {
-                "rows": build.rows,
-                "total": build.total,
-                "finished": build.finished,
-                "error": build.error,
-            },
-        }
-
-    async def sizes(self) -> dict[str, int]:
-        """Bytes per relation, view and index, roughly."""
-        catalog = self.catalog
-        names = [*catalog.schema.names, *catalog.view, *catalog.index]
+        if names is None:
+            names = [*catalog.schema.names, *catalog.view, *catalog.index]
         return {name: await self.store.size(catalog.layout(name).table) for name in names}
 
     async def status(self) -> Mapping[str, Any]:

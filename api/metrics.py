@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
+from starlette.types import Scope
 
 from api.database import Database
 from txlayer.model import TransactionResult
 
+_METHODS = {"GET", "POST", "HEAD", "OPTIONS"}
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -29,6 +31,13 @@ class Metrics:
             registry=self._registry,
             buckets=_SECONDS,
         )
+        self._requests = Histogram(
+            "hornbeam_request_seconds",
+            "Time of requests, the whole answer sent, by route and status (0: cut short).",
+            ["method", "route", "status"],
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
         self._gauges = {
             name: Gauge(f"hornbeam_{name}", help_, registry=self._registry)
             for name, help_ in {
@@ -43,6 +52,12 @@ class Metrics:
                 "ready": "1 if requests may be sent here.",
             }.items()
         }
+
+    def request(self, scope: Scope, status: int, seconds: float) -> None:
+        """One request; those that match no route count as one."""
+        route = getattr(scope.get("route"), "path", "none")
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._requests.labels(method, route, str(status)).observe(seconds)
 
     def transaction(self, result: TransactionResult) -> None:
         for part in ("plan", "lock", "log", "apply"):

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from api.planning import PlanRequest
 from storage.snapshot import ReadItem
-from txlayer.model import Precondition, Statement, TransactionRequest
+from txlayer.model import Parameters, Precondition, Statement, TransactionRequest
+
+MAX_SQL = 1_000_000
+"""Characters of one statement."""
+MAX_TS = 2**63 - 1
 
 Values = list[Any] | dict[str, Any]
+Sql = Annotated[str, Field(min_length=1, max_length=MAX_SQL)]
+Timestamp = Annotated[int, Field(ge=0, le=MAX_TS, description="A commit timestamp.")]
+Milliseconds = Annotated[int, Field(gt=0, le=86_400_000)]
+
+
+def _plain(values: Values) -> Values:
+    """Parameters are values; JSON columns take text."""
+    for value in values.values() if isinstance(values, dict) else values:
+        if isinstance(value, list | dict):
+            raise ValueError("a parameter is a number, text, true, false or null")
+    return values
+
+
+PlainValues = Annotated[
+    Values,
+    AfterValidator(_plain),
+    Field(description="A list for `?`, an object for `:name`. Exact values go as text."),
+]
 
 
 class Body(BaseModel):
@@ -18,8 +40,8 @@ class Body(BaseModel):
 
 
 class StatementBody(Body):
-    sql: str = Field(examples=["UPDATE item SET i_stock = i_stock - ? WHERE i_id = ?"])
-    parameters: Values = Field(default_factory=list, examples=[[1, 42]])
+    sql: Sql = Field(examples=["UPDATE item SET i_stock = i_stock - ? WHERE i_id = ?"])
+    parameters: PlainValues = Field(default_factory=list, examples=[[1, 42]])
 
     def statement(self) -> Statement:
         return Statement(self.sql, self.parameters)
@@ -28,10 +50,12 @@ class StatementBody(Body):
 class PreconditionBody(Body):
     """Exactly one of `if_absent: true` and `if_version`."""
 
-    relation: str
-    key: list[Any] = Field(description="Primary key values in key order.")
+    relation: str = Field(examples=["item"])
+    key: Annotated[list[Any], AfterValidator(_plain)] = Field(
+        description="Primary key values in key order.", examples=[[42]]
+    )
     if_absent: bool = False
-    if_version: int | None = Field(None, description="Commit timestamp of the row's version.")
+    if_version: Timestamp | None = Field(None, description="Commit timestamp of the row's version.")
 
     @model_validator(mode="after")
     def one_of_both(self) -> PreconditionBody:
@@ -43,55 +67,87 @@ class PreconditionBody(Body):
         return Precondition(self.relation, tuple(self.key), self.if_version)
 
 
-ReadBody = tuple[str, str, int | None]
+Hexadecimal = Annotated[str, Field(pattern="^([0-9a-fA-F]{2})*$")]
+ReadBody = tuple[str, Hexadecimal, Timestamp | None]
 """Layout, key in hexadecimal, version; null: the row was absent."""
 
 
 class TransactionBody(Body):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "statements": [
+                        {
+                            "sql": "INSERT INTO orders (o_id, o_c_id, o_total) VALUES (?, ?, ?)",
+                            "parameters": [1001, 7, "19.90"],
+                        },
+                        {
+                            "sql": "UPDATE item SET i_stock = i_stock - :n WHERE i_id = :item",
+                            "parameters": {"n": 1, "item": 42},
+                        },
+                    ]
+                }
+            ]
+        }
+    )
+
     statements: list[StatementBody] = Field(default_factory=list)
     preconditions: list[PreconditionBody] = Field(default_factory=list)
     reads: list[ReadBody] = Field(
         default_factory=list, description="Row versions the writes rest on, as a query gave them."
     )
-    bookmark: int = Field(0, ge=0, description="The commit is later than this.")
+    bookmark: Timestamp = Field(0, description="The commit is later than this.")
     dry_run: bool = Field(False, description="Say which rows would change; change nothing.")
-    timeout_ms: int | None = Field(None, gt=0)
+    timeout_ms: Milliseconds | None = None
 
     def request(self, idempotency_key: str | None, timeout_s: float) -> TransactionRequest:
         return TransactionRequest(
             statements=tuple(statement.statement() for statement in self.statements),
             idempotency_key=idempotency_key,
             preconditions=tuple(item.precondition() for item in self.preconditions),
-            reads=tuple(read_item(item) for item in self.reads),
+            reads=tuple(
+                ReadItem(layout, bytes.fromhex(key), version) for layout, key, version in self.reads
+            ),
             bookmark=self.bookmark,
             dry_run=self.dry_run,
             timeout_s=timeout_s,
         )
 
-
-def read_item(item: ReadBody) -> ReadItem:
-    layout, key, version = item
-    return ReadItem(layout, bytes.fromhex(key), version)
+    def parameter_lists(self) -> list[Parameters]:
+        keys: list[Parameters] = [condition.key for condition in self.preconditions]
+        return keys + [statement.parameters for statement in self.statements]
 
 
 class QueryBody(Body):
-    sql: str = Field(examples=["SELECT c_fname, c_lname FROM customer WHERE c_id = ?"])
-    parameters: Values = Field(default_factory=list, examples=[[7]])
-    bookmark: int = Field(0, ge=0, description="Read this commit or anything newer.")
-    consistency: Literal["snapshot", "strong"] = "snapshot"
-    snapshot: int | None = Field(None, ge=0, description="Read exactly as of this timestamp.")
-    max_rows: int | None = Field(None, gt=0)
-    timeout_ms: int | None = Field(None, gt=0)
+    sql: Sql = Field(examples=["SELECT c_fname, c_lname FROM customer WHERE c_id = ?"])
+    parameters: PlainValues = Field(default_factory=list, examples=[[7]])
+    bookmark: Timestamp = Field(0, description="Read this commit or anything newer.")
+    consistency: Literal["snapshot", "strong"] = Field(
+        "snapshot", description="On one slave every snapshot holds all acknowledged commits."
+    )
+    snapshot: Timestamp | None = Field(None, description="Read exactly as of this timestamp.")
+    max_rows: int | None = Field(None, gt=0, le=MAX_TS, description="More rows are an error.")
+    timeout_ms: Milliseconds | None = None
     pending: list[StatementBody] = Field(
         default_factory=list, description="Uncommitted writes of the client to lay over the data."
     )
     trace: bool = Field(False, description="Return the row versions read.")
     use_views: bool = True
 
+    def parameter_lists(self) -> list[Parameters]:
+        return [self.parameters, *(item.parameters for item in self.pending)]
+
+    @model_validator(mode="after")
+    def strong_is_now(self) -> QueryBody:
+        if self.consistency == "strong" and self.snapshot is not None:
+            raise ValueError("a strong read is of now; leave out the snapshot")
+        return self
+
 
 class ExplainBody(Body):
-    sql: str
-    parameters: Values | None = None
+    sql: Sql = Field(examples=["SELECT * FROM customer, orders WHERE c_id = o_c_id"])
+    parameters: PlainValues | None = None
     use_views: bool = True
 
 
@@ -101,9 +157,11 @@ class PlanBody(Body):
     roots: list[str] | None = Field(None, description="null: learn the roots.")
     method: Literal["optimal", "paper"] = "optimal"
     budget: float | None = Field(None, gt=0, description="Storage, in times the base size.")
-    row_counts: dict[str, int] = Field(default_factory=dict)
-    ddl_file: str = "<ddl>"
-    workload_file: str = "<workload>"
+    row_counts: dict[str, Annotated[int, Field(ge=0, le=10**15)]] | None = Field(
+        None, description="Expected rows per relation, where they are not stored yet."
+    )
+    ddl_file: str = Field("<ddl>", description="Name of the DDL in messages.")
+    workload_file: str = Field("<workload>", description="Name of the workload in messages.")
 
     def request(self) -> PlanRequest:
         return PlanRequest(
@@ -112,16 +170,16 @@ class PlanBody(Body):
             roots=None if self.roots is None else tuple(self.roots),
             method=self.method,
             budget=self.budget,
-            row_counts=self.row_counts,
+            row_counts=self.row_counts or {},
             ddl_file=self.ddl_file,
             workload_file=self.workload_file,
         )
 
 
 class ApplyBody(PlanBody):
-    plan_id: str
+    plan_id: str = Field(description="Of the plan that was looked at; another one is refused.")
 
 
 class VerifyBody(Body):
-    names: list[str] | None = None
-    repair: bool = False
+    names: list[str] | None = Field(None, description="Views and indexes; null: all of them.")
+    repair: bool = Field(False, description="Write what is missing or wrong, in transactions.")

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
-from viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
 
 from query.binder import bind
 from schema.catalog import Catalog, Forest
@@ -16,6 +15,7 @@ from schema.ddl import load_ddl
 from schema.diff import SchemaDiff, diff
 from schema.errors import SchemaError
 from schema.workload import load_workload
+from viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from schema.errors import HornbeamError
 
-_LOG = structlog.get_logger(__name__)
 MEDIA_TYPE = "application/problem+json"
+PLACES = 20
+"""Places of a request that does not fit that are named; the first are enough to go on."""
 
 STATUS: dict[str, int] = {
     "schema-invalid": 422,
@@ -50,8 +50,9 @@ STATUS: dict[str, int] = {
 
 
 def problem(error: HornbeamError) -> dict[str, Any]:
-    """The problem document of an error."""
-    return {
+    """The problem document of an error. RFC 9457's own members win over an error's details."""
+    details = {name: value for name, value in error.details.items() if value not in ("", 0, None)}
+    return details | {
         "type": f"urn:hornbeam:{error.code}",
         "title": error.code.replace("-", " "),
         "status": STATUS[error.code],
@@ -60,45 +61,49 @@ def problem(error: HornbeamError) -> dict[str, Any]:
         "cure": error.cure,
         "retryable": error.retryable,
         "outcome": error.outcome,
-        **{name: value for name, value in error.details.items() if value not in ("", 0, None)},
     }
 
 
 def response(error: HornbeamError) -> Response:
     document = problem(error)
-    headers = {"Retry-After": "1"} if error.retryable else None
+    headers = {"Retry-After": "1"} if error.retryable else {}
     return _document(document["status"], document, headers)
 
 
+def unexpected() -> Response:
+    """The answer to an error that is a mistake of ours."""
+    return _plain(500, "internal", "An unexpected error; the server's log has the details.")
+
+
 def install(app: FastAPI) -> None:
-    """Answer every error of `app` as a problem."""
+    """Answer every error of `app` as a problem; what is left over, `api/middleware.py` answers."""
 
     async def hornbeam_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, HornbeamError)
         return response(error)
 
-    async def invalid_body(_: Request, error: Exception) -> Response:
+    async def invalid_request(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        places = [{"at": "/".join(map(str, e["loc"])), "problem": e["msg"]} for e in error.errors()]
+        errors = error.errors()[:PLACES]
+        places = [{"at": "/".join(map(str, e["loc"])), "problem": e["msg"]} for e in errors]
         detail = "; ".join(f"{place['at']}: {place['problem']}" for place in places)
-        return _plain(422, "invalid-request", f"The request does not fit: {detail}", places)
+        return _plain(422, "invalid-request", f"The request does not fit: {detail}", places=places)
 
     async def http_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        if isinstance(error.__cause__, HornbeamError):  # while the body was read
+            return response(error.__cause__)
         code = "not-found" if error.status_code == 404 else "invalid-request"
-        return _plain(error.status_code, code, str(error.detail))
-
-    async def anything(request: Request, error: Exception) -> Response:
-        _LOG.error("unexpected error", path=request.url.path, exc_info=error)
-        return _plain(500, "internal", "An unexpected error; the server's log has the details.")
+        answer = _plain(error.status_code, code, str(error.detail))
+        answer.headers.update(error.headers or {})
+        return answer
 
     app.add_exception_handler(HornbeamError, hornbeam_error)
-    app.add_exception_handler(RequestValidationError, invalid_body)
+    app.add_exception_handler(RequestValidationError, invalid_request)
     app.add_exception_handler(HTTPException, http_error)
-    app.add_exception_handler(Exception, anything)
 
 
-def _plain(status: int, code: str, detail: str, places: Any = None) -> Response:
+def _plain(status: int, code: str, detail: str, **more: Any) -> Response:
     document = {
         "type": f"urn:hornbeam:{code}",
         "title": code.replace("-", " "),
@@ -107,13 +112,11 @@ def _plain(status: int, code: str, detail: str, places: Any = None) -> Response:
         "code": code,
         "cure": "",
         "retryable": False,
-        "outcome": "none",
+        "outcome": "unknown" if status == 500 else "none",
     }
-    return _document(status, document | ({"places": places} if places else {}))
+    return _document(status, document | more, {})
 
 
-def _document(
-    status: int, document: dict[str, Any], headers: dict[str, str] | None = None
-) -> Response:
+def _document(status: int, document: dict[str, Any], headers: dict[str, str]) -> Response:
     body = msgspec.json.encode(document, enc_hook=str)
     return Response(body, status_code=status, media_type=MEDIA_TYPE, headers=headers)

@@ -61,29 +61,32 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
     """
     with contextlib.closing(_listen(settings)) as listening:
         async with await Database.open(settings) as database:
-            server = _Server(
-                uvicorn.Config(
-                    create_app(settings, database),
-                    http="httptools",
-                    access_log=False,
-                    log_config=None,
-                    timeout_graceful_shutdown=GRACE_S,
-                )
+            config = uvicorn.Config(
+                create_app(settings, database),
+                http="httptools",
+                access_log=False,
+                log_config=None,
+                timeout_graceful_shutdown=GRACE_S,
             )
+            server = _Server(config, lambda: started(_url(listening)))
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, server.handle_exit, number, None)
-            serving = asyncio.ensure_future(server.serve(sockets=[listening]))
-            while not server.started and not serving.done():
-                await asyncio.sleep(0.01)
-            if not serving.done():
-                host, port = listening.getsockname()[:2]
-                started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-            await serving
+            await server.serve(sockets=[listening])
 
 
 class _Server(uvicorn.Server):
-    """The event loop hands it the signals, so that the database is closed before the process."""
+    """Tells when it listens. The event loop hands it the signals, so that the database is closed
+    before the process ends."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._tell()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -104,6 +107,11 @@ def _listen(settings: Settings) -> socket.socket:
             f"Cannot listen on {settings.host}:{settings.port}: {error.strerror}.",
             cure="Stop what listens there, or choose another port (0: any free one).",
         ) from None
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _announce(url: str) -> None:

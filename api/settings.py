@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -29,14 +30,21 @@ class Settings(BaseSettings):
     snapshot_retention_s: float = Field(3_600, gt=0, description="Older snapshots are refused.")
     outcome_retention_s: float = Field(86_400, gt=0, description="How long answers are kept.")
     log_retention_s: float = Field(3_600, ge=0, description="Applied segments are kept so long.")
-    housekeeping_interval_s: float = Field(60, gt=0)
-    checkpoint_interval_s: float = Field(1, gt=0)
+    housekeeping_interval_s: float = Field(60, gt=0, description="How often to clean up.")
+    checkpoint_interval_s: float = Field(1, gt=0, description="How often to sync the store.")
 
     statement_timeout_s: float = Field(30, gt=0, description="Default time limit of a statement.")
     max_timeout_s: float = Field(600, gt=0, description="Longest limit that a client may ask for.")
-    max_body_bytes: int = Field(64 * 1024 * 1024, gt=0)
-    max_parameters: int = Field(100_000, gt=0)
+    max_body_bytes: int = Field(64 * 1024 * 1024, gt=0, description="Bytes of one request.")
+    max_parameters: int = Field(100_000, gt=0, description="Parameters of one request.")
+    max_load_rows: int = Field(1_000_000, gt=0, description="Rows of one bulk load.")
+    max_concurrent_requests: int = Field(
+        256, gt=0, description="Requests at the same time; the next are told to come again."
+    )
     max_json_rows: int = Field(1_000_000, gt=0, description="Rows of one JSON answer.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "warning", description="What is logged to standard error."
+    )
     query_memory_mb: int = Field(128, gt=0, description="DuckDB's memory; beyond it, it spills.")
 
     @classmethod
@@ -54,3 +62,29 @@ class Settings(BaseSettings):
 def load_settings(**given: Any) -> Settings:
     """Settings with `given` on top; None means not given. Raises pydantic's ValidationError."""
     return Settings(**{name: value for name, value in given.items() if value is not None})
+
+
+def describe(**given: Any) -> list[dict[str, Any]]:
+    """Every setting with its value, where the value came from, and what it means.
+
+    Raises pydantic's ValidationError, as `load_settings` does.
+    """
+    chosen = load_settings(**given)
+    file = Path(str(Settings.model_config["toml_file"]))
+    sources = {
+        "argument": {name for name, value in given.items() if value is not None},
+        "environment": set(EnvSettingsSource(Settings)()),
+        f"file {file}": set(TomlConfigSettingsSource(Settings)()),
+    }
+    described = []
+    for name, field in Settings.model_fields.items():
+        value = getattr(chosen, name)
+        described.append(
+            {
+                "name": name,
+                "value": str(value) if isinstance(value, Path) else value,
+                "source": next((s for s, names in sources.items() if name in names), "default"),
+                "description": field.description or "",
+            }
+        )
+    return described

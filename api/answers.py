@@ -1,0 +1,234 @@
+"""Shapes of the answers, for OpenAPI only: answers are made in `api/documents.py`.
+
+The contract tests hold the documents to these shapes.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.streams import ARROW, NDJSON
+
+Documented = dict[int | str, dict[str, Any]]
+Cell = None | bool | int | float | str
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details; errors add members of their own (names, positions, counts)."""
+
+    type: str = Field(examples=["urn:hornbeam:unique-violation"])
+    title: str = Field(examples=["unique violation"])
+    status: int = Field(examples=[409])
+    detail: str = Field(examples=["customer (c_email) holds this value already."])
+    code: str = Field(examples=["unique-violation"], description="Stable.")
+    cure: str = Field(description="What to do about it.")
+    retryable: bool = Field(description="Sending the same again may succeed.")
+    outcome: Literal["none", "committed", "unknown"] = Field(
+        description="What is known of the transaction; none: it had no effect."
+    )
+
+
+class Live(Answer):
+    status: Literal["live"]
+
+
+class Ready(Answer):
+    status: Literal["ready", "not ready"]
+
+
+class OutputColumn(Answer):
+    name: str = Field(examples=["o_total"])
+    type: str = Field(examples=["DECIMAL(15,2)"], description='SQL type; "" if it has none.')
+
+
+class StatementAnswer(Answer):
+    affected: int
+    columns: list[OutputColumn] = Field(description="Of RETURNING.")
+    rows: list[list[Cell]]
+
+
+class TimingsAnswer(BaseModel):
+    plan: float
+    lock: float
+    compute: float
+    log: float
+    apply: float
+
+
+class MutationAnswer(Answer):
+    layout: str
+    key: dict[str, Cell]
+    old: dict[str, Cell] | None
+    new: dict[str, Cell] | None
+
+
+class Transaction(Answer):
+    transaction_id: str = Field(examples=["442a44457137672b3218c1007dc8f76a"])
+    commit_ts: int = Field(examples=[1795262813790], description="0 for a dry run.")
+    bookmark: int = Field(description="Pass it on to read this commit or anything newer.")
+    statements: list[StatementAnswer]
+    affected: dict[str, int] = Field(
+        examples=[{"orders": 1, "customer__orders": 1}],
+        description="Stored rows changed per relation, view and index.",
+    )
+    timings_ms: TimingsAnswer
+    applied: bool
+    mutations: list[MutationAnswer] | None = Field(None, description="Of a dry run.")
+
+
+class Outcome(Answer):
+    transaction_id: str
+    outcome: Literal["committed", "unknown"]
+    commit_ts: int | None
+    answer: Transaction | None
+
+
+class Rows(Answer):
+    columns: list[OutputColumn]
+    rows: list[list[Cell]] = Field(
+        examples=[[[1, "19.90", "2026-01-31"]]],
+        description="DECIMAL, DATE, TIMESTAMP and UUID as text, BLOB as base64.",
+    )
+    snapshot: int
+    served_by: list[str] = Field(examples=[["customer__orders"]])
+    reads: list[tuple[str, str, int | None]] | None = Field(
+        description="With `trace`: layout, key in hexadecimal, version."
+    )
+    elapsed_ms: float
+
+
+class Explained(BaseModel):
+    sql: str
+    rewritten: str = Field(description="The SQL over views.")
+    served_by: list[str]
+    steps: list[dict[str, Any]]
+    notes: list[str] = Field(description="Why joins are not covered by views.")
+    text: str
+
+
+class Plan(Answer):
+    plan_id: str = Field(examples=["0f3c9a5be2d14c77"])
+    base_version: int
+    text: str
+    plan: dict[str, Any]
+    changes: list[dict[str, str]]
+    mermaid: str
+    svg: str
+
+
+class Applied(Answer):
+    catalog_version: int
+    building: list[str]
+
+
+class View(Answer):
+    name: str = Field(examples=["customer__orders"])
+    path: list[str] = Field(examples=[["customer", "orders"]])
+    key: list[str]
+    columns: list[dict[str, str]]
+    state: Literal["building", "catching up", "readable", "quarantined", "dropping"]
+    indexes: list[dict[str, Any]]
+    rows: int | None = Field(description="An estimate; null: not known.")
+    bytes: int | None = None
+    progress: dict[str, Any] | None
+
+
+class Schema(Answer):
+    version: int
+    ddl: str
+    relations: list[dict[str, Any]]
+    trees: dict[str, dict[str, str] | None]
+    views: list[View]
+    indexes: list[dict[str, Any]]
+    workload: list[dict[str, Any]]
+
+
+class Graph(Answer):
+    relations: list[dict[str, Any]]
+    trees: dict[str, dict[str, str] | None]
+    views: list[dict[str, Any]]
+
+
+class Status(BaseModel):
+    uptime_s: float
+    data: str
+    catalog_version: int
+    watermark: int
+    wall_ms: int
+    transactions: dict[str, int]
+    queries: int
+    locks: dict[str, Any]
+    log: dict[str, int]
+    views: dict[str, str]
+    builds: list[dict[str, Any]]
+
+
+class Loaded(Answer):
+    rows: int = Field(examples=[5000])
+    commit_ts: int
+
+
+LOAD_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "text/csv": {
+                "schema": {"type": "string"},
+                "example": 'c_id,c_name,c_note\n1,Ann,\n2,"Bo, the second",""\n',
+            },
+            ARROW: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+
+def of(model: Any, *statuses: int) -> Documented:
+    """A JSON answer, and the statuses of the problems that may come instead."""
+    return {200: {"model": model}, **problems(*statuses)}
+
+
+def problems(*statuses: int) -> Documented:
+    return {status: _problem(status) for status in statuses}
+
+
+def _problem(status: int) -> dict[str, Any]:
+    schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    content = {"application/problem+json": {"schema": schema}}
+    return {"description": HTTPStatus(status).phrase, "content": content}
+
+
+def text(description: str, *media_types: str) -> Documented:
+    content = {media_type: {"schema": {"type": "string"}} for media_type in media_types}
+    return {200: {"description": description, "content": content}}
+
+
+def query(*statuses: int) -> Documented:
+    """JSON rows or an Arrow stream."""
+    arrow = {ARROW: {"schema": {"type": "string", "format": "binary"}}}
+    headers = {
+        name: {"schema": {"type": "string"}, "description": "Of an Arrow stream."}
+        for name in ("Hornbeam-Snapshot", "Hornbeam-Served-By")
+    }
+    answer = {"model": Rows, "content": arrow, "headers": headers}
+    return {200: answer, **problems(*statuses)}
+
+
+def graph(*statuses: int) -> Documented:
+    drawn = text("The graph.", "image/svg+xml", "text/plain")[200]
+    return {200: {**drawn, "model": Graph}, **problems(*statuses)}
+
+
+def verify(*statuses: int) -> Documented:
+    lines = (
+        '{"progress":{"name":"customer__orders","done":0,"total":2}}\n'
+        '{"report":{"snapshot":1795262813860,"differences":0,"checked":[]}}\n'
+    )
+    content = {NDJSON: {"schema": {"type": "string"}, "example": lines}}
+    return {200: {"description": "Lines of JSON.", "content": content}, **problems(*statuses)}

@@ -1,0 +1,268 @@
+"""JSON documents of what the database gives: plain dictionaries that msgspec encodes.
+
+msgspec writes decimals, dates, timestamps and UUIDs as text and bytes as base64, all exact. JSON
+has no infinities and NaN: they are written "Infinity", "-Infinity" and "NaN", which DOUBLE reads.
+Instants carry the offset +00:00.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from maintain.changes import Mutation
+from query.binder import OutputColumn
+from query.explain import Explanation
+from schema.catalog import Catalog, Index
+from schema.ddl import render_ddl
+from schema.model import Relation
+from schema.types import Kind, Row, Value
+from txlayer.model import StatementResult, TransactionResult
+from txlayer.verify import VerifyReport
+
+if TYPE_CHECKING:
+    from api.database import Database, QueryResult
+    from api.planning import PlannedSchema
+
+_SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, None}
+"""Kinds with values that JSON or msgspec would not write as we do; None: not known."""
+
+
+def json_value(value: Value) -> Value:
+    """`value`, or its text where msgspec would write it otherwise."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.isoformat()
+    return value
+
+
+def json_rows(rows: Sequence[Row], columns: Sequence[OutputColumn]) -> Sequence[Row]:
+    """`rows` ready to be encoded; the same rows if no column needs care."""
+    kinds = [None if column.type is None else column.type.kind for column in columns]
+    if _SPELLED.isdisjoint(kinds):
+        return rows
+    return [tuple(map(json_value, row)) for row in rows]
+
+
+def column_documents(columns: Sequence[OutputColumn]) -> list[dict[str, Any]]:
+    """Names and SQL types; a NULL without a type is "" ."""
+    return [{"name": c.name, "type": c.type.sql() if c.type is not None else ""} for c in columns]
+
+
+def tail_document(result: QueryResult, began: float) -> dict[str, Any]:
+    """What is known once all rows are read. `began` is a time of `time.perf_counter`."""
+    reads = result.reads
+    return {
+        "snapshot": result.snapshot,
+        "served_by": list(result.served_by),
+        "reads": None if reads is None else [[r.layout, r.key.hex(), r.ts] for r in reads],
+        "elapsed_ms": round((time.perf_counter() - began) * 1000, 3),
+    }
+
+
+def explanation_document(explanation: Explanation) -> dict[str, Any]:
+    served_by = dict.fromkeys(step.layout for step in explanation.steps)
+    return explanation.json() | {"served_by": list(served_by)}
+
+
+# ---------------------------------------------------------------- transactions
+
+
+def transaction_document(catalog: Catalog, result: TransactionResult) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "transaction_id": result.transaction_id,
+        "commit_ts": result.commit_ts,
+        "bookmark": result.commit_ts,
+        "statements": [_statement_document(statement) for statement in result.statements],
+        "affected": dict(result.affected),
+        "timings_ms": {
+            name.removesuffix("_ms"): round(value, 3)
+            for name, value in asdict(result.timings).items()
+        },
+        "applied": result.applied,
+    }
+    if result.mutations:
+        document["mutations"] = [_mutation_document(catalog, m) for m in result.mutations]
+    return document
+
+
+def _statement_document(statement: StatementResult) -> dict[str, Any]:
+    named = zip(statement.columns, statement.types, strict=True)
+    return {
+        "affected": statement.affected,
+        "columns": [{"name": name, "type": type_} for name, type_ in named],
+        "rows": [tuple(map(json_value, row)) for row in statement.rows],
+    }
+
+
+def _mutation_document(catalog: Catalog, mutation: Mutation) -> dict[str, Any]:
+    layout = catalog.layout(mutation.layout)
+
+    def named(row: Row | None) -> dict[str, Any] | None:
+        if row is None:
+            return None
+        return dict(zip(layout.column_names, map(json_value, row), strict=True))
+
+    old, new = named(mutation.old), named(mutation.new)
+    known = new or old or {}
+    key = {part.column: known[part.column] for part in layout.key}
+    return {"layout": mutation.layout, "key": key, "old": old, "new": new}
+
+
+# ---------------------------------------------------------------- schema
+
+
+def plan_document(planned: PlannedSchema) -> dict[str, Any]:
+    selection = planned.plan
+    return {
+        "plan_id": planned.plan_id,
+        "base_version": planned.base_version,
+        "text": selection.text(),
+        "plan": selection.json(),
+        "changes": [asdict(row) for row in planned.changes.rows()],
+        "mermaid": selection.mermaid(),
+        "svg": selection.svg(),
+    }
+
+
+def schema_document(db: Database) -> dict[str, Any]:
+    """The whole catalog in force."""
+    catalog = db.catalog
+    return {
+        "version": catalog.version,
+        "ddl": render_ddl(catalog.schema),
+        "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
+        "trees": _trees_document(catalog),
+        "views": [view_document(db, name) for name in catalog.view],
+        "indexes": [_index_document(catalog, index) for index in catalog.indexes],
+        "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
+    }
+
+
+def graph_document(db: Database) -> dict[str, Any]:
+    """Relations, their trees and the views along them."""
+    catalog = db.catalog
+    return {
+        "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
+        "trees": _trees_document(catalog),
+        "views": [{"name": view.name, "path": list(view.path)} for view in catalog.views],
+    }
+
+
+def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
+    return {
+        "name": relation.name,
+        "columns": [
+            {
+                "name": c.name,
+                "type": c.type.sql(),
+                "nullable": c.nullable,
+                "default": None if c.default is None else c.default.kind.value,
+            }
+            for c in relation.columns
+        ],
+        "primary_key": list(relation.primary_key),
+        "foreign_keys": [
+            {
+                "name": fk.name,
+                "columns": list(fk.columns),
+                "parent": fk.parent,
+                "parent_columns": list(fk.parent_columns),
+                "on_delete": fk.on_delete.value,
+            }
+            for fk in relation.foreign_keys
+        ],
+        "root": catalog.forest.root(relation.name),
+        "rows": catalog.row_count.get(relation.name),
+    }
+
+
+def _trees_document(catalog: Catalog) -> dict[str, Any]:
+    edges = {name: catalog.forest.parent.get(name) for name in catalog.schema.names}
+    return {
+        name: None if edge is None else {"parent": edge.parent, "foreign_key": edge.name}
+        for name, edge in edges.items()
+    }
+
+
+def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
+    return {
+        "name": index.name,
+        "on": index.on,
+        "columns": [
+            {"column": part.column, "descending": part.descending} for part in index.columns
+        ],
+        "include": list(index.include),
+        "unique": index.unique,
+        "purpose": index.purpose.value,
+        "reason": index.reason,
+        "state": catalog.state[index.name].value,
+    }
+
+
+def view_document(db: Database, name: str) -> dict[str, Any]:
+    """A view, its indexes, and how far its build is. Raises KeyError."""
+    catalog = db.catalog
+    view, layout = catalog.view[name], catalog.layout(name)
+    return {
+        "name": name,
+        "path": list(view.path),
+        "key": [part.column for part in layout.key],
+        "columns": [
+            {"name": c.name, "type": c.type.sql(), "relation": v.relation, "column": v.column}
+            for c, v in zip(layout.columns, view.columns, strict=True)
+        ],
+        "state": catalog.state[name].value,
+        "indexes": [
+            {
+                "name": index.name,
+                "columns": [part.column for part in index.columns],
+                "purpose": index.purpose.value,
+                "reason": index.reason,
+                "state": catalog.state[index.name].value,
+            }
+            for index in catalog.indexes_on(name)
+        ],
+        "rows": catalog.row_count.get(name),
+        "progress": _progress_document(db, name),
+    }
+
+
+def _progress_document(db: Database, name: str) -> dict[str, Any] | None:
+    build = db.keeper.builds.get(name)
+    if build is None:
+        return None
+    return {
+        "rows": build.rows,
+        "total": build.total,
+        "finished": build.finished,
+        "error": build.error,
+    }
+
+
+# ---------------------------------------------------------------- upkeep
+
+
+def verify_document(report: VerifyReport) -> dict[str, Any]:
+    return {
+        "snapshot": report.snapshot,
+        "differences": report.differences,
+        "checked": [
+            {
+                "name": item.name,
+                "kind": item.kind,
+                "rows": item.rows,
+                "missing": item.missing,
+                "extra": item.extra,
+                "different": item.different,
+                "misplaced": item.misplaced,
+                "repaired": item.repaired,
+            }
+            for item in report.checked
+        ],
+    }

@@ -1,0 +1,39 @@
+"""Structured logs: one line per event on standard error, never on standard output."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+
+def configure(level: str = "warning") -> None:
+    """Log events of `level` and above, ours and those of libraries."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=number,
+        format="%(asctime)s [%(levelname)-8s] %(name)s: %(message)s",
+        force=True,
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def be_quiet() -> None:
+    """For a database inside another program: warnings only, unless the program has chosen."""
+    if not structlog.is_configured():
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )

@@ -1,0 +1,103 @@
+"""What every request passes first: limits, counting, and an answer to what nobody else answers."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import structlog
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api import problems
+from api.metrics import Metrics
+from api.settings import Settings
+from schema.errors import HornbeamError, LimitExceeded, Overloaded
+
+_LOG = structlog.get_logger(__name__)
+_ALWAYS = {"/livez", "/readyz", "/metrics", "/v1/status"}
+"""Answered however busy the server is: who watches it must not be turned away."""
+
+
+class Guard:
+    """The outermost layer of the application.
+
+    Refuses requests beyond `max_concurrent_requests` (429) and bodies over `max_body_bytes` (413),
+    by their declared and by their real length. An exception that no handler knows is logged and
+    answered with a 500 that says nothing about it; one in the middle of an answer cuts the
+    connection, so that the client cannot take the answer for a whole one.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._app = app
+        self._settings = settings
+        self._metrics = metrics
+        self._inside = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            response = problems.response(refusal)
+            self._metrics.request(scope, response.status_code, 0.0)
+            await response(scope, receive, send)
+            return
+        self._inside += 1
+        try:
+            await self._observed(scope, receive, send)
+        finally:
+            self._inside -= 1
+
+    def _refusal(self, scope: Scope) -> HornbeamError | None:
+        limit = self._settings.max_concurrent_requests
+        if self._inside >= limit and scope["path"] not in _ALWAYS:
+            return Overloaded(
+                f"{limit} requests are under way already.", cure="Try again in a moment."
+            )
+        length = dict(scope["headers"]).get(b"content-length", b"")
+        if length.isdigit() and int(length[:20]) > self._settings.max_body_bytes:
+            return self._too_large()
+        return None
+
+    def _too_large(self) -> LimitExceeded:
+        return LimitExceeded(
+            f"The body is larger than {self._settings.max_body_bytes} bytes.",
+            cure="Send less at a time, or raise max_body_bytes.",
+        )
+
+    async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began, status, seen = time.perf_counter(), 0, 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._settings.max_body_bytes:
+                raise self._too_large()
+            return message
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, counted, noted)
+        except ClientDisconnect:
+            _LOG.debug("client gone", path=scope["path"])
+        except Exception as error:
+            _log(scope, error)
+            if not status:
+                await problems.unexpected()(scope, receive, noted)
+        self._metrics.request(scope, status, time.perf_counter() - began)
+
+
+def _log(scope: Scope, error: Exception) -> None:
+    cause: Any = error.__cause__ if isinstance(error, RuntimeError) else error
+    if isinstance(cause, HornbeamError):
+        _LOG.warning("answer cut short", path=scope["path"], code=cause.code, error=cause.message)
+    else:
+        _LOG.error("unexpected error", path=scope["path"], exc_info=error)

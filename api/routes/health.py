@@ -1,0 +1,48 @@
+"""Is the server alive, is it ready, and how is it doing?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+
+from api import answers
+from api.requests import Db, encoded, metrics_of, tagged
+
+router = tagged("health")
+
+
+@router.get("/livez", responses=answers.of(answers.Live))
+async def livez() -> Response:
+    """The process answers."""
+    return encoded({"status": "live"})
+
+
+@router.get("/readyz", responses=answers.of(answers.Ready, 503))
+async def readyz(db: Db) -> Response:
+    """Requests may be sent here."""
+    ready = db.ready()
+    return encoded({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+
+
+@router.get(
+    "/metrics",
+    responses=answers.text("Prometheus text format.", "text/plain"),
+    response_class=Response,
+)
+async def metrics(request: Request, db: Db) -> Response:
+    """Prometheus metrics."""
+    text, media_type = await metrics_of(request).render(db)
+    return Response(text, media_type=media_type)
+
+
+@router.get("/v1/status", responses=answers.of(answers.Status, 422))
+async def status(
+    db: Db,
+    sizes: Annotated[bool, Query(description="Count the bytes of all tables; slow.")] = False,
+) -> Response:
+    """Version, watermark, locks, log, builds; with `sizes` also bytes per table."""
+    document = dict(await db.status())
+    if sizes:
+        document["bytes"] = await db.sizes()
+    return encoded(document)

@@ -1,0 +1,75 @@
+"""Queries and their explanation."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AsyncExitStack
+from typing import Annotated
+
+from fastapi import Header, Request, Response
+
+from api import answers
+from api.database import Database
+from api.documents import explanation_document
+from api.models import ExplainBody, QueryBody
+from api.requests import (
+    Db,
+    check_parameters,
+    encoded,
+    metrics_of,
+    settings_of,
+    tagged,
+    timeout_s,
+)
+from api.settings import Settings
+from api.streams import ARROW, arrow_response, json_response, unless_gone
+
+router = tagged("queries")
+
+
+@router.post("/v1/query", responses=answers.query(400, 409, 410, 413, 422, 429, 503, 504))
+async def query(
+    body: QueryBody,
+    request: Request,
+    db: Db,
+    accept: Annotated[str, Header(description=f"`{ARROW}` for an Arrow stream.")] = "",
+) -> Response:
+    """Run a SELECT at one snapshot. `Accept` chooses JSON or an Arrow stream.
+
+    A large JSON answer streams; an error in the middle of it ends it with an `error` member
+    instead of `snapshot`. An error in the middle of an Arrow stream cuts the connection.
+    """
+    began, limits = time.perf_counter(), settings_of(request)
+    check_parameters(body.parameter_lists(), limits)
+    answering = _answer(body, db, limits, began, arrow=ARROW in accept)
+    response = await unless_gone(request.receive, answering)
+    metrics_of(request).query(time.perf_counter() - began)
+    return response
+
+
+async def _answer(
+    body: QueryBody, db: Database, limits: Settings, began: float, *, arrow: bool
+) -> Response:
+    async with AsyncExitStack() as stack:
+        query = db.query(
+            body.sql,
+            body.parameters,
+            bookmark=body.bookmark,
+            snapshot=body.snapshot,
+            pending=[item.statement() for item in body.pending],
+            trace=body.trace,
+            use_views=body.use_views,
+            timeout_s=timeout_s(body.timeout_ms, limits),
+            max_rows=body.max_rows,
+        )
+        result = await stack.enter_async_context(query)
+        if arrow:
+            return await arrow_response(result, stack)
+        return await json_response(result, stack, began, limits.max_json_rows)
+
+
+@router.post("/v1/explain", responses=answers.of(answers.Explained, 400, 413, 422, 429))
+async def explain(body: ExplainBody, db: Db) -> Response:
+    """How a SELECT would be answered, and why."""
+    explanation = db.explain(body.sql, body.parameters, use_views=body.use_views)
+    return encoded(explanation_document(explanation))

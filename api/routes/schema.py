@@ -1,0 +1,81 @@
+"""The schema: planning, applying, showing, and the views that follow from it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Response
+
+from api import answers
+from api.database import Database
+from api.documents import graph_document, plan_document, schema_document, view_document
+from api.models import ApplyBody, PlanBody
+from api.requests import Db, encoded, tagged
+from schema.errors import NotFound
+from viewselect.picture import forest_mermaid, forest_svg
+
+router = tagged("schema")
+
+
+@router.post("/v1/schema/plan", responses=answers.of(answers.Plan, 400, 413, 422, 429))
+async def plan(body: PlanBody, db: Db) -> Response:
+    """Choose trees, views and indexes for a schema and a workload. Changes nothing."""
+    planned = await asyncio.to_thread(db.plan_schema, body.request())
+    return encoded(plan_document(planned))
+
+
+@router.post(
+    "/v1/schema/apply", responses=answers.of(answers.Applied, 400, 409, 413, 422, 429, 503, 507)
+)
+async def apply(body: ApplyBody, db: Db) -> Response:
+    """Put a plan into force. Views build in the background; see /v1/views.
+
+    409 when the plan made now is not the one that was looked at, or when stored rows break a
+    UNIQUE index or a foreign key that it adds.
+    """
+    catalog = await db.apply_schema(body.request(), body.plan_id)
+    building = [name for name, build in db.keeper.builds.items() if not build.finished]
+    return encoded({"catalog_version": catalog.version, "building": building})
+
+
+@router.get("/v1/schema", responses=answers.of(answers.Schema))
+async def show(db: Db) -> Response:
+    """The catalog in force."""
+    return encoded(schema_document(db))
+
+
+@router.get("/v1/schema/graph", responses=answers.graph(422))
+async def graph(db: Db, format: Literal["svg", "mermaid", "json"] = "svg") -> Response:
+    """The schema graph with its trees and views."""
+    match format:
+        case "svg":
+            return Response(forest_svg(db.catalog), media_type="image/svg+xml")
+        case "mermaid":
+            return Response(forest_mermaid(db.catalog), media_type="text/plain")
+    return encoded(graph_document(db))
+
+
+Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tables once.")]
+
+
+@router.get("/v1/views", responses=answers.of(list[answers.View], 422))
+async def views(db: Db, sizes: Sizes = True) -> Response:
+    """All views with their states and progress."""
+    return encoded([await _view(db, name, sizes) for name in db.catalog.view])
+
+
+@router.get("/v1/views/{name}", responses=answers.of(answers.View, 404, 422))
+async def view(name: str, db: Db, sizes: Sizes = True) -> Response:
+    """One view."""
+    if name not in db.catalog.view:
+        raise NotFound(
+            f"There is no view {name}.", cure=f"There are: {', '.join(db.catalog.view) or 'none'}."
+        )
+    return encoded(await _view(db, name, sizes))
+
+
+async def _view(db: Database, name: str, sizes: bool) -> dict[str, Any]:
+    document = view_document(db, name)
+    counted = (await db.sizes([name]))[name] if sizes else None
+    return document | {"bytes": counted}

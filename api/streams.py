@@ -1,0 +1,250 @@
+"""Answers that may be large: sent piece by piece, and stopped when the client goes away.
+
+Memory is bounded whatever the size of the result: one batch is held at a time, and the next is
+fetched when the socket has taken the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+from fastapi import Response
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from api import problems
+from api.database import Database, QueryResult
+from api.documents import column_documents, json_rows, tail_document, verify_document
+from schema.errors import HornbeamError, LimitExceeded
+from schema.types import Row
+
+ARROW = "application/vnd.apache.arrow.stream"
+NDJSON = "application/x-ndjson"
+FIRST_ROWS = 2_000
+"""An answer of up to so many rows is sent whole, with a Content-Length."""
+PATIENCE_S = 0.05
+"""Work that takes longer than this watches whether its client is still there."""
+
+T = TypeVar("T")
+_encode = msgspec.json.encode
+
+
+class Stream(Response):
+    """A body that is made as it is sent. `chunks` is closed however sending ends.
+
+    Starlette's own StreamingResponse cancels over and over while `chunks` cleans up, and does not
+    close it; a query would leave its cursor behind.
+    """
+
+    def __init__(
+        self,
+        chunks: AsyncGenerator[bytes, None],
+        media_type: str,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(None, media_type=media_type, headers=headers)
+        del self.headers["content-length"]
+        self._chunks = chunks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._chunks):
+            await unless_gone(receive, self._send(send))
+
+    async def _send(self, send: Send) -> None:
+        start = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+        async for chunk in self._chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled when the client goes away.
+
+    Raises ClientDisconnect then. The request's body must have been read.
+    """
+    task = asyncio.ensure_future(work)
+    watch: asyncio.Future[None] | None = None
+    try:
+        await asyncio.wait({task}, timeout=PATIENCE_S)
+        if not task.done():
+            watch = asyncio.ensure_future(_disconnected(receive))
+            await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        await _cancelled(task, watch)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _cancelled(*tasks: asyncio.Future[Any] | None) -> None:
+    """Cancel what still runs, and wait until it is out."""
+    running = {task for task in tasks if task is not None and not task.done()}
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)
+
+
+# ---------------------------------------------------------------- queries
+
+
+async def json_response(
+    result: QueryResult, stack: AsyncExitStack, began: float, max_rows: int
+) -> Response:
+    """The answer as JSON; a large one takes over `stack`, which holds the query open."""
+    batches = result.stream.batches()
+    rows: list[Row] = []
+    async for batch in batches:
+        rows += batch
+        if len(rows) > FIRST_ROWS:
+            break
+    else:
+        columns = result.stream.columns
+        document = {"columns": column_documents(columns), "rows": json_rows(rows, columns)}
+        body = _encode(document | tail_document(result, began))
+        return Response(body, media_type="application/json")
+    chunks = _json_chunks(result, rows, batches, stack.pop_all(), began, max_rows)
+    return Stream(chunks, "application/json")
+
+
+async def _json_chunks(
+    result: QueryResult,
+    rows: list[Row],
+    batches: AsyncIterator[list[Row]],
+    stack: AsyncExitStack,
+    began: float,
+    max_rows: int,
+) -> AsyncGenerator[bytes, None]:
+    """One JSON document; an error in the middle of it ends it with an `error` member."""
+    columns = result.stream.columns
+    async with stack:
+        yield b'{"columns":' + _encode(column_documents(columns)) + b',"rows":['
+        yield _encode(json_rows(rows, columns))[1:-1]
+        sent = len(rows)
+        rows.clear()
+        try:
+            async for batch in batches:
+                sent += len(batch)
+                if sent > max_rows:
+                    raise LimitExceeded(
+                        f"The answer has more than {max_rows} rows.",
+                        cure="Ask for the Arrow stream, or add a LIMIT.",
+                    )
+                yield b"," + _encode(json_rows(batch, columns))[1:-1]
+            tail = tail_document(result, began)
+        except HornbeamError as error:
+            tail = {"error": problems.problem(error)}
+        yield b"]," + _encode(tail, enc_hook=str)[1:]
+
+
+async def arrow_response(result: QueryResult, stack: AsyncExitStack) -> Response:
+    """The answer as an Arrow stream; it takes over `stack`.
+
+    Errors before the first batch are raised. A later one cuts the connection (`api/middleware`):
+    Arrow has no place for it, and readers take a stream without an end marker for a whole one.
+    """
+    batches = result.stream.arrow()
+    first = await anext(batches, None)
+    headers = {
+        "Hornbeam-Snapshot": str(result.snapshot),
+        "Hornbeam-Served-By": ",".join(result.served_by),
+    }
+    return Stream(_arrow_chunks(result, first, batches, stack.pop_all()), ARROW, headers)
+
+
+async def _arrow_chunks(
+    result: QueryResult,
+    first: pa.RecordBatch | None,
+    batches: AsyncIterator[pa.RecordBatch],
+    stack: AsyncExitStack,
+) -> AsyncGenerator[bytes, None]:
+    async with stack:
+        schema = first.schema if first is not None else result.stream.schema
+        sink = _Chunks()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            if first is not None:
+                writer.write_batch(first)
+            yield sink.take()
+            async for batch in batches:
+                writer.write_batch(batch)
+                yield sink.take()
+        yield sink.take()
+
+
+class _Chunks:
+    """A file that is read as it is written."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        return len(part)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def take(self) -> bytes:
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return data
+
+
+# ---------------------------------------------------------------- verification
+
+
+async def verify_response(db: Database, names: list[str] | None, repair: bool) -> Response:
+    """Lines of progress, then the report. Errors before the first line are raised."""
+    lines = _verify_lines(db, names, repair)
+    first = await anext(lines)
+    return Stream(_encoded(first, lines), NDJSON)
+
+
+async def _encoded(
+    first: dict[str, Any], lines: AsyncGenerator[dict[str, Any], None]
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(lines):
+        yield _encode(first) + b"\n"
+        try:
+            async for line in lines:
+                yield _encode(line, enc_hook=str) + b"\n"
+        except HornbeamError as error:
+            yield _encode({"error": problems.problem(error)}, enc_hook=str) + b"\n"
+
+
+async def _verify_lines(
+    db: Database, names: list[str] | None, repair: bool
+) -> AsyncGenerator[dict[str, Any], None]:
+    lines: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+    def progress(name: str, done: int, total: int) -> None:
+        lines.put_nowait({"progress": {"name": name, "done": done, "total": total}})
+
+    task = asyncio.ensure_future(db.verify(names, repair=repair, progress=progress))
+    task.add_done_callback(lambda _: lines.put_nowait(None))
+    try:
+        while (line := await lines.get()) is not None:
+            yield line
+        yield {"report": verify_document(task.result())}
+    finally:
+        await _cancelled(task)

@@ -1,0 +1,110 @@
+"""A served database for tests of the REST interface: a real uvicorn in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from api.app import create_app
+from api.database import Database
+from api.settings import Settings
+
+DDL = """
+CREATE TABLE customer (
+  c_id INTEGER PRIMARY KEY, c_name TEXT NOT NULL, c_balance DECIMAL(15,2) DEFAULT 0,
+  c_email TEXT UNIQUE);
+CREATE TABLE orders (
+  o_id INTEGER PRIMARY KEY, o_c_id INTEGER REFERENCES customer (c_id), o_total DECIMAL(15,2));
+CREATE TABLE kinds (
+  k_id BIGINT PRIMARY KEY, k_decimal DECIMAL(38,10), k_double DOUBLE, k_flag BOOLEAN, k_bytes BYTEA,
+  k_date DATE, k_at TIMESTAMP, k_instant TIMESTAMP WITH TIME ZONE, k_uuid UUID, k_json JSON,
+  k_text VARCHAR(5));
+"""
+WORKLOAD = """
+-- name: orders_of_a_customer
+SELECT c_name, o_id, o_total FROM customer, orders WHERE c_id = o_c_id AND c_name = ?;
+"""
+PLAN = {"ddl": DDL, "workload": WORKLOAD, "roots": None}
+
+
+class World:
+    """A client, and the server's own objects to look behind the scenes."""
+
+    def __init__(self, client: httpx.Client, database: Database, loop: asyncio.AbstractEventLoop):
+        self.client = client
+        self.database = database
+        self.loop = loop
+
+    def post(self, path: str, body: object = None, **options: object) -> httpx.Response:
+        return self.client.post(path, json=body, **options)
+
+    def transact(self, sql: str, *parameters: object) -> httpx.Response:
+        statement = {"sql": sql, "parameters": list(parameters)}
+        return self.post("/v1/transactions", {"statements": [statement]})
+
+    def rows(self, sql: str, *parameters: object, **options: object) -> list[list[object]]:
+        response = self.post("/v1/query", {"sql": sql, "parameters": list(parameters), **options})
+        assert response.status_code == 200, response.text
+        return response.json()["rows"]
+
+    def apply(self, **plan: object) -> httpx.Response:
+        planned = self.post("/v1/schema/plan", plan)
+        assert planned.status_code == 200, planned.text
+        applied = self.post("/v1/schema/apply", plan | {"plan_id": planned.json()["plan_id"]})
+        if applied.is_success:
+            self.run(self.database.keeper.wait_built())
+        return applied
+
+    def verify(self) -> int:
+        lines = self.post("/v1/verify", {}).text.splitlines()
+        return httpx.Response(200, text=lines[-1]).json()["report"]["differences"]
+
+    def run(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+
+    def leaks(self) -> dict[str, int]:
+        """What requests must not leave behind."""
+        database = self.database
+        return {
+            "readers": sum(database.keeper.readers._inside.values()),
+            "locks": database.manager.locks.held_count,
+            "waiting": database.manager.locks.waiting_count,
+            "inside": database.manager._gate.inside,
+            "unfinished": len(database.manager.unfinished),
+        }
+
+
+@contextmanager
+def world(folder: Path, **options: object) -> Iterator[World]:
+    settings = Settings(data=folder / "data", **options)
+    ready = threading.Event()
+    made: dict[str, object] = {}
+
+    async def serve() -> None:
+        async with await Database.open(settings) as database:
+            config = uvicorn.Config(
+                create_app(settings, database), http="httptools", log_level="critical"
+            )
+            server = uvicorn.Server(config)
+            made.update(server=server, database=database, loop=asyncio.get_running_loop())
+            ready.set()
+            await server.serve(sockets=[listening])
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        thread = threading.Thread(target=lambda: asyncio.run(serve()))
+        thread.start()
+        try:
+            assert ready.wait(20)
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+                yield World(client, made["database"], made["loop"])
+        finally:
+            made["server"].should_exit = True
+            thread.join()

@@ -1,0 +1,326 @@
+"""The contract of every route, over HTTP against a real server."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pyarrow as pa
+import pytest
+
+from api import answers
+from api.problems import STATUS
+from schema import errors
+
+ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
+
+
+def insert_customer(shop, number, name="ann"):
+    answer = shop.transact("INSERT INTO customer (c_id, c_name) VALUES (?, ?)", number, name)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def problem(response, status, code):
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
+    answers.Problem.model_validate(document)
+    assert (document["status"], document["code"]) == (status, code), document
+    assert "Traceback" not in response.text
+    return document
+
+
+def test_every_error_has_a_status():
+    def tree(kind):
+        yield kind
+        for child in kind.__subclasses__():
+            yield from tree(child)
+
+    assert {kind.code for kind in tree(errors.HornbeamError)} == set(STATUS)
+
+
+def test_health(shop):
+    assert shop.client.get("/livez").json() == {"status": "live"}
+    assert shop.client.get("/readyz").json() == {"status": "ready"}
+    status = shop.client.get("/v1/status").json()
+    answers.Status.model_validate(status)
+    assert "bytes" not in status
+    assert shop.client.get("/v1/status?sizes=true").json()["bytes"]["customer"] >= 0
+    text = shop.client.get("/metrics").text
+    assert 'hornbeam_request_seconds_count{method="GET",route="/livez",status="200"}' in text
+
+
+def test_a_transaction_and_its_outcome(shop):
+    done = shop.transact(
+        "INSERT INTO customer VALUES (?, ?, ?, ?) RETURNING c_id, c_balance", 1, "ann", "12.34", "a"
+    )
+    document = done.json()
+    answers.Transaction.model_validate(document)
+    assert document["statements"][0]["rows"] == [[1, "12.34"]]
+    assert document["bookmark"] == document["commit_ts"] > 0
+    found = shop.client.get(f"/v1/transactions/{document['transaction_id']}")
+    answers.Outcome.model_validate(found.json())
+    assert found.json()["outcome"] == "committed"
+    problem(shop.client.get("/v1/transactions/" + "0" * 32), 404, "not-found")
+    problem(shop.client.get("/v1/transactions/nonsense"), 422, "invalid-request")
+
+
+def test_an_unanswered_transaction_is_unknown(shop):
+    shop.database.manager.unfinished.add("f" * 32)
+    try:
+        answer = shop.client.get("/v1/transactions/" + "f" * 32).json()
+    finally:
+        shop.database.manager.unfinished.discard("f" * 32)
+    answers.Outcome.model_validate(answer)
+    assert answer["outcome"] == "unknown"
+
+
+def test_an_idempotency_key_is_answered_alike(shop):
+    headers = {"Idempotency-Key": "key-1"}
+    body = {"statements": [{"sql": "INSERT INTO customer (c_id, c_name) VALUES (10, 'x')"}]}
+    first = shop.post("/v1/transactions", body, headers=headers)
+    again = shop.post("/v1/transactions", body, headers=headers)
+    assert first.json()["commit_ts"] == again.json()["commit_ts"]
+    assert first.json()["transaction_id"] == again.json()["transaction_id"]
+    body["statements"][0]["sql"] = "INSERT INTO customer (c_id, c_name) VALUES (11, 'x')"
+    other = shop.post("/v1/transactions", body, headers=headers)
+    problem(other, 422, "idempotency-mismatch")
+    empty = shop.post("/v1/transactions", body, headers={"Idempotency-Key": ""})
+    problem(empty, 422, "invalid-request")
+    long = shop.post("/v1/transactions", body, headers={"Idempotency-Key": "k" * 256})
+    problem(long, 422, "invalid-request")
+
+
+def test_a_dry_run_says_what_would_change(shop):
+    insert_customer(shop, 20, "dry")
+    body = {
+        "statements": [{"sql": "INSERT INTO orders VALUES (20, 20, 1.5)"}],
+        "dry_run": True,
+    }
+    document = shop.post("/v1/transactions", body).json()
+    answers.Transaction.model_validate(document)
+    assert {m["layout"] for m in document["mutations"]} >= {"orders", "customer__orders"}
+    assert shop.rows("SELECT * FROM orders WHERE o_id = 20") == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "status", "code"),
+    [
+        ("INSERT INTO customer (c_id) VALUES (31)", 409, "not-null-violation"),
+        ("INSERT INTO customer (c_id, c_name) VALUES (30, 'x')", 409, "unique-violation"),
+        ("INSERT INTO orders VALUES (31, 9999, 1)", 409, "foreign-key-violation"),
+        ("INSERT INTO nowhere VALUES (1)", 422, "sql-unknown-name"),
+        ("INSERT INTO", 422, "sql-invalid"),
+        ("UPDATE customer SET c_balance = 'x'", 422, "sql-type-mismatch"),
+        ("SELECT 1", 422, "sql-unsupported"),
+    ],
+)
+def test_refused_statements(shop, sql, status, code):
+    if not shop.rows("SELECT 1 FROM customer WHERE c_id = 30"):
+        insert_customer(shop, 30)
+    document = problem(shop.transact(sql), status, code)
+    assert document["outcome"] == "none"
+    assert document["retryable"] is False
+
+
+def test_preconditions_and_reads(shop):
+    ts = insert_customer(shop, 40)["commit_ts"]
+    update = {"sql": "UPDATE customer SET c_name = 'b' WHERE c_id = 40"}
+
+    def send(**body):
+        return shop.post("/v1/transactions", {"statements": [update], **body})
+
+    absent = {"relation": "customer", "key": [40], "if_absent": True}
+    problem(send(preconditions=[absent]), 412, "precondition-failed")
+    asked = {"sql": "SELECT * FROM customer WHERE c_id = 40", "trace": True}
+    reads = shop.post("/v1/query", asked).json()["reads"]
+    assert reads == [["customer", reads[0][1], ts]]
+    held = {"relation": "customer", "key": [40], "if_version": ts}
+    assert send(preconditions=[held], reads=reads).status_code == 200
+    document = problem(send(reads=reads), 409, "read-conflict")
+    assert document["retryable"] is True
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"reads": [["customer", "xyz", 1]]},
+        {"reads": [["customer", "ff", 1]]},
+        {"reads": [["customer", "", 1]]},
+        {"reads": [["nowhere", "1501", 1]]},
+        {"preconditions": [{"relation": "nowhere", "key": [1], "if_absent": True}]},
+        {"preconditions": [{"relation": "customer", "key": [1, 2], "if_absent": True}]},
+        {"preconditions": [{"relation": "customer", "key": [], "if_absent": True}]},
+        {"preconditions": [{"relation": "customer", "key": ["x"], "if_absent": True}]},
+        {"preconditions": [{"relation": "customer", "key": [1]}]},
+        {"statements": []},
+        {"statements": [{"sql": "DELETE FROM orders", "parameters": [[1]]}]},
+        {"statements": [{"sql": "DELETE FROM orders", "other": 1}]},
+        {"bookmark": 2**62, "statements": [{"sql": "DELETE FROM orders WHERE o_id = -1"}]},
+        {"timeout_ms": 10**400, "statements": [{"sql": "DELETE FROM orders"}]},
+    ],
+)
+def test_requests_that_do_not_fit(shop, body):
+    response = shop.post("/v1/transactions", body)
+    assert 400 <= response.status_code < 500, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[" * 100_000,
+        b'{"sql": NaN}',
+        b'{"sql": "SELECT 1", "parameters": [NaN]}',
+        b'{"sql": "SELECT 1", "parameters": [1e999]}',
+        b'{"sql": "SELECT \xff"}',
+        b'{"sql": "SELECT \\ud800"}',
+        b'{"sql": "SELECT 1", "max_rows": ' + b"9" * 5_000 + b"}",
+        b'"text"',
+        b"null",
+    ],
+)
+def test_broken_json(shop, content):
+    headers = {"Content-Type": "application/json"}
+    response = shop.client.post("/v1/query", content=content, headers=headers)
+    assert response.status_code in (400, 422), response.text
+    problem(response, response.status_code, "invalid-request")
+
+
+def test_bodies_and_parameters_have_limits(shop):
+    problem(shop.post("/v1/query", {"sql": "x" * 400_000}), 413, "limit-exceeded")
+
+    def endless():
+        for _ in range(100):
+            yield b" " * 10_000
+
+    headers = {"Content-Type": "application/json"}
+    streamed = shop.client.post("/v1/query", content=endless(), headers=headers)
+    problem(streamed, 413, "limit-exceeded")
+    many = {"sql": "SELECT 1", "parameters": [1] * 5_001}
+    problem(shop.post("/v1/query", many), 413, "limit-exceeded")
+
+
+def test_row_limit_and_time_limit(shop):
+    few = {"sql": "SELECT * FROM range(10)", "max_rows": 5}
+    problem(shop.post("/v1/query", few), 413, "limit-exceeded")
+    slow = {"sql": "SELECT count(*) FROM range(1000000) a, range(1000000) b", "timeout_ms": 100}
+    problem(shop.post("/v1/query", slow), 504, "statement-timeout")
+
+
+def test_values_are_exact(shop):
+    values = [
+        2**62,
+        "1234567890123456789012345678.0123456789",
+        "Infinity",
+        True,
+        "AP8=",
+        "2024-02-29",
+        "2024-02-29T12:34:56.789012",
+        "2024-02-29T12:34:56.789012+02:00",
+        str(uuid.UUID(int=7)),
+        '{"a": [1.50]}',
+        "äöü€😀",
+    ]
+    marks = ", ".join("?" * len(values))
+    done = shop.transact(f"INSERT INTO kinds VALUES ({marks}) RETURNING *", *values)
+    assert done.status_code == 200, done.text
+    wanted = [*values]
+    wanted[7] = "2024-02-29T10:34:56.789012+00:00"
+    assert done.json()["statements"][0]["rows"] == [wanted]
+    assert shop.rows("SELECT * FROM kinds WHERE k_id = ?", 2**62) == [wanted]
+    asked = "SELECT -k_double, 'nan'::DOUBLE, max(k_decimal) OVER () FROM kinds"
+    assert shop.rows(asked) == [["-Infinity", "NaN", values[1]]]
+
+
+def test_snapshot_bookmark_pending_and_views(shop):
+    insert_customer(shop, 50, "snap")
+    asked = {"sql": "SELECT c_name FROM customer WHERE c_id = 50"}
+    before = shop.post("/v1/query", asked).json()
+    answers.Rows.model_validate(before)
+    renamed = shop.transact("UPDATE customer SET c_name = 'new' WHERE c_id = 50").json()
+    assert shop.rows(**asked, snapshot=before["snapshot"]) == [["snap"]]
+    assert shop.rows(**asked, bookmark=renamed["bookmark"]) == [["new"]]
+    pending = [{"sql": "UPDATE customer SET c_name = 'mine' WHERE c_id = ?", "parameters": [50]}]
+    assert shop.rows(**asked, pending=pending) == [["mine"]]
+    assert shop.rows(**asked) == [["new"]]
+    problem(shop.post("/v1/query", asked | {"snapshot": 1}), 410, "snapshot-too-old")
+    problem(shop.post("/v1/query", asked | {"snapshot": 2**60}), 422, "invalid-request")
+    problem(shop.post("/v1/query", asked | {"bookmark": 2**60}), 422, "invalid-request")
+    both = asked | {"snapshot": before["snapshot"], "consistency": "strong"}
+    problem(shop.post("/v1/query", both), 422, "invalid-request")
+    joined = {"sql": "SELECT o_id FROM customer, orders WHERE c_id = o_c_id AND c_name = 'x'"}
+    assert "customer__orders" in str(shop.post("/v1/query", joined).json()["served_by"])
+    plain = shop.post("/v1/query", joined | {"use_views": False}).json()
+    assert "customer__orders" not in str(plain["served_by"])
+
+
+def test_explain(shop):
+    asked = {"sql": "SELECT o_id FROM customer, orders WHERE c_id = o_c_id AND c_name = ?"}
+    document = shop.post("/v1/explain", asked).json()
+    answers.Explained.model_validate(document)
+    assert "customer__orders" in str(document["served_by"])
+
+
+def test_arrow(shop):
+    def asked(sql):
+        return shop.post("/v1/query", {"sql": sql}, headers=ARROW)
+
+    response = asked("SELECT * FROM range(5000) r(n)")
+    table = pa.ipc.open_stream(response.content).read_all()
+    assert table.column("n").to_pylist() == list(range(5000))
+    assert int(response.headers["Hornbeam-Snapshot"]) > 0
+    empty = asked("SELECT c_id, c_balance FROM customer WHERE c_id = -1")
+    schema = pa.ipc.open_stream(empty.content).read_all().schema
+    assert schema == pa.schema([("c_id", pa.int32()), ("c_balance", pa.decimal128(15, 2))])
+    problem(asked("SELECT nothing FROM customer"), 422, "sql-unknown-name")
+    problem(asked("SELECT error('first')"), 422, "sql-invalid")
+
+
+def test_schema_documents(shop):
+    document = shop.client.get("/v1/schema").json()
+    answers.Schema.model_validate(document)
+    assert [r["name"] for r in document["relations"]] == ["customer", "orders", "kinds"]
+    views = shop.client.get("/v1/views").json()
+    assert [v["name"] for v in views] == ["customer__orders"]
+    one = shop.client.get("/v1/views/customer__orders").json()
+    answers.View.model_validate(one)
+    assert one["bytes"] == views[0]["bytes"]
+    problem(shop.client.get("/v1/views/nothing"), 404, "not-found")
+    graph = shop.client.get("/v1/schema/graph?format=json").json()
+    answers.Graph.model_validate(graph)
+    assert "<svg" in shop.client.get("/v1/schema/graph").text
+    assert "customer" in shop.client.get("/v1/schema/graph?format=mermaid").text
+    problem(shop.client.get("/v1/schema/graph?format=png"), 422, "invalid-request")
+
+
+def test_verify_streams_progress_and_a_report(shop):
+    response = shop.post("/v1/verify", {})
+    lines = [json.loads(line) for line in response.text.splitlines()]
+    assert all("progress" in line for line in lines[:-1])
+    assert lines[-1]["report"]["differences"] == 0
+    one = shop.post("/v1/verify", {"names": ["customer__orders"], "repair": True}).text
+    checked = json.loads(one.splitlines()[-1])["report"]["checked"]
+    assert [item["name"] for item in checked] == ["customer__orders"]
+    problem(shop.post("/v1/verify", {"names": ["nothing"]}), 404, "not-found")
+
+
+def test_unknown_routes_and_methods(shop):
+    problem(shop.client.get("/nowhere"), 404, "not-found")
+    response = shop.client.get("/v1/query")
+    problem(response, 405, "invalid-request")
+    assert response.headers["allow"] == "POST"
+
+
+def test_openapi_documents_every_route(shop):
+    document = shop.client.get("/openapi.json").json()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert operation["description"], (method, path)
+            content = operation["responses"]["200"]["content"]
+            assert all(media.get("schema") for media in content.values()), (method, path)
+    assert "Arrow" in str(document["paths"]["/v1/query"])
+    assert "examples" in str(document["components"]["schemas"]["TransactionBody"])

@@ -1,0 +1,179 @@
+"""Whatever a request holds, the answer is an answer or a problem of the client's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+FINE = {503, 504, 507}
+WORDS = st.sampled_from(
+    [
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "customer",
+        "orders",
+        "kinds",
+        "c_id",
+        "c_name",
+        "o_c_id",
+        "k_double",
+        "k_json",
+        "k_at",
+        "(",
+        ")",
+        ",",
+        "*",
+        "=",
+        "<",
+        "+",
+        "-",
+        "/",
+        "AND",
+        "OR",
+        "NOT",
+        "NULL",
+        "1",
+        "'a'",
+        "1.5",
+        "?",
+        ":a",
+        "GROUP",
+        "BY",
+        "count(*)",
+        "ORDER",
+        "LIMIT",
+        "UNION",
+        "ALL",
+        "JOIN",
+        "ON",
+        "USING",
+        "INSERT",
+        "INTO",
+        "VALUES",
+        "UPDATE",
+        "SET",
+        "DELETE",
+        "RETURNING",
+        "CASE",
+        "WHEN",
+        "THEN",
+        "END",
+        "CAST",
+        "AS",
+        "DATE",
+        "INTERVAL",
+        "'nan'",
+        "::",
+        "DOUBLE",
+        "WITH",
+        "x",
+        "IN",
+        "EXISTS",
+        ";",
+        "[",
+        "]",
+        "{",
+        "}",
+        "customer__orders",
+        "sum",
+        "over",
+        "max",
+        "lateral",
+        "VALUES",
+        "DISTINCT",
+        "pivot",
+    ]
+)
+SQL = st.one_of(
+    st.lists(WORDS, max_size=14).map(" ".join),
+    st.sampled_from(
+        [
+            "SELECT * FROM customer WHERE c_id = ?",
+            "SELECT c_name, o_id FROM customer, orders WHERE c_id = o_c_id AND c_name = :a",
+            "INSERT INTO orders VALUES (?, ?, ?)",
+            "INSERT INTO kinds (k_id, k_double, k_at) VALUES (?, ?, ?) RETURNING *",
+            "UPDATE kinds SET k_text = ?, k_bytes = ? WHERE k_id = ?",
+            "SELECT ?, ?",
+            "DELETE FROM orders WHERE o_total > ?",
+        ]
+    ),
+    st.text(max_size=20),
+)
+SCALAR = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([2**31, 2**63, -(2**63) - 1, 10**30, 1e308, -0.0]),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=8),
+    st.sampled_from(["2024-02-30", "0.1", "Infinity", "AP8=", "1e400", "2024-01-01T00:00:00Z"]),
+)
+ANY = st.recursive(SCALAR, lambda inner: st.lists(inner, max_size=3), max_leaves=4)
+VALUES = st.one_of(
+    st.lists(SCALAR, max_size=4), st.dictionaries(st.sampled_from("ab"), SCALAR), ANY
+)
+STATEMENT = st.fixed_dictionaries({"sql": SQL}, optional={"parameters": VALUES})
+READ = st.tuples(
+    st.sampled_from(["customer", "customer__orders", "nowhere", ""]),
+    st.one_of(st.binary(max_size=4).map(bytes.hex), st.text(max_size=4)),
+    st.one_of(st.none(), st.integers()),
+)
+PRECONDITION = st.fixed_dictionaries(
+    {"relation": st.sampled_from(["customer", "kinds", "x"]), "key": st.lists(ANY, max_size=2)},
+    optional={"if_absent": st.booleans(), "if_version": st.integers()},
+)
+TRANSACTION = st.fixed_dictionaries(
+    {"statements": st.lists(STATEMENT, max_size=2)},
+    optional={
+        "reads": st.lists(READ, max_size=1),
+        "preconditions": st.lists(PRECONDITION, max_size=1),
+        "bookmark": st.integers(),
+        "dry_run": ANY,
+        "more": ANY,
+    },
+)
+QUERY = st.fixed_dictionaries(
+    {"sql": SQL, "timeout_ms": st.just(2_000)},
+    optional={
+        "parameters": VALUES,
+        "snapshot": st.one_of(st.none(), st.integers()),
+        "bookmark": st.integers(min_value=0),
+        "max_rows": st.integers(min_value=0),
+        "pending": st.lists(STATEMENT, max_size=1),
+        "trace": st.booleans(),
+        "use_views": ANY,
+    },
+)
+
+
+def check(shop, path, body):
+    response = shop.post(path, body)
+    assert response.status_code < 500 or response.status_code in FINE, (body, response.text)
+    if response.is_error:
+        assert response.headers["content-type"] == "application/problem+json", body
+        assert response.json()["status"] == response.status_code
+    else:
+        json.loads(response.text, parse_constant=pytest.fail)
+
+
+@settings(max_examples=120)
+@given(body=st.one_of(TRANSACTION, ANY))
+def test_transactions(shop, body):
+    check(shop, "/v1/transactions", body)
+
+
+@settings(max_examples=150)
+@given(body=st.one_of(QUERY, ANY))
+def test_queries(shop, body):
+    check(shop, "/v1/query", body)
+
+
+@settings(max_examples=60)
+@given(sql=SQL, ddl=st.lists(WORDS, max_size=10).map(" ".join))
+def test_explain_and_plan(shop, sql, ddl):
+    check(shop, "/v1/explain", {"sql": sql})
+    check(shop, "/v1/schema/plan", {"ddl": ddl, "workload": sql})

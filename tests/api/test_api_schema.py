@@ -1,0 +1,72 @@
+"""Planning and applying schemas over data that is there."""
+
+from __future__ import annotations
+
+import pytest
+from api_world import DDL, PLAN, world
+
+
+@pytest.fixture
+def shop(tmp_path):
+    with world(tmp_path) as w:
+        assert w.apply(**PLAN).status_code == 200
+        for number, name in ((1, "ann"), (2, "bob"), (3, "ann")):
+            sql = "INSERT INTO customer (c_id, c_name) VALUES (?, ?)"
+            assert w.transact(sql, number, name).is_success
+            assert w.transact("INSERT INTO orders VALUES (?, ?, 1)", number + 10, number).is_success
+        yield w
+
+
+def test_a_stale_plan_is_refused(shop):
+    body = PLAN | {"plan_id": "0" * 16}
+    response = shop.post("/v1/schema/apply", body)
+    assert (response.status_code, response.json()["code"]) == (409, "stale-plan")
+
+
+def test_errors_say_where(shop):
+    response = shop.post("/v1/schema/plan", PLAN | {"ddl": "CREATE TABLE t (\n  a WRONG\n)"})
+    document = response.json()
+    assert (response.status_code, document["code"], document["line"]) == (422, "schema-invalid", 2)
+    unknown = shop.post("/v1/schema/plan", PLAN | {"workload": "SELECT nothing FROM customer;"})
+    assert unknown.json()["code"] == "sql-unknown-name"
+    assert shop.post("/v1/schema/plan", PLAN | {"budget": 0}).status_code == 422
+    assert shop.post("/v1/schema/plan", PLAN | {"roots": ["nowhere"]}).status_code == 422
+
+
+def test_an_appended_column_appears_in_the_views(shop):
+    wider = DDL.replace("c_email TEXT UNIQUE", "c_email TEXT UNIQUE, c_level INTEGER DEFAULT 7")
+    assert shop.apply(**PLAN | {"ddl": wider}).status_code == 200
+    joined = "SELECT c_level, o_id FROM customer, orders WHERE c_id = o_c_id AND c_name = 'bob'"
+    assert shop.rows(joined) == [[7, 12]]
+    assert shop.transact("UPDATE customer SET c_level = 8 WHERE c_id = 2").is_success
+    assert shop.rows(joined) == [[8, 12]]
+    assert shop.rows("SELECT c_level FROM customer__orders WHERE o_id = 11") == [[7]]
+    assert shop.verify() == 0
+
+
+def test_a_unique_index_over_duplicates_is_refused(shop):
+    unique = DDL + "CREATE UNIQUE INDEX one_name ON customer (c_name);"
+    response = shop.apply(**PLAN | {"ddl": unique})
+    document = response.json()
+    assert (response.status_code, document["code"]) == (409, "unique-violation")
+    assert document["count"] == 1
+    assert "one_name" not in str(shop.client.get("/v1/schema").json())
+    assert shop.transact("UPDATE customer SET c_name = 'cem' WHERE c_id = 3").is_success
+    assert shop.apply(**PLAN | {"ddl": unique}).status_code == 200
+    again = shop.transact("INSERT INTO customer (c_id, c_name) VALUES (4, 'ann')")
+    assert again.json()["code"] == "unique-violation"
+    assert shop.verify() == 0
+
+
+def test_a_foreign_key_over_orphans_is_refused(shop):
+    child = "CREATE TABLE note (n_id INTEGER PRIMARY KEY, n_o_id INTEGER{});"
+    assert shop.apply(**PLAN | {"ddl": DDL + child.format("")}).status_code == 200
+    assert shop.transact("INSERT INTO note VALUES (1, 11), (2, 99), (3, NULL)").is_success
+    bound = DDL + child.format(" REFERENCES orders (o_id)")
+    document = shop.apply(**PLAN | {"ddl": bound}).json()
+    assert (document["code"], document["count"]) == ("foreign-key-violation", 1)
+    assert shop.transact("DELETE FROM note WHERE n_id = 2").is_success
+    assert shop.apply(**PLAN | {"ddl": bound}).status_code == 200
+    orphan = shop.transact("INSERT INTO note VALUES (4, 99)")
+    assert orphan.json()["code"] == "foreign-key-violation"
+    assert shop.verify() == 0

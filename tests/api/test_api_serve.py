@@ -1,0 +1,94 @@
+"""Starting, stopping, and settings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api import logs
+from api.serve import serve
+from api.settings import describe, load_settings
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(folder: Path, **given: object) -> subprocess.Popen[str]:
+    given = {"data": str(folder), "port": 0, **given}
+    code = f"from api.serve import serve; serve(**{given!r})"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HORNBEAM_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_serves_until_a_signal_and_leaves_the_folder_free(tmp_path):
+    server = start(tmp_path / "data", log_level="info")
+    try:
+        banner = server.stdout.readline()
+        url = banner.split()[4]
+        assert httpx.get(f"{url}/readyz").json() == {"status": "ready"}
+        second = start(tmp_path / "data")
+        out, err = second.communicate(timeout=30)
+        assert second.returncode == 75
+        assert out == ""
+        assert "open in another process" in err
+        assert "Traceback" not in err
+        server.send_signal(signal.SIGTERM)
+        _, log = server.communicate(timeout=30)
+    finally:
+        server.kill()
+        server.wait()
+    assert server.returncode == 0
+    assert "event=opened" in log
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        ({"host": "0.0.0.0"}, 78, "Refusing to listen"),
+        ({"port": 99_999}, 78, "Setting port"),
+        ({"nonsense": 1}, 78, "Setting nonsense"),
+    ],
+)
+def test_refuses_settings_in_one_line(tmp_path, capsys, monkeypatch, given, code, words):
+    monkeypatch.setattr(logs, "configure", lambda _level: None)
+    with pytest.raises(SystemExit) as ended:
+        serve(data=tmp_path / "data", **{"port": 0, **given})
+    assert ended.value.code == code
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_port_in_use_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(logs, "configure", lambda _level: None)
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit) as ended:
+        serve(data=tmp_path / "data", port=taken.getsockname()[1])
+    assert ended.value.code == 75
+    assert "Cannot listen on" in capsys.readouterr().err
+
+
+def test_settings_say_where_they_come_from(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HORNBEAM_PORT", "1234")
+    monkeypatch.setenv("HORNBEAM_SLAVE", "env")
+    Path("hornbeam.toml").write_text('port = 1\nslave = "file"\nlog_level = "debug"\n')
+    found = {item["name"]: (item["value"], item["source"]) for item in describe(port=9, host=None)}
+    assert found["port"] == (9, "argument")
+    assert found["slave"] == ("env", "environment")
+    assert found["log_level"] == ("debug", "file hornbeam.toml")
+    assert found["host"] == ("127.0.0.1", "default")
+    assert found["data"] == ("var/hornbeam", "default")
+    assert all(item["description"] for item in describe())
+    assert load_settings(port=9).slave == "env"

@@ -1,0 +1,122 @@
+"""Large answers: bounded memory, clients that go away, errors in the middle; and a busy server."""
+
+from __future__ import annotations
+
+import json
+import resource
+import threading
+import time
+
+import httpx
+import pytest
+from api_world import PLAN, world
+
+ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
+LARGE = "SELECT a.range AS a, b.range AS b, 'some text' AS t FROM range(1500) a, range(1000) b"
+ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
+BREAKS = (
+    "SELECT CASE WHEN range < 100000 THEN range ELSE error('in the middle') END AS n"
+    " FROM range(200000)"
+)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    options = {"max_concurrent_requests": 2, "max_json_rows": 2_000_000}
+    with world(tmp_path_factory.mktemp("stream"), **options) as w:
+        assert w.apply(**PLAN).status_code == 200
+        yield w
+
+
+def quiet(shop, seconds=10):
+    """Wait until nothing is under way."""
+    until = time.monotonic() + seconds
+    while any(shop.leaks().values()) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not any(shop.leaks().values())
+
+
+@pytest.mark.parametrize("headers", [{}, ARROW])
+def test_a_large_result_streams_in_bounded_memory(shop, headers):
+    shop.rows("SELECT count(*) FROM range(1000) a, range(1000) b")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    received = 0
+    with shop.client.stream("POST", "/v1/query", json={"sql": LARGE}, headers=headers) as answer:
+        for chunk in answer.iter_raw():
+            received += len(chunk)
+    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert received > 30_000_000
+    assert grown_kib < 60_000
+    assert quiet(shop)
+
+
+def test_a_streamed_answer_is_one_document(shop):
+    sql = "SELECT range AS n, 1.5 AS d FROM range(30000)"
+    document = shop.post("/v1/query", {"sql": sql}).json()
+    assert [row[0] for row in document["rows"]] == list(range(30_000))
+    assert document["snapshot"] > 0
+
+
+def test_an_error_in_the_middle_of_json_ends_the_document(shop):
+    response = shop.post("/v1/query", {"sql": BREAKS})
+    document = response.json()
+    assert response.status_code == 200
+    assert "in the middle" in document["error"]["detail"]
+    assert "snapshot" not in document
+
+
+def test_an_error_in_the_middle_of_arrow_cuts_the_connection(shop):
+    with pytest.raises(httpx.RemoteProtocolError):
+        shop.post("/v1/query", {"sql": BREAKS}, headers=ARROW)
+    assert quiet(shop)
+
+
+@pytest.mark.parametrize("headers", [{}, ARROW])
+def test_a_client_that_leaves_stops_the_stream(shop, headers):
+    sql = "SELECT a.range, b.range FROM range(100000) a, range(100000) b"
+    with shop.client.stream("POST", "/v1/query", json={"sql": sql}, headers=headers) as answer:
+        next(answer.iter_raw())
+        assert shop.leaks()["readers"] == 1
+    assert quiet(shop)
+
+
+def test_a_client_that_leaves_stops_a_query_that_has_not_answered(shop):
+    with pytest.raises(httpx.ReadTimeout):
+        shop.post("/v1/query", {"sql": ENDLESS}, timeout=0.5)
+    assert quiet(shop)
+
+
+def test_too_many_requests_are_told_to_come_again(shop):
+    def occupy():
+        with pytest.raises(httpx.ReadTimeout):
+            shop.post("/v1/query", {"sql": ENDLESS}, timeout=3)
+
+    threads = [threading.Thread(target=occupy) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while shop.leaks()["readers"] < 2:
+        time.sleep(0.01)
+    response = shop.post("/v1/query", {"sql": "SELECT 1"})
+    alive = shop.client.get("/livez")
+    for thread in threads:
+        thread.join()
+    assert response.status_code == 429
+    assert response.headers["retry-after"] == "1"
+    assert response.json()["code"] == "overloaded"
+    assert response.json()["retryable"] is True
+    assert alive.status_code == 200
+    assert quiet(shop)
+    assert shop.rows("SELECT 1") == [[1]]
+
+
+def test_a_mistake_of_ours_is_logged_and_not_told(shop, monkeypatch, capfd):
+    def mistaken(*_, **__):
+        raise KeyError("secret")
+
+    monkeypatch.setattr(shop.database, "explain", mistaken)
+    response = shop.post("/v1/explain", {"sql": "SELECT 1"})
+    assert response.status_code == 500
+    assert response.headers["content-type"] == "application/problem+json"
+    assert "secret" not in response.text
+    assert json.loads(response.text)["code"] == "internal"
+    assert "secret" in capfd.readouterr().err
