@@ -7,11 +7,12 @@ statement, planned and applied with the workload in force. It takes effect at on
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-from hornbeam.errors import NotSupportedError, ProgrammingError
+from hornbeam.errors import NotSupportedError, OperationalError, ProgrammingError
 from hornbeam.statements import Token, name_of, quote, split, tokens, workload_text
-from hornbeam.transport import Transport
+from hornbeam.transport import MAX_ATTEMPTS, Transport
 
 _NOISE = {"if", "not", "exists", "unique", "concurrently"}
 
@@ -20,8 +21,21 @@ def execute_ddl(transport: Transport, statement: str) -> None:
     """Plan and apply the schema that `statement` makes of the one in force.
 
     Raises ProgrammingError for what exists already or does not exist, NotSupportedError for
-    other DDL, and whatever plan and apply raise.
+    other DDL, and whatever plan and apply raise. A view or index that becomes readable meanwhile
+    makes a plan stale; then it is made anew.
     """
+    for attempt in range(MAX_ATTEMPTS):
+        try:
+            _plan_and_apply(transport, statement)
+        except OperationalError as error:
+            if error.code != "stale-plan" or attempt == MAX_ATTEMPTS - 1:
+                raise
+            time.sleep(0.01 * 2**attempt)
+        else:
+            return
+
+
+def _plan_and_apply(transport: Transport, statement: str) -> None:
     current = transport.json("GET", "/v1/schema")
     ddl = evolve(current["ddl"], statement)
     if ddl == current["ddl"]:
@@ -32,8 +46,7 @@ def execute_ddl(transport: Transport, statement: str) -> None:
         "roots": _kept_roots(current, ddl),
     }
     planned = transport.json("POST", "/v1/schema/plan", body)
-    body["plan_id"] = planned["plan_id"]
-    transport.json("POST", "/v1/schema/apply", body)
+    transport.json("POST", "/v1/schema/apply", body | {"plan_id": planned["plan_id"]})
 
 
 def _kept_roots(current: dict[str, Any], ddl: str) -> list[str] | None:

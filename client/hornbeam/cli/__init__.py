@@ -3,8 +3,9 @@
 Exit codes: 0 done · 1 differences found, a check failed, or refused at a question · 2 wrong
 usage · 3 the database answered with an error · 4 the database cannot be reached · 130 interrupted.
 
-Every command but `serve` takes `--json` (one document on standard output; progress goes to standard error)
-and `--url` (or HORNBEAM_URL); `hornbeam:///folder` works on an embedded database in this process.
+Every command but `serve` takes `--json` (one document on standard output; progress goes to
+standard error) and `--url` (or HORNBEAM_URL); `hornbeam:///folder` works on an embedded database
+in this process.
 """
 
 from __future__ import annotations
