@@ -151,13 +151,20 @@ class Objective:
         self._blocks: dict[tuple[int, tuple[Use, ...]], BlockCost] = {}
         self._uses: dict[tuple[int, ViewPath], tuple[Use, ...]] = {}
         self._covers: dict[tuple[int, tuple[ViewPath, ...]], tuple[Use, ...]] = {}
+        self._view_costs: dict[tuple[ViewPath, tuple[Wanted, ...]], ViewCost] = {}
         self._scores: dict[frozenset[ViewPath], Score] = {}
+        self._reads_of: dict[ViewPath, frozenset[int]] = {}
 
     @cached_property
     def base_size(self) -> float:
         """Bytes of the base relations, indexes left out."""
         names = self.schema.names
         return sum(self.rows[n] * self.statistics.bytes_of(self.schema, n) for n in names)
+
+    @property
+    def scored(self) -> int:
+        """Sets of views that were scored so far: the work that was done."""
+        return len(self._scores)
 
     def view(self, path: ViewPath) -> JoinView:
         if path not in self._views:
@@ -174,7 +181,11 @@ class Objective:
 
     def _score(self, views: tuple[ViewPath, ...]) -> Score:
         reads = self.workload.reads
-        blocks = tuple(self._over(read, views) for read in reads)
+        useful: dict[int, list[ViewPath]] = {}
+        for view in views:
+            for number in self._useful_for(view):
+                useful.setdefault(number, []).append(view)
+        blocks = tuple(self._over(read, tuple(useful.get(read.number, ()))) for read in reads)
         indexes = shared(wanted for block in blocks for wanted in block.indexes)
         costs = {view: self._view_cost(view, indexes) for view in views}
         pairs = list(zip(reads, blocks, strict=True))
@@ -188,15 +199,20 @@ class Objective:
 
     # queries
 
-    def _over(self, read: ReadBlock, views: tuple[ViewPath, ...]) -> BlockCost:
-        if not read.joins:
-            return self.block_cost(read, ())
-        useful = tuple(view for view in views if self._occurrences(read, view))
+    def _over(self, read: ReadBlock, useful: tuple[ViewPath, ...]) -> BlockCost:
+        """A block over those views that it could use."""
         key = read.number, useful
         if key not in self._covers:
             uses = (use for view in useful for use in self._occurrences(read, view))
             self._covers[key] = best_cover(uses)
         return self.block_cost(read, self._covers[key])
+
+    def _useful_for(self, view: ViewPath) -> frozenset[int]:
+        """Numbers of the blocks that could use a view."""
+        if view not in self._reads_of:
+            reads = (read for read in self.workload.reads if self._occurrences(read, view))
+            self._reads_of[view] = frozenset(read.number for read in reads)
+        return self._reads_of[view]
 
     def _occurrences(self, read: ReadBlock, view: ViewPath) -> tuple[Use, ...]:
         key = read.number, view
@@ -267,9 +283,16 @@ class Objective:
     # upkeep
 
     def _view_cost(self, path: ViewPath, indexes: Iterable[Wanted]) -> ViewCost:
+        name = self.view(path).name
+        key = path, tuple(wanted for wanted in indexes if wanted.on == name)
+        if key not in self._view_costs:
+            self._view_costs[key] = self._new_view_cost(*key)
+        return self._view_costs[key]
+
+    def _new_view_cost(self, path: ViewPath, indexes: tuple[Wanted, ...]) -> ViewCost:
         view = self.view(path)
         rows = self.rows[view.last]
-        layouts = self._index_layouts(view, [w for w in indexes if w.on == view.name])
+        layouts = self._index_layouts(view, indexes)
         row_bytes = sum(self.statistics.bytes_of(self.schema, r) for r in view.path)
         row_bytes += sum(_ROW_OVERHEAD + sum(map(column_bytes, x.columns)) for x in layouts)
         held = [frozenset(layout.column_names) for layout in layouts]

@@ -290,6 +290,9 @@ def _uncovered(plan: SelectionPlan, read: ReadBlock, chosen: BlockCost) -> Itera
     block = read.block
     if len(block.sources) < 2:
         return
+    if not block.inner_only:
+        yield "its outer, semi or anti joins: such a block is answered from its relations"
+        return
     inside = {frozenset(pair) for use in chosen.uses for pair in pairwise(use.aliases)}
     of_keys = {frozenset((join.child, join.parent)) for join in block.fk_joins}
     for join in block.fk_joins:
@@ -312,8 +315,6 @@ def _uncovered(plan: SelectionPlan, read: ReadBlock, chosen: BlockCost) -> Itera
 def _why_not(plan: SelectionPlan, block: Block, join: ForeignKeyJoin, uses: tuple[Use, ...]) -> str:
     child, edge = block.relation(join.child), edge_of(block, join)
     parent = join.foreign_key.parent
-    if not block.inner_only:
-        return "the block has outer, semi or anti joins"
     if child == parent:
         return "a self-reference takes no part in trees"
     chosen = plan.forest.parent.get(child)

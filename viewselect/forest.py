@@ -1,11 +1,12 @@
 """The default way to trees, `--method optimal`: the forest with the greatest objective.
 
 A forest gives every relation at most one parent edge. Only edges that the workload joins along
-matter to views; the others are decided last. If views were of two relations only, the objective
-would be a sum over edges, and since the graph is acyclic the best edge of each relation would be
-the best forest. Longer paths make it not additive; so those best edges are where the search
-begins, together with the paper's forest: it flips one edge, or makes one relation a root, as
-long as that helps. Small problems are searched exhaustively instead.
+matter to views; others are kept where they lead to those, or where deletes go down them. If views
+were of two relations only, the objective would be a sum over edges, and since the graph is
+acyclic the best edge of each relation would be the best forest. Longer paths make it not
+additive; so those best edges are where the search begins, together with the paper's forest: sweep
+after sweep, it gives each relation the edge that is best as things are, or makes it a root. Small
+problems are searched exhaustively instead. Among equals the edge that is joined more often wins.
 
 With roots given, a root has no parent, and a relation whose chain of parents does not end in a
 given root has none either. Learned roots are the relations that are best left without parent.
@@ -19,14 +20,18 @@ from itertools import product
 
 from schema.model import OnDelete
 from viewselect.cost import Objective
-from viewselect.cover import ViewPath
+from viewselect.cover import ViewPath, marked_paths
 from viewselect.graph import Edge, Graph
 from viewselect.select import Selection, keep_paying, select_views
+from viewselect.workload import EdgeId, ReadBlock
 
 EXHAUSTIVE = 256
 """Forests that are all tried; more are searched."""
-MAX_ROUNDS = 200
-"""Steps of one search. Every step improves the objective, so this only bounds the time."""
+MAX_SWEEPS = 50
+"""Sweeps of one search. All but the last improve the objective, so this only bounds the time."""
+MAX_SCORES = 10_000
+"""Sets of views that are scored before a search stops where it is: a schema of 30 relations and
+40 queries stays below. A count, not a time, so that a plan does not depend on the machine."""
 
 Parents = dict[str, Edge]
 Options = dict[str, tuple[Edge | None, ...]]
@@ -39,14 +44,18 @@ class ForestSearch:
         self.graph, self.objective = graph, objective
         self.roots = None if roots is None else frozenset(roots)
         self.options: Options = {
-            name: (*edges, None) for name in graph.relations if (edges := self._joined(name))
+            name: (*edges, None) for name in graph.relations if (edges := self._edges(name))
         }
+        self._views: dict[tuple[int, frozenset[EdgeId]], frozenset[ViewPath]] = {}
         self._selections: dict[frozenset[ViewPath], Selection] = {}
 
-    def _joined(self, relation: str) -> list[Edge]:
-        if self.roots is not None and relation in self.roots:
-            return []
-        return [edge for edge in self.graph.into(relation) if edge.weight > 0]
+    def _edges(self, relation: str) -> list[Edge]:
+        """Edges that may matter: joined ones; below given roots others too, since a chain that
+        leads to a root may need them. Heaviest first."""
+        edges = sorted(self.graph.into(relation), key=lambda edge: -edge.weight)
+        if self.roots is None:
+            return [edge for edge in edges if edge.weight > 0]
+        return [] if relation in self.roots else edges
 
     # value
 
@@ -66,10 +75,18 @@ class ForestSearch:
     def selection(self, parents: Mapping[str, Edge]) -> Selection:
         """The views of a forest that pay."""
         edges = {edge.id for edge in self.feasible(parents).values()}
-        views = select_views(self.objective.workload, edges)
+        views = frozenset(
+            view for read in self.objective.workload.reads for view in self._marked(read, edges)
+        )
         if views not in self._selections:
             self._selections[views] = keep_paying(self.objective, views)
         return self._selections[views]
+
+    def _marked(self, read: ReadBlock, edges: set[EdgeId]) -> frozenset[ViewPath]:
+        key = read.number, frozenset(edge for edge, _ in read.joins if edge in edges)
+        if key not in self._views:
+            self._views[key] = frozenset(use.view for use in marked_paths(read, key[1]))
+        return self._views[key]
 
     def value(self, parents: Mapping[str, Edge]) -> tuple[float, float]:
         return self.selection(parents).score.order
@@ -83,10 +100,10 @@ class ForestSearch:
             found += self.forests()
         else:
             found = [self.climb(start) for start in (self.best_edges(), *found)]
-        return self.with_cascades(max(found, key=self.value))
+        return self.with_cascades(self.without_idle(max(found, key=self.value)))
 
     def forests(self) -> Iterator[Parents]:
-        """All forests over joined edges."""
+        """All forests over the edges that may matter."""
         for choice in product(*self.options.values()):
             chosen = zip(self.options, choice, strict=True)
             yield self.feasible({name: edge for name, edge in chosen if edge is not None})
@@ -104,27 +121,35 @@ class ForestSearch:
 
     def _edge_value(self, edge: Edge) -> tuple[float, float]:
         views = select_views(self.objective.workload, {edge.id})
-        return self.objective.score(views).order
+        return keep_paying(self.objective, views).score.order
 
     def climb(self, start: Mapping[str, Edge]) -> Parents:
-        """Flip one edge or root at a time, the best flip first, while it helps."""
+        """Give one relation after the other its best edge, or make it a root, while that helps."""
         here = self.feasible(start)
-        for _ in range(MAX_ROUNDS):
-            better = max(self._flips(here), key=self.value, default=here)
-            if self.value(better) <= self.value(here):
+        for _ in range(MAX_SWEEPS):
+            before = self.value(here)
+            for relation, options in self.options.items():
+                if self.objective.scored > MAX_SCORES:
+                    return here
+                flips = (self.flipped(here, relation, edge) for edge in options)
+                better = max(flips, key=self.value)
+                here = better if self.value(better) > self.value(here) else here
+            if self.value(here) == before:
                 break
-            here = better
         return here
-
-    def _flips(self, parents: Parents) -> Iterator[Parents]:
-        for relation, options in self.options.items():
-            for edge in options:
-                if edge != parents.get(relation):
-                    yield self.flipped(parents, relation, edge)
 
     def flipped(self, parents: Mapping[str, Edge], relation: str, edge: Edge | None) -> Parents:
         others = {name: kept for name, kept in parents.items() if name != relation}
         return self.feasible(others | ({relation: edge} if edge is not None else {}))
+
+    def without_idle(self, parents: Mapping[str, Edge]) -> Parents:
+        """Leave out edges that no query joins and that lead to none: locks stay finer."""
+        found = dict(parents)
+        for relation in reversed(self.graph.relations):
+            below = any(edge.parent == relation for edge in found.values())
+            if relation in found and not found[relation].weight and not below:
+                del found[relation]
+        return found
 
     def with_cascades(self, parents: Mapping[str, Edge]) -> Parents:
         """Add edges that no query joins, where a delete goes down them: CASCADE and SET NULL

@@ -7,7 +7,7 @@ Names are `<on>__by_<columns>`. Foreign-key indexes find the children of a row; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from query.algebra import Block, Comparison, Filter
@@ -29,6 +29,13 @@ def index_name(on: str, columns: Sequence[KeyPart]) -> str:
     )
 
 
+def free_name(name: str, taken: Container[str]) -> str:
+    """`name`, with `_` behind it until it is not taken."""
+    while name in taken:
+        name += "_"
+    return name
+
+
 # -- indexes that follow from the schema
 
 
@@ -39,7 +46,8 @@ def base_indexes(schema: Schema) -> tuple[Index, ...]:
     for relation in schema.relations:
         for key in relation.foreign_keys:
             if not _leads(relation, key, found):
-                found.append(_foreign_key_index(relation, key))
+                taken = {*schema.names, *(index.name for index in found)}
+                found.append(_foreign_key_index(relation, key, taken))
     return tuple(found)
 
 
@@ -58,11 +66,11 @@ def _leads(relation: Relation, key: ForeignKey, indexes: Iterable[Index]) -> boo
     return any(sorted(columns[: len(wanted)]) == wanted for columns in keys)
 
 
-def _foreign_key_index(relation: Relation, key: ForeignKey) -> Index:
+def _foreign_key_index(relation: Relation, key: ForeignKey, taken: set[str]) -> Index:
     columns = tuple(KeyPart(column) for column in dict.fromkeys(key.columns))
     reason = f"finds rows of {relation.name} by {key.parent} ({key.name}): on delete, and below"
     return Index(
-        index_name(relation.name, columns), relation.name, columns,
+        free_name(index_name(relation.name, columns), taken), relation.name, columns,
         purpose=Purpose.FOREIGN_KEY, reason=reason,
     )  # fmt: skip
 
@@ -97,8 +105,10 @@ class Wanted:
         include = tuple(c for c in source.column_names if c in self.include and c not in key)
         purpose = Purpose.VIEW if self.on in catalog.view else Purpose.FILTER
         reason = "serves the filters of " + ", ".join(self.statements)
+        others = {n for n, index in catalog.index.items() if index.columns != self.columns}
+        taken = {*catalog.schema.names, *catalog.view, *others}
         return Index(
-            index_name(self.on, self.columns), self.on, self.columns, include,
+            free_name(index_name(self.on, self.columns), taken), self.on, self.columns, include,
             purpose=purpose, reason=reason,
         )  # fmt: skip
 

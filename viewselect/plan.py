@@ -16,7 +16,7 @@ from viewselect.cost import Objective, Statistics, readable_catalog
 from viewselect.explain import Explanation, explain
 from viewselect.forest import ForestSearch
 from viewselect.graph import Edge, Graph, schema_graph
-from viewselect.indexes import base_indexes, maintenance_indexes
+from viewselect.indexes import base_indexes, free_name, maintenance_indexes
 from viewselect.outcome import Outcome
 from viewselect.paper import paper_forest
 from viewselect.picture import forest_mermaid, forest_svg
@@ -240,7 +240,7 @@ def _forest(graph: Graph, parents: Mapping[str, Edge]) -> Forest:
 
 
 def _indexes(objective: Objective, chosen: Outcome, views: Sequence[JoinView]) -> tuple[Index, ...]:
-    """All indexes; names that are taken get a `_` behind them."""
+    """All indexes, each under a name of its own."""
     schema, rows = objective.schema, objective.rows
     found = list(base_indexes(schema))
     bare = readable_catalog(schema, rows, views, found)
@@ -250,9 +250,7 @@ def _indexes(objective: Objective, chosen: Outcome, views: Sequence[JoinView]) -
     for view in views:
         wanted += maintenance_indexes(view, with_views, objective.workload.updates)
     for index in wanted:
-        name = index.name
-        while name in taken:
-            name += "_"
+        name = free_name(index.name, taken)
         taken.add(name)
         found.append(replace(index, name=name))
     return tuple(found)

@@ -183,3 +183,12 @@ def test_no_budget_no_views(tpcw):
     nothing = keep_budget(tpcw.objective, search.selection(search.best()), 0)
     assert not nothing.score.views
     assert nothing.score.objective == 0
+
+
+def test_an_edge_that_no_query_joins_may_lead_to_the_given_root():
+    world = World(MICRO, "SELECT * FROM orders, order_line WHERE o_id = ol_o_id")
+    assert trees(search_of(world, ("customer",)).best()) == {
+        "orders": "customer",
+        "order_line": "orders",
+    }
+    assert trees(search_of(world, None).best()) == {"order_line": "orders"}

@@ -1,0 +1,166 @@
+"""Which indexes are made, for what, and which are not."""
+
+from viewselect_world import (
+    COMPANY,
+    MICRO,
+    PAPER_ROOTS,
+    TPCW,
+    TPCW_WORKLOAD,
+    World,
+)
+
+from schema.catalog import Purpose
+from schema.ddl import load_ddl
+from viewselect.indexes import base_indexes
+from viewselect.plan import PlanOptions, plan
+
+
+def planned(ddl, workload, **options):
+    world = World(ddl, workload)
+    return plan(world.schema, world.bound, PlanOptions(**options), world.statistics)
+
+
+def columns(found, purpose):
+    """{index: its columns} of one purpose; a descending column has a minus."""
+    return {
+        index.name: [("-" if part.descending else "") + part.column for part in index.columns]
+        for index in found.indexes
+        if index.purpose is purpose
+    }
+
+
+def test_foreign_keys_get_indexes_unless_a_key_or_a_declared_index_begins_with_them():
+    schema = load_ddl(
+        MICRO + "CREATE TABLE note (n INTEGER PRIMARY KEY, n_o_id INTEGER REFERENCES orders);"
+        "CREATE INDEX by_order ON note (n_o_id, n)"
+    )
+    found = {index.name: index for index in base_indexes(schema)}
+    assert list(found) == ["by_order", "orders__by_o_c_id"]
+    assert found["by_order"].purpose is Purpose.DECLARED
+    assert found["orders__by_o_c_id"].purpose is Purpose.FOREIGN_KEY
+    assert "customer" in found["orders__by_o_c_id"].reason
+
+
+def test_self_references_get_an_index_too():
+    schema = load_ddl("CREATE TABLE p (p INTEGER PRIMARY KEY, boss INTEGER REFERENCES p)")
+    assert [index.name for index in base_indexes(schema)] == ["p__by_boss"]
+
+
+def test_two_foreign_keys_over_the_same_columns_share_an_index():
+    schema = load_ddl(
+        "CREATE TABLE a (a INTEGER PRIMARY KEY); CREATE TABLE b (b INTEGER PRIMARY KEY);"
+        "CREATE TABLE c (c INTEGER PRIMARY KEY, x INTEGER REFERENCES a,"
+        " FOREIGN KEY (x) REFERENCES b)"
+    )
+    assert [index.name for index in base_indexes(schema)] == ["c__by_x"]
+
+
+def test_a_filter_that_nothing_serves_gets_an_index_that_covers_the_query():
+    found = planned(MICRO, "-- name: q\nSELECT c_id FROM customer WHERE c_name = ?")
+    (index,) = [i for i in found.indexes if i.purpose is Purpose.FILTER]
+    assert (index.name, index.include) == ("customer__by_c_name", ())
+    assert index.reason == "serves the filters of q"
+
+
+def test_filters_on_a_key_or_an_index_get_none():
+    found = planned(
+        MICRO + "CREATE INDEX named ON customer (c_name)",
+        "SELECT * FROM customer WHERE c_id = ?; SELECT * FROM customer WHERE c_name = ?;"
+        "SELECT * FROM orders WHERE o_c_id = ?; SELECT * FROM order_line WHERE ol_o_id = ?",
+    )
+    assert not columns(found, Purpose.FILTER)
+
+
+def test_equality_then_order_so_that_limit_stops_early():
+    found = planned(
+        COMPANY,
+        "SELECT * FROM employee WHERE ename = ? ORDER BY edno DESC, eid LIMIT 5",
+    )
+    assert columns(found, Purpose.FILTER) == {
+        "employee__by_ename_edno_desc_eid": ["ename", "-edno", "eid"]
+    }
+
+
+def test_equality_then_range():
+    found = planned(
+        COMPANY, "SELECT * FROM works_on WHERE hours > ? AND wo_pno + 0 = 1 AND hours < ?"
+    )
+    assert columns(found, Purpose.FILTER) == {"works_on__by_hours": ["hours"]}
+    both = planned(COMPANY, "SELECT eid FROM employee WHERE ename = ? AND edno > ?")
+    assert columns(both, Purpose.FILTER) == {"employee__by_ename_edno": ["ename", "edno"]}
+
+
+def test_like_makes_an_index_only_with_a_literal_beginning():
+    for pattern, made in (("?", False), ("'%x'", False), ("'ab%'", True)):
+        found = planned(COMPANY, f"SELECT * FROM employee WHERE ename LIKE {pattern}")
+        assert bool(columns(found, Purpose.FILTER)) is made, pattern
+
+
+def test_indexes_that_begin_alike_are_one():
+    found = planned(
+        COMPANY,
+        "-- name: a\nSELECT street FROM address WHERE city = ?;"
+        "-- name: b\nSELECT aid FROM address WHERE city = ? ORDER BY street LIMIT 3",
+    )
+    (index,) = [i for i in found.indexes if i.purpose is Purpose.FILTER]
+    assert index.name == "address__by_city_street"
+    assert index.reason in ("serves the filters of b, a", "serves the filters of a, b")
+
+
+def test_a_view_index_serves_a_filter_on_an_ancestor_and_the_order():
+    found = planned(TPCW, TPCW_WORKLOAD, roots=PAPER_ROOTS)
+    made = columns(found, Purpose.VIEW)
+    assert made["customer__orders__by_c_uname_o_date_desc_o_id_desc"] == [
+        "c_uname", "-o_date", "-o_id",
+    ]  # fmt: skip
+    whole = found.catalog.index["author__item__by_i_subject_i_title"]
+    assert len(found.catalog.layout(whole.name).columns) == 28, "SELECT * is covered"
+
+
+def test_filters_that_a_view_takes_over_need_no_base_index():
+    found = planned(TPCW, TPCW_WORKLOAD, roots=PAPER_ROOTS)
+    assert not any(name.startswith("item__by_i_subject") for name in found.catalog.index)
+    assert "customer__by_c_uname" in columns(found, Purpose.FILTER)
+
+
+def test_an_unpriced_condition_reaches_a_view_as_it_reached_its_relation():
+    """`orders.o_c_id IN (SELECT …)` would otherwise read all of the view."""
+    found = planned(TPCW, TPCW_WORKLOAD, roots=PAPER_ROOTS)
+    assert "orders__order_line__by_o_c_id" in columns(found, Purpose.VIEW)
+
+
+def test_maintenance_indexes_lead_from_far_ancestors_that_are_updated():
+    workload = (
+        "-- weight: 100\nSELECT * FROM customer, orders, order_line"
+        " WHERE c_id = o_c_id AND o_id = ol_o_id AND ol_o_id = ?;{}"
+    )
+    update = "UPDATE customer SET c_name = ? WHERE c_id = ?"
+    never = planned(MICRO, workload.format("INSERT INTO customer VALUES (?, ?)"))
+    assert [view.path for view in never.views] == [("customer", "orders", "order_line")]
+    assert not columns(never, Purpose.MAINTENANCE)
+    found = planned(MICRO, workload.format(update))
+    assert columns(found, Purpose.MAINTENANCE) == {
+        "customer__orders__order_line__by_c_id": ["c_id"]
+    }
+
+
+def test_a_view_index_saves_a_maintenance_index():
+    """o_c_id and c_id are equal in every view row."""
+    found = planned(
+        MICRO,
+        "-- weight: 100\nSELECT * FROM customer, orders, order_line"
+        " WHERE c_id = o_c_id AND o_id = ol_o_id AND c_id = ?;"
+        "UPDATE customer SET c_name = ? WHERE c_id = ?",
+    )
+    assert [view.path for view in found.views] == [("customer", "orders", "order_line")]
+    assert len(columns(found, Purpose.VIEW)) == 1
+    assert not columns(found, Purpose.MAINTENANCE)
+
+
+def test_names_that_are_taken_are_avoided():
+    found = planned(
+        "CREATE TABLE a (x INTEGER PRIMARY KEY, y TEXT);"
+        "CREATE TABLE a__by_y (z INTEGER PRIMARY KEY)",
+        "SELECT x FROM a WHERE y = ?",
+    )
+    assert columns(found, Purpose.FILTER) == {"a__by_y_": ["y"]}
