@@ -28,7 +28,7 @@ from viewselect.indexes import (
     shared,
     wanted_indexes,
 )
-from viewselect.workload import EdgeId, ReadBlock, Workload, Write
+from viewselect.workload import ReadBlock, Workload, Write
 
 WRITE_COST = 4.0
 """One row put, its share of the log included, in scanned rows."""
@@ -376,8 +376,3 @@ def _with(catalog: Catalog, wanted: Iterable[Wanted]) -> Catalog:
         indexes=(*catalog.indexes, *made.values()),
         states=(*catalog.states, *states),
     )
-
-
-def edges_of(views: Iterable[ViewPath]) -> set[EdgeId]:
-    """Edges that some view holds."""
-    return {edge for view in views for edge in view.edges}

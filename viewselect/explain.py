@@ -171,11 +171,11 @@ def _why_there(plan: SelectionPlan, name: str) -> str:
         if relation == name
         for words in [f"by {key} to {_parent(plan, name, key)}" if key else "without parent"]
     ]
-    return f"by {edge.foreign_key.name}; worth less: " + ", ".join(others)
+    return f"by {edge.foreign_key.name}; others: " + ", ".join(others)
 
 
 def _less(difference: float) -> str:
-    return f"(−{difference:,.0f})" if difference >= 0.5 else "(no less)"
+    return f"(−{difference:,.0f})" if difference >= 0.5 else "(as good)"
 
 
 def _parent(plan: SelectionPlan, name: str, key: str) -> str:
