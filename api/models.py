@@ -162,6 +162,9 @@ class PlanBody(Body):
     )
     ddl_file: str = Field("<ddl>", description="Name of the DDL in messages.")
     workload_file: str = Field("<workload>", description="Name of the workload in messages.")
+    query_log: str = Field(
+        "", description="A statement per line, or JSON lines with sql and count: gives weights."
+    )
 
     def request(self) -> PlanRequest:
         return PlanRequest(
@@ -173,6 +176,7 @@ class PlanBody(Body):
             row_counts=self.row_counts or {},
             ddl_file=self.ddl_file,
             workload_file=self.workload_file,
+            query_log=self.query_log,
         )
 
 

@@ -14,7 +14,7 @@ from schema.codec import encode_catalog
 from schema.ddl import load_ddl
 from schema.diff import SchemaDiff, diff
 from schema.errors import SchemaError
-from schema.workload import load_workload
+from schema.workload import load_query_log, load_workload, weighted_by_log
 from viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
 
 
@@ -30,6 +30,8 @@ class PlanRequest:
     row_counts: Mapping[str, int] = field(default_factory=dict)
     ddl_file: str = "<ddl>"
     workload_file: str = "<workload>"
+    query_log: str = ""
+    """One statement per line, or JSON lines with `sql` and `count`; weighs the workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,9 @@ def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
             cure="; ".join(dict.fromkeys(refused.cure for refused in changes.refused)),
         )
     statements = load_workload(request.workload, request.workload_file)
+    if request.query_log:
+        log = load_query_log(request.query_log.splitlines(), "<query log>")
+        statements = weighted_by_log(statements, log)
     base = Catalog(0, schema, Forest(schema.names))
     bound = [(statement, bind(statement.sql, base).statement) for statement in statements]
     counts = {**current.row_count, **request.row_counts}
@@ -80,7 +85,14 @@ def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
     """Equal exactly when inputs, what is in force and what would be are equal; row counts, which
     drift all the time, do not count."""
     inputs = msgspec.json.encode(
-        (request.ddl, request.workload, request.roots, request.method, request.budget)
+        (
+            request.ddl,
+            request.workload,
+            request.query_log,
+            request.roots,
+            request.method,
+            request.budget,
+        )
     )
     catalogs = [encode_catalog(replace(c, version=0, row_counts=())) for c in (current, planned)]
     return hashlib.sha256(b"\0".join([inputs, *catalogs])).hexdigest()[:16]

@@ -7,9 +7,11 @@ inside the statement. Unnamed statements are named s1, s2 … in order.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 
 import msgspec
@@ -146,6 +148,26 @@ def load_query_log(lines: Iterable[str], file: str = "<log>") -> tuple[WorkloadS
         WorkloadStatement(f"s{number}", sql, weight)
         for number, (sql, weight) in enumerate(weights.items(), 1)
     )
+
+
+def weighted_by_log(
+    workload: Iterable[WorkloadStatement], log: Iterable[WorkloadStatement]
+) -> tuple[WorkloadStatement, ...]:
+    """`workload` with the weights of a query log, and the log's other statements behind it.
+
+    Statements are matched by their normal form. A statement that the log does not mention has
+    run once at most: it weighs 1.
+    """
+    counts = {statement.sql: statement.weight for statement in log}
+    named: list[WorkloadStatement] = []
+    for statement in workload:
+        forms = _normal_forms(statement.sql, Place(statement.name, 1, 1))
+        weight = sum(counts.pop(form, 0.0) for form in forms)
+        named.append(replace(statement, weight=weight or 1.0))
+    names = {statement.name for statement in named}
+    numbers = (f"log{number}" for number in itertools.count(1))
+    free = (name for name in numbers if name not in names)
+    return (*named, *(WorkloadStatement(next(free), sql, w) for sql, w in counts.items()))
 
 
 def _entry(line: str, place: Place) -> _Entry:

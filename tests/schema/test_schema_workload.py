@@ -7,7 +7,7 @@ import pytest
 
 from schema.catalog import WorkloadStatement
 from schema.errors import SchemaError
-from schema.workload import load_query_log, load_workload
+from schema.workload import load_query_log, load_workload, weighted_by_log
 
 
 def test_names_weights_and_semicolons_in_text() -> None:
@@ -116,3 +116,15 @@ def test_a_bad_line_is_named(line: str, message: str) -> None:
     with pytest.raises(SchemaError, match=message) as caught:
         load_query_log(["SELECT 1", line], "app.log")
     assert (caught.value.file, caught.value.line) == ("app.log", 2)
+
+
+def test_a_query_log_weighs_named_statements_and_adds_the_others():
+    workload = load_workload(
+        "-- name: by_id\nSELECT a FROM t WHERE id = ?;\n-- name: idle\nSELECT 1;"
+    )
+    log = load_query_log(
+        ["select a from t where id = 7", "SELECT a FROM t WHERE id = 8", "SELECT b FROM t"]
+    )
+    weighted = weighted_by_log(workload, log)
+    assert [(s.name, s.weight) for s in weighted] == [("by_id", 2.0), ("idle", 1.0), ("log1", 1.0)]
+    assert weighted[0].sql == workload[0].sql

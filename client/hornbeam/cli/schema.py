@@ -65,6 +65,10 @@ MethodOption = Annotated[Method, typer.Option(help="The optimum, or the paper's 
 Budget = Annotated[
     float | None, typer.Option(min=0.0, help="Storage for views, in times the base relations.")
 ]
+QueryLog = Annotated[
+    Path | None,
+    typer.Option(help="Statements that ran, one per line or as JSON lines: weighs the workload."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -87,12 +91,13 @@ def plan(
     learn_roots: LearnRoots = False,
     method: MethodOption = Method.optimal,
     budget: Budget = None,
+    query_log: QueryLog = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Show trees, views and indexes that a schema would get, and why. Changes nothing."""
     with opened(url) as db:
-        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget)
+        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log)
         planned = _plan(db, body)
     if as_json:
         print_json({key: planned[key] for key in planned if key != "svg"})
@@ -107,6 +112,7 @@ def apply(
     learn_roots: LearnRoots = False,
     method: MethodOption = Method.optimal,
     budget: Budget = None,
+    query_log: QueryLog = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until the views are built.")] = True,
     url: Url = DEFAULT_URL,
@@ -114,7 +120,7 @@ def apply(
 ) -> None:
     """Put a schema into force: show the plan, ask, apply, and watch the views being built."""
     with opened(url) as db:
-        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget)
+        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log)
         planned = _plan(db, body)
         if not as_json:
             OUT.print(planned["text"], markup=False, soft_wrap=True)
@@ -141,12 +147,13 @@ def diff(
     learn_roots: LearnRoots = False,
     method: MethodOption = Method.optimal,
     budget: Budget = None,
+    query_log: QueryLog = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Show what applying a schema would change. Exit code 1: something."""
     with opened(url) as db:
-        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget)
+        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log)
         changes = _changes(db, _plan(db, body))
     if as_json:
         print_json(changes)
@@ -208,6 +215,7 @@ def _body(
     roots: list[str] | None,
     method: Method,
     budget: float | None,
+    query_log: Path | None,
 ) -> dict[str, Any]:
     """What plan and apply send."""
     if workload is not None:
@@ -222,6 +230,7 @@ def _body(
         "budget": budget,
         "ddl_file": ddl.split("://", maxsplit=1)[0] if "://" in ddl else ddl,
         "workload_file": str(workload or "<workload in force>"),
+        "query_log": read_text(query_log) if query_log is not None else "",
     }
 
 
