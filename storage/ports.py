@@ -41,7 +41,8 @@ class TableStore(Protocol):
     """Sorted tables of versioned rows, one cell per row. Timestamps are milliseconds.
 
     Precondition: within one table no row key is a proper prefix of another (our key encoding
-    guarantees it).
+    guarantees it). All but `create_table`, `drop_table` and `tables` raise Corruption for a table
+    that does not exist: the catalog says it does. A closed store raises Unavailable.
     """
 
     async def create_table(self, table: str) -> None:
@@ -69,7 +70,8 @@ class TableStore(Protocol):
         """Rows with start ≤ key < end (None: to the last) as of `at`, in key order, in batches.
 
         Tombstones are left out and do not count towards `limit`. All batches belong to `at`;
-        a put with ts > `at` during the scan changes nothing.
+        a put with ts > `at` or a purge with a horizon ≤ `at` during the scan changes nothing.
+        Batches are never empty and hold some thousands of rows at most.
         """
 
     async def scan_prefixes(
@@ -80,6 +82,7 @@ class TableStore(Protocol):
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
         """Write all with timestamp `ts`. Atomic per row, not across rows; idempotent.
 
+        Of several versions of a row with one `ts` the last written stays.
         On return every later read sees it. Survives a crash of the process; survives a crash of
         the machine only after `flush`.
         """
@@ -87,16 +90,23 @@ class TableStore(Protocol):
     async def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
     ) -> bool:
-        """Write if the newest value equals `expected` (None: absent). Atomic."""
+        """Write if the newest value equals `expected` (None: absent or a tombstone). Atomic.
+
+        The version is `ts`, or later than the newest version if that is not older: what was
+        compared is always hidden by what is written. A tombstone deletes.
+        """
 
     async def flush(self) -> None:
         """On return everything put before survives a crash of the machine."""
 
     async def purge(self, table: str, horizon: int) -> int:
-        """Drop versions no snapshot ≥ `horizon` can see, tombstones included; returns how many."""
+        """Drop versions no snapshot ≥ `horizon` can see, tombstones included; returns how many.
+
+        Precondition: nothing is put with ts ≤ `horizon` any more.
+        """
 
     async def size(self, table: str) -> int:
-        """Bytes on disk and in memory, roughly."""
+        """Bytes of keys and values of all versions, roughly, before compression."""
 
     async def close(self) -> None:
         """Flush and release. Idempotent."""

@@ -144,10 +144,22 @@ class RocksStore:
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int
     ) -> list[list[Cell]]:
-        number, newest = self._prefix(table), _LARGEST - at
-        with _Mapped(f"Table {table} cannot be read"):
+        number, newest, what = self._prefix(table), _LARGEST - at, f"Table {table} cannot be read"
+        found: list[list[Cell]] = []
+        with _Mapped(what):
             iterator = self._db.iter()
-            return [list(_newest(_under(iterator, number + prefix), newest)) for prefix in prefixes]
+            groups = (_newest(_under(iterator, number + prefix), newest) for prefix in prefixes)
+            left = LARGEST_BATCH
+            for group in groups:
+                found.append(list(islice(group, left)))
+                left -= len(found[-1]) + 1
+                if left <= 0:
+                    break
+            else:
+                return found
+        # Many rows: the rest is read in a thread, the rest of the last group first.
+        found[-1] += await self._in_thread(what, lambda: list(group))
+        return found + await self._in_thread(what, lambda: [list(group) for group in groups])
 
     def _rows(
         self, table: str, start: bytes, end: bytes | None, at: int, reverse: bool

@@ -242,7 +242,7 @@ def model_kept(puts, horizon):
 
 
 @every
-@settings(max_examples=120)
+@settings(max_examples=40)
 @given(
     puts=PUTS, horizon=TIMES, start=KEYS, end=st.none() | KEYS, limit=st.none() | st.integers(0, 3)
 )

@@ -203,6 +203,29 @@ def test_batches_are_bounded_and_never_empty(adapter, tmp_path):
 
 
 @every
+def test_prefixes_of_many_rows_and_many_prefixes(adapter, tmp_path):
+    """Of one moment, however long they take to read."""
+
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            keys = [i.to_bytes(2) for i in range(3_000)]
+            await store.create_table("t")
+            await store.put({"t": [Put(key, b"v") for key in keys]}, 1)
+            there = set(keys)
+            prefixes = [b"\x00\x01", b"", b"\x01", *keys, b"\xff", b"\x02"]
+            reading = asyncio.create_task(store.scan_prefixes("t", prefixes, 1))
+            for _ in range(20):
+                await asyncio.sleep(0)
+                await store.put({"t": [Put(key, b"later") for key in keys[::500]]}, 2)
+            for prefix, cells in zip(prefixes, await reading, strict=True):
+                rows = [prefix] if prefix in there else keys
+                rows = [key for key in rows if key.startswith(prefix)]
+                assert cells == [Cell(key, 1, b"v") for key in rows]
+
+    run(scenario())
+
+
+@every
 def test_a_scan_may_be_given_up(adapter, tmp_path):
     async def scenario():
         async with opened(adapter, tmp_path) as store:

@@ -51,6 +51,14 @@ def test_damage_before_a_whole_append_is_corruption(position):
         scan_segment(bytes(damaged), NAME)
 
 
+def test_damage_before_one_append_of_long_frames_is_corruption():
+    """Only the chain of its frames tells: the one that ends the data continues the append."""
+    data = bytearray(SYNCED + encode_append([b"a" * 100_000, b"b" * 100_000]))
+    data[len(SYNCED) - 1] ^= 1
+    with pytest.raises(Corruption):
+        scan_segment(bytes(data), NAME)
+
+
 def test_a_large_lost_tail_is_recognised_quickly():
     """Blocks that were allocated but never written read as zeros."""
     found = scan_segment(SYNCED + bytes(16 << 20), NAME)
