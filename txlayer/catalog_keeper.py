@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
@@ -104,6 +105,7 @@ class CatalogKeeper:
         self._clock = clock
         self._changing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._building: asyncio.Task[None] | None = None
         self.readers = Readers()
         self.builds: dict[str, Build] = {}
         self.floor = 0
@@ -129,16 +131,18 @@ class CatalogKeeper:
                 )
             for layout in _layouts(catalog):
                 await self._store.create_table(layout)
+            await self._stop_building()
             try:
                 self.floor = await self._publish(lambda: self._admitted(catalog))
             except HornbeamError:
                 for layout in _layouts(catalog) - _layouts(current):
                     await self._store.drop_table(layout)
                 raise
+            finally:
+                self._begin_builds()
             gone = _layouts(current) - _layouts(catalog)
             if gone:
                 self._spawn(self._drop(gone, catalog.version))
-        self._begin_builds()
 
     def resume(self) -> None:
         """After a start: builds that a crash interrupted begin again."""
@@ -170,8 +174,11 @@ class CatalogKeeper:
 
     async def wait_built(self) -> None:
         """Return when no build is under way."""
-        while tasks := list(self._tasks):
-            await asyncio.gather(*tasks)
+        while self._tasks:
+            done, _ = await asyncio.wait(self._tasks)
+            for task in done:
+                if not task.cancelled():
+                    task.result()
 
     async def close(self) -> None:
         """Stop builds; they begin again at the next start."""
@@ -223,21 +230,26 @@ class CatalogKeeper:
     def _begin_builds(self) -> None:
         catalog = self.state.catalog
         names = [name for name, state in catalog.states if state is State.BUILDING]
-        fresh = [n for n in _build_order(catalog, names) if not self._is_building(n)]
-        if fresh:
-            for name in fresh:
-                total = catalog.row_count.get(catalog.layout(name).source)
-                self.builds[name] = Build(name, self.floor, total=total)
-            self._spawn(self._build(fresh))
+        if not names:
+            return
+        for name in names:
+            total = catalog.row_count.get(catalog.layout(name).source)
+            self.builds[name] = Build(name, self.floor, total=total)
+        self._building = self._spawn(self._build(_build_order(catalog, names)))
 
-    def _is_building(self, name: str) -> bool:
-        build = self.builds.get(name)
-        return build is not None and not build.finished and not build.error
+    async def _stop_building(self) -> None:
+        """What is still wanted under the next catalog begins again, at its T: a build must not
+        end under another catalog than it began under, where its names may mean other tables."""
+        if self._building is not None:
+            self._building.cancel()
+            await asyncio.wait({self._building})
+            self._building = None
 
-    def _spawn(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _build(self, names: list[str]) -> None:
         built = []

@@ -131,7 +131,8 @@ class _Check:
         self._catalog, self._codecs, self._store, self._at = catalog, codecs, store, at
         self._duck = connect(spill_folder=spill_folder)
         self._loaded: set[str] = set()
-        self._misplaced: dict[str, list[bytes]] = {}
+        self._misplaced: dict[str, dict[bytes, bytes]] = {}
+        """Layout → key → the key that the row there belongs under."""
 
     def close(self) -> None:
         self._duck.close()
@@ -176,7 +177,7 @@ class _Check:
         missing = self._count("SELECT count(*) FROM missing") - different
         extra = self._count("SELECT count(*) FROM extra") - different
         damaged = self._rows(layout, "SELECT * FROM missing UNION SELECT * FROM extra")
-        misplaced = self._misplaced.pop(layout.name, [])
+        misplaced = self._misplaced.pop(layout.name, {})
         codec = self._codecs(layout.name)
         result = Checked(
             layout.name,
@@ -186,7 +187,11 @@ class _Check:
             extra,
             different,
             len(misplaced),
-            keys=tuple(dict.fromkeys([*(codec.key(row) for row in damaged), *misplaced])),
+            keys=tuple(
+                dict.fromkeys(
+                    [*(codec.key(row) for row in damaged), *misplaced, *misplaced.values()]
+                )
+            ),
             sample=tuple(damaged[:SAMPLE_ROWS]),
         )
         self._duck.execute("DROP TABLE missing; DROP TABLE extra")
@@ -214,8 +219,8 @@ class _Check:
             for key, value in batch:
                 row = codec.decode(value)
                 rows.append(row)
-                if codec.key(row) != key:
-                    self._misplaced.setdefault(name, []).append(key)
+                if (own := codec.key(row)) != key:
+                    self._misplaced.setdefault(name, {})[key] = own
             records = to_record_batch(layout.columns, rows)
             await asyncio.to_thread(_insert, self._duck, table, records)
         self._loaded.add(name)

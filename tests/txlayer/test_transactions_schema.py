@@ -1,0 +1,193 @@
+"""Schema changes under load: online builds, drops under readers, restarts in the middle."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from database_world import building, check, opened, run_all, settings, shop, until
+from test_transactions_statements import FILL
+
+from api.database import Database
+from schema.catalog import Catalog, State
+from schema.errors import NotFound, StalePlan
+
+JOIN = "SELECT c_name, o_id FROM customer, orders WHERE c_id = o_c_id"
+
+
+def bare() -> Catalog:
+    """The shop with only its constraints."""
+    catalog = shop()
+    unique = tuple(index for index in catalog.indexes if index.unique)
+    states = tuple((index.name, State.BUILDING) for index in unique)
+    return replace(catalog, views=(), indexes=unique, states=states)
+
+
+def next_version(database, catalog):
+    """`catalog` as the version after the one in force; what is built already stays so."""
+    known = database.catalog.state
+    states = tuple((name, known.get(name, state)) for name, state in catalog.states)
+    return replace(catalog, version=database.catalog.version + 1, states=states)
+
+
+async def fill(database, orders=1_500):
+    await run_all(database, *FILL)
+    await database.load(
+        "orders",
+        ["o_id", "o_c_id", "o_total"],
+        [(n, 1 + n % 3, n) for n in range(1_000, 1_000 + orders)],
+    )
+    lines = [(n, no, 1, n) for n in range(1_000, 1_000 + orders, 3) for no in (1, 2)]
+    await database.load("line", ["l_o_id", "l_no", "l_p_id", "l_quantity"], lines)
+
+
+async def write(database, n, rounds):
+    """A writer whose changes meet every kind of view row."""
+    for i in range(rounds):
+        order = 1_000 + (n * 97 + i * 31) % 1_500
+        await run_all(
+            database,
+            f"UPDATE orders SET o_c_id = {1 + i % 3} WHERE o_id = {order}",
+            f"UPDATE customer SET c_name = 'n{n}.{i}' WHERE c_id = {1 + n % 3}",
+            f"DELETE FROM orders WHERE o_id = {order + 1}",
+            f"INSERT INTO orders VALUES ({10_000 + n * 1_000 + i}, {1 + n % 3}, 1)",
+            f"UPDATE orders SET o_c_id = NULL WHERE o_id = {order + 2}",
+        )
+
+
+class HeldClock:
+    """The database's clock, on which builds stand still until they are let go."""
+
+    def __init__(self, clock):
+        self._clock, self.go, self.waiting = clock, asyncio.Event(), 0
+        self.wall_ms, self.monotonic = clock.wall_ms, clock.monotonic
+
+    async def sleep(self, seconds):
+        self.waiting += 1
+        await self.go.wait()
+
+
+def hold_builds(database):
+    database.keeper._clock = held = HeldClock(database.clock)
+    return held
+
+
+def test_views_and_indexes_are_built_while_writers_go_on(tmp_path):
+    async def run():
+        async with opened(tmp_path, bare()) as database:
+            await fill(database)
+            held = hold_builds(database)
+            await database.keeper.apply(next_version(database, shop()))
+            assert database.catalog.state["customer__orders"] is State.BUILDING
+            assert database.prepare(JOIN).served_by == ("customer", "orders")
+            await until(lambda: held.waiting)
+            writers = [asyncio.ensure_future(write(database, n, 15)) for n in range(3)]
+            await asyncio.gather(*writers[:2])
+            held.go.set()
+            await asyncio.gather(database.keeper.wait_built(), *writers)
+            assert set(database.catalog.state.values()) == {State.READABLE}
+            assert database.prepare(JOIN).served_by[0].startswith("customer__orders")
+            await check(database)
+
+    asyncio.run(run())
+
+
+def test_a_restart_in_the_middle_of_a_build(tmp_path):
+    async def run():
+        async with opened(tmp_path, bare()) as database:
+            await fill(database)
+            held = hold_builds(database)
+            await database.keeper.apply(next_version(database, shop()))
+            await until(lambda: held.waiting)
+            await write(database, 1, 5)
+        async with await Database.open(settings(tmp_path)) as database:
+            await write(database, 2, 5)
+            await database.keeper.wait_built()
+            assert set(database.catalog.state.values()) == {State.READABLE}
+            await check(database)
+
+    asyncio.run(run())
+
+
+def test_a_plan_that_comes_while_another_is_being_built(tmp_path):
+    """The view is dropped and made anew, in another table, while its first build is under way."""
+
+    async def run():
+        async with opened(tmp_path, bare()) as database:
+            await fill(database)
+            held = hold_builds(database)
+            await database.keeper.apply(next_version(database, shop()))
+            await until(lambda: held.waiting)
+            anew = tuple((name, 1) for name, _ in shop().states if name.startswith("customer__"))
+            again = replace(
+                building(shop()), incarnations=anew, version=database.catalog.version + 1
+            )
+            await database.keeper.apply(next_version(database, again))
+            await write(database, 1, 5)
+            held.go.set()
+            await database.keeper.wait_built()
+            assert set(database.catalog.state.values()) == {State.READABLE}
+            assert "v.customer__orders.0" not in await database.store.tables()
+            assert "v.customer__orders.1" in await database.store.tables()
+            await check(database)
+
+    asyncio.run(run())
+
+
+def test_a_view_that_is_dropped_while_it_is_being_built(tmp_path):
+    async def run():
+        async with opened(tmp_path, bare()) as database:
+            await fill(database)
+            held = hold_builds(database)
+            await database.keeper.apply(next_version(database, shop()))
+            await until(lambda: held.waiting)
+            await database.keeper.apply(next_version(database, bare()))
+            held.go.set()
+            await database.keeper.wait_built()
+            assert database.catalog.view == {}
+            assert [t for t in await database.store.tables() if t.startswith("v.")] == []
+            await check(database)
+
+    asyncio.run(run())
+
+
+def test_views_are_dropped_only_behind_their_readers(tmp_path):
+    async def run():
+        async with opened(tmp_path, shop()) as database:
+            await fill(database)
+            async with database.query(JOIN) as result:
+                assert result.served_by[0].startswith("customer__orders")
+                batches = result.stream.batches()
+                seen = len(await anext(batches))
+                await database.keeper.apply(next_version(database, bare()))
+                assert await database.fetch("SELECT count(*) FROM orders") == [(1_504,)]
+                seen += sum([len(batch) async for batch in batches])
+                assert seen == 1_503
+                assert "v.customer__orders.0" in await database.store.tables()
+            await database.keeper.wait_built()
+            assert "v.customer__orders.0" not in await database.store.tables()
+            assert database.prepare(JOIN).served_by == ("customer", "orders")
+            await check(database)
+
+    asyncio.run(run())
+
+
+def test_a_plan_for_another_version_is_refused(tmp_path):
+    async def run():
+        async with opened(tmp_path, bare()) as database:
+            for version in (database.catalog.version, database.catalog.version + 2):
+                with pytest.raises(StalePlan):
+                    await database.keeper.apply(replace(shop(), version=version))
+            assert database.catalog.view == {}
+
+    asyncio.run(run())
+
+
+def test_what_does_not_exist_cannot_be_verified(tmp_path):
+    async def run():
+        async with opened(tmp_path, shop()) as database:
+            with pytest.raises(NotFound):
+                await database.verify(["nothing"])
+            report = await database.verify(["customer__orders"])
+            assert [item.name for item in report.checked] == ["customer__orders"]
+
+    asyncio.run(run())

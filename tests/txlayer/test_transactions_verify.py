@@ -1,0 +1,128 @@
+"""Damage planted into the store behind everybody's back is found, told apart, and mended."""
+
+import pytest
+from database_world import check
+from test_transactions_statements import on_full_shop
+
+from storage.ports import NEWEST, TOMBSTONE, Put
+
+STORED = (
+    "customer__orders",
+    "customer__orders__line__gift",
+    "customer__orders.by.c_name",
+    "customer__orders__line.of.customer",
+    "orders.by.o_c_id",
+    "gift.by.g_o_id.g_no",
+    "customer_c_email_key",
+)
+
+
+async def plant(database, name, *puts):
+    table = database.catalog.layout(name).table
+    await database.store.put({table: list(puts)}, database.watermark())
+
+
+async def first_cell(database, name):
+    table = database.catalog.layout(name).table
+    async for cells in database.store.scan(table, b"", None, NEWEST):
+        return cells[0]
+    raise AssertionError(f"{name} is empty")
+
+
+def with_other_key(layout, row):
+    """A row that belongs to nothing."""
+    values = list(row)
+    for position in layout.key_positions:
+        if isinstance(values[position], int):
+            values[position] += 7_000
+    return tuple(values)
+
+
+def with_other_values(layout, row):
+    """The same key, another row; None if all columns are in the key."""
+    for position, value in enumerate(row):
+        if position not in layout.key_positions and isinstance(value, str):
+            return (*row[:position], value + "!", *row[position + 1 :])
+    return None
+
+
+async def damage(database, name, kind):
+    """Plant one damaged row; False if `name` cannot have this kind."""
+    codec = database.manager.state.codecs(name)
+    cell = await first_cell(database, name)
+    row = codec.decode(cell.value)
+    match kind:
+        case "missing":
+            await plant(database, name, Put(cell.key, TOMBSTONE))
+        case "extra":
+            other = with_other_key(codec.layout, row)
+            await plant(database, name, Put(codec.key(other), codec.encode(other)))
+        case "different":
+            other = with_other_values(codec.layout, row)
+            if other is None:
+                return False
+            await plant(database, name, Put(cell.key, codec.encode(other)))
+        case "misplaced":
+            key = codec.key(with_other_key(codec.layout, row))
+            await plant(database, name, Put(cell.key, TOMBSTONE), Put(key, cell.value))
+        case "twice":
+            key = codec.key(with_other_key(codec.layout, row))
+            await plant(database, name, Put(key, cell.value))
+    return True
+
+
+@pytest.mark.parametrize("kind", ["missing", "extra", "different", "misplaced", "twice"])
+def test_damage_is_found_and_mended(tmp_path, kind):
+    async def test(database):
+        planted = [name for name in STORED if await damage(database, name, kind)]
+        assert planted
+        report = await database.verify()
+        found = {item.name: item for item in report.checked if item.differences}
+        assert sorted(found) == sorted(planted)
+        field = "misplaced" if kind == "twice" else kind
+        for item in found.values():
+            assert getattr(item, field) == 1, item
+            assert item.keys
+        mended = await database.verify(repair=True)
+        assert all(item.repaired for item in mended.checked if item.differences)
+        await check(database)
+
+    on_full_shop(tmp_path, test)
+
+
+def test_repair_goes_on_beside_writers(tmp_path):
+    async def test(database):
+        for name in STORED:
+            await damage(database, name, "missing")
+        for n in range(10):
+            await database.execute(f"INSERT INTO orders VALUES ({200 + n}, 1, 1)")
+        await database.verify(repair=True)
+        await database.execute("UPDATE customer SET c_name = c_name || '?'")
+        await check(database)
+
+    on_full_shop(tmp_path, test)
+
+
+def test_an_orphan_is_found(tmp_path):
+    async def test(database):
+        codec = database.manager.state.codecs("product")
+        (row,) = await database.fetch("SELECT * FROM product WHERE p_id = 1")
+        await plant(database, "product", Put(codec.key(row), TOMBSTONE))
+        report = await database.verify()
+        assert [(i.kind, i.missing) for i in report.checked if i.differences] == [
+            ("foreign key", 2)
+        ]
+        await database.execute("INSERT INTO product VALUES (1, 'pen', 5)")
+
+    on_full_shop(tmp_path, test)
+
+
+def test_progress_is_told(tmp_path):
+    async def test(database):
+        seen = []
+        await database.verify(progress=lambda name, done, total: seen.append((name, done, total)))
+        names, done, totals = zip(*seen, strict=True)
+        assert list(done) == sorted(done)
+        assert done[-1] == totals[-1] == len(names) - 1
+
+    on_full_shop(tmp_path, test)
