@@ -177,7 +177,9 @@ class Snapshot:
         )
         if not mine:
             async for cells in stored:
-                yield self._rows(codec, cells)
+                if self._trace is not None:
+                    self._trace += [ReadItem(layout, cell.key, cell.ts) for cell in cells]
+                yield codec.decode_all([cell.value for cell in cells])
             return
         assert self._overlay is not None
         merge = _Merge(self._overlay.rows(layout), mine, reverse)
@@ -194,6 +196,7 @@ class Snapshot:
             yield self._rows(codec, rest)
 
     def _rows(self, codec: LayoutCodec, found: Sequence[Cell | RowVersion]) -> list[Row]:
+        """Of stored cells and the overlay's rows, merged."""
         decode = codec.decode
         if self._trace is not None:
             name = codec.layout.name

@@ -28,9 +28,13 @@ _LOOSE = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 class LayoutCodec:
-    """Keys and values of one layout."""
+    """Keys and values of one layout.
 
-    def __init__(self, layout: Layout) -> None:
+    `shared` leading columns are often the same in rows that lie side by side: a view's columns
+    but for those of its last relation.
+    """
+
+    def __init__(self, layout: Layout, shared: int = 0) -> None:
         self.layout = layout
         kinds = [layout.columns[i].type.kind for i in layout.key_positions]
         self._descending = [part.descending for part in layout.key]
@@ -43,6 +47,7 @@ class LayoutCodec:
         self.key_values: Callable[[Row], tuple[Value, ...]] = _tuple_getter(self._positions)
         types = tuple(_annotation(column) for column in layout.columns)
         self._decoder = msgspec.msgpack.Decoder(tuple[types])  # type: ignore[valid-type]
+        self._runs = _Runs(types, shared) if 0 < shared < len(types) else None
         self._short: dict[int, tuple[msgspec.msgpack.Decoder[Row], Row]] = {}
 
     def key_of(self, values: Sequence[Value]) -> bytes:
@@ -102,6 +107,12 @@ class LayoutCodec:
             raise self._corrupt(error) from None
         return row
 
+    def decode_all(self, values: Sequence[bytes]) -> list[Row]:
+        """`decode` for many rows in key order. Raises Corruption."""
+        if self._runs is None:
+            return [self.decode(data) for data in values]
+        return self._runs.decode(values, self.decode)
+
     def _decode_short(self, data: bytes) -> Row:
         """A row written before columns were appended."""
         try:
@@ -128,6 +139,55 @@ class LayoutCodec:
         return Corruption(f"A row of {self.layout.name} cannot be decoded: {error}")
 
 
+class _Runs:
+    """Decodes runs of rows that begin with the same columns: these columns once per run.
+
+    MessagePack is self-delimiting, so rows that begin with the same bytes up to the end of a
+    column begin with the same columns.
+    """
+
+    def __init__(self, types: Sequence[Any], shared: int) -> None:
+        self._columns = len(types)
+        self._shared = shared
+        self._rest_header = _array_header(len(types) - shared)
+        rest = tuple(types[shared:])
+        self._rest = msgspec.msgpack.Decoder(tuple[rest])  # type: ignore[valid-type]
+
+    def decode(self, values: Sequence[bytes], decode: Callable[[bytes], Row]) -> list[Row]:
+        rows: list[Row] = []
+        rest, header = self._rest.decode, self._rest_header
+        head: Row = ()
+        common = _NEVER
+        for data, following in zip(values, [*values[1:], b""], strict=True):
+            if data.startswith(common):
+                try:
+                    rows.append(head + rest(header + data[len(common) :]))
+                except msgspec.DecodeError:
+                    rows.append(decode(data))  # it says what is wrong
+                continue
+            row = decode(data)
+            rows.append(row)
+            if following.startswith(data[:_ALIKE]):
+                head = row[: self._shared]
+                common = self._bytes(head)
+        return rows
+
+    def _bytes(self, head: Row) -> bytes:
+        """What the value of a row that begins with `head` begins with."""
+        values = _ENCODER.encode(head)[len(_array_header(len(head))) :]
+        return FORMAT + _array_header(self._columns) + values
+
+
+_NEVER = b"\0"
+"""Begins no value: they begin with FORMAT."""
+_ALIKE = 16
+"""Rows whose first bytes are the same are worth a try."""
+
+
+def _array_header(length: int) -> bytes:
+    return _ENCODER.encode((None,) * length)[:-length]
+
+
 class Codecs:
     """Codecs of one catalog version by layout name; `codecs("customer")`."""
 
@@ -139,8 +199,15 @@ class Codecs:
         """Raises KeyError."""
         codec = self._codecs.get(name)
         if codec is None:
-            codec = self._codecs[name] = LayoutCodec(self.catalog.layout(name))
+            codec = self._codecs[name] = LayoutCodec(self.catalog.layout(name), self._shared(name))
         return codec
+
+    def _shared(self, name: str) -> int:
+        """Columns of a view above its last relation: siblings share them."""
+        view = self.catalog.view.get(name)
+        if view is None:
+            return 0
+        return sum(column.relation != view.last for column in view.columns)
 
 
 def _annotation(column: Column) -> Any:
