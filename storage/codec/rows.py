@@ -158,7 +158,7 @@ class _Runs:
         rest, header = self._rest.decode, self._rest_header
         head: Row = ()
         common = _NEVER
-        for data, following in zip(values, [*values[1:], b""], strict=True):
+        for data, following in zip(values, [*values[1:], b""], strict=False):
             if data.startswith(common):
                 try:
                     rows.append(head + rest(header + data[len(common) :]))
