@@ -124,11 +124,9 @@ def _exit(code: int, message: str) -> NoReturn:
 
 
 def settle_collector() -> None:
-    """Let the cyclic collector run less often, and never over what is imported.
+    """Let the cyclic collector run less often.
 
     Rows, keys and puts are tuples and bytes, which die by their reference counts; walking them
     again and again is a third of the time of a bulk load. For a process that is all Hornbeam's.
     """
-    gc.collect()
-    gc.freeze()
     gc.set_threshold(10_000, 20, 50)

@@ -444,7 +444,6 @@ def print_table(console: Console, figures: Sequence[Figure]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     options, console = parse_options(arguments), Console()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    settle_collector()  # as the server does
     began = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -463,4 +462,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    settle_collector()  # as the server does
     main()

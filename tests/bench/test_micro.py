@@ -1,0 +1,98 @@
+"""`make bench` at its smallest: it runs to its end and reports what the documentation names."""
+
+import asyncio
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from bench import microdata, serving
+from bench.measure import Figure, percentile, where_time_goes
+from bench.micro import main, parse_options, sentence
+
+TINY = ["--customers=3", "--rounds=1", "--reads=5", "--writes=20", "--requests=5"]
+SECTIONS = {"reads", "writes", "one write", "REST", "load", "joins", "memory"}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    folder: Path = tmp_path_factory.mktemp("bench")
+    output = folder / "reports" / "latest.json"
+    main([*TINY, "--load-customers=2", f"--folder={folder / 'var'}", f"--output={output}"])
+    assert not (folder / "var").exists()
+    return json.loads(output.read_text())
+
+
+def test_the_report_says_where_and_how_it_was_made(report: dict) -> None:
+    assert set(report) == {
+        "machine", "versions", "settings", "figures", "missed", "seconds",
+    }  # fmt: skip
+    assert report["machine"]["cores"] >= 1
+    assert "duckdb" in report["versions"]
+    assert report["settings"]["customers"] == 3
+
+
+def test_every_section_has_sound_figures(report: dict) -> None:
+    figures = report["figures"]
+    assert {figure["section"] for figure in figures} == SECTIONS
+    for figure in figures:
+        assert set(figure) == {
+            "section", "name", "value", "unit", "rounds", "at_least", "at_most", "met", "note",
+            "why",
+        }  # fmt: skip
+        assert math.isfinite(figure["value"])
+        assert figure["value"] >= 0
+
+
+def test_each_goal_is_met_or_explained(report: dict) -> None:
+    with_goals = [figure for figure in report["figures"] if figure["met"] is not None]
+    missed = [figure for figure in with_goals if not figure["met"]]
+    assert len(with_goals) == 12
+    assert len(report["missed"]) == len(missed)
+
+
+def test_ratios_compare_within_the_run(report: dict) -> None:
+    value = {figure["name"]: figure["value"] for figure in report["figures"]}
+    ratio = value["point read, p50"] / value["/livez, p50"]
+    assert value["point read / livez"] == pytest.approx(ratio, rel=0.01)
+
+
+def test_a_figure_is_the_median_and_knows_its_goal() -> None:
+    figure = Figure("load", "x", "rows/s", (1.0, 9.0, 2.0), at_least=3, why="reason")
+    assert (figure.value, figure.met) == (2.0, False)
+    assert sentence(figure) == "load, x: 2 rows/s, wanted at least 3; reason."
+    assert Figure("REST", "y", "×", (1.5,), at_most=2).met is True
+    assert Figure("reads", "z", "ms", (1.0,)).met is None
+
+
+def test_percentiles_are_values_that_occurred() -> None:
+    values = [float(i) for i in range(1, 101)]
+    assert percentile(values, 0.5) == 50
+    assert percentile(values, 0.99) == 99
+    assert percentile([7.0], 0.99) == 7
+
+
+def test_a_profile_names_functions() -> None:
+    async def work() -> None:
+        sorted(range(10_000), key=lambda value: -value)
+
+    assert "sorted" in asyncio.run(where_time_goes(work))
+
+
+def test_the_data_has_the_ratios_of_the_paper() -> None:
+    counts = {name: len(list(microdata.rows(name, 3))) for name in microdata.RELATIONS}
+    assert counts == {"customer": 3, "orders": 30, "order_line": 300}
+    assert sum(counts.values()) == 3 * microdata.ROWS_PER_CUSTOMER
+    assert list(microdata.rows("orders", 2)) == list(microdata.rows("orders", 2))
+
+
+def test_options_have_defaults() -> None:
+    assert parse_options([]).output == Path("bench/reports/latest.json")
+
+
+def test_requests_are_encoded_whole() -> None:
+    request = serving.post("/v1/query", {"sql": "SELECT 1"}, "Connection: close")
+    head, _, body = request.partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head
+    assert head.endswith(b"Connection: close")
