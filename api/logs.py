@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
 import structlog
 
@@ -17,6 +18,17 @@ def configure(level: str = "warning") -> None:
         format="%(asctime)s [%(levelname)-8s] %(name)s: %(message)s",
         force=True,
     )
+    _structure(number)
+
+
+def be_quiet() -> None:
+    """For a database inside another program: warnings only, unless the program has chosen."""
+    if not structlog.is_configured():
+        _structure(logging.WARNING)
+
+
+def _structure(level: int) -> None:
+    """Exceptions are logged without the values of variables: those may be other people's rows."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -24,16 +36,12 @@ def configure(level: str = "warning") -> None:
             structlog.processors.format_exc_info,
             structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=_to_stderr,
         cache_logger_on_first_use=False,
     )
 
 
-def be_quiet() -> None:
-    """For a database inside another program: warnings only, unless the program has chosen."""
-    if not structlog.is_configured():
-        structlog.configure(
-            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        )
+def _to_stderr(*_: Any) -> structlog.PrintLogger:
+    """Standard error as it is now, not as it was when logging was set up."""
+    return structlog.PrintLogger(sys.stderr)

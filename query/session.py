@@ -60,17 +60,20 @@ class Duck:
         self._database = self._threads = None
 
 
-def translated(error: duckdb.Error) -> HornbeamError:
-    """DuckDB's error as ours: its first line, without its kind and our registered names."""
+def translated(error: Exception) -> HornbeamError:
+    """DuckDB's error as ours: its first line, without its kind and our registered names.
+
+    Arrow wraps what fails while rows flow, so the kind is read from the text.
+    """
     first = str(error).partition("\n")[0]
     kind, _, rest = first.partition("Error: ")
     message = rest or kind
-    if isinstance(error, duckdb.OutOfMemoryException):
+    if kind.strip() == "Out of Memory":
         return LimitExceeded(
             "the query needs more memory than it may use",
             cure="narrow it, or raise the memory limit or give a spill folder",
         )
-    if isinstance(error, duckdb.ConversionException | duckdb.OutOfRangeException):
+    if kind.strip() in ("Conversion", "Out of Range"):
         return TypeMismatch(message)
     return SqlError(message)
 
@@ -151,3 +154,5 @@ def _next(reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
         return reader.read_next_batch()
     except StopIteration:
         return None
+    except (OSError, pa.ArrowException) as error:
+        raise translated(error) from None

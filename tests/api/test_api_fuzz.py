@@ -9,85 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 FINE = {503, 504, 507}
-WORDS = st.sampled_from(
-    [
-        "SELECT",
-        "FROM",
-        "WHERE",
-        "customer",
-        "orders",
-        "kinds",
-        "c_id",
-        "c_name",
-        "o_c_id",
-        "k_double",
-        "k_json",
-        "k_at",
-        "(",
-        ")",
-        ",",
-        "*",
-        "=",
-        "<",
-        "+",
-        "-",
-        "/",
-        "AND",
-        "OR",
-        "NOT",
-        "NULL",
-        "1",
-        "'a'",
-        "1.5",
-        "?",
-        ":a",
-        "GROUP",
-        "BY",
-        "count(*)",
-        "ORDER",
-        "LIMIT",
-        "UNION",
-        "ALL",
-        "JOIN",
-        "ON",
-        "USING",
-        "INSERT",
-        "INTO",
-        "VALUES",
-        "UPDATE",
-        "SET",
-        "DELETE",
-        "RETURNING",
-        "CASE",
-        "WHEN",
-        "THEN",
-        "END",
-        "CAST",
-        "AS",
-        "DATE",
-        "INTERVAL",
-        "'nan'",
-        "::",
-        "DOUBLE",
-        "WITH",
-        "x",
-        "IN",
-        "EXISTS",
-        ";",
-        "[",
-        "]",
-        "{",
-        "}",
-        "customer__orders",
-        "sum",
-        "over",
-        "max",
-        "lateral",
-        "VALUES",
-        "DISTINCT",
-        "pivot",
-    ]
-)
+TOKENS = """
+SELECT FROM WHERE customer orders kinds c_id c_name o_c_id k_double k_json k_at ( ) , * = < + -
+/ AND OR NOT NULL 1 'a' 1.5 ? :a GROUP BY count(*) ORDER LIMIT UNION ALL JOIN ON USING INSERT INTO
+VALUES UPDATE SET DELETE RETURNING CASE WHEN THEN END CAST AS DATE INTERVAL 'nan' :: DOUBLE WITH x
+IN EXISTS ; [ ] { } customer__orders sum over max lateral DISTINCT pivot
+"""
+WORDS = st.sampled_from(TOKENS.split())
 SQL = st.one_of(
     st.lists(WORDS, max_size=14).map(" ".join),
     st.sampled_from(
@@ -160,19 +88,19 @@ def check(shop, path, body):
         json.loads(response.text, parse_constant=pytest.fail)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(body=st.one_of(TRANSACTION, ANY))
 def test_transactions(shop, body):
     check(shop, "/v1/transactions", body)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(body=st.one_of(QUERY, ANY))
 def test_queries(shop, body):
     check(shop, "/v1/query", body)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(sql=SQL, ddl=st.lists(WORDS, max_size=10).map(" ".join))
 def test_explain_and_plan(shop, sql, ddl):
     check(shop, "/v1/explain", {"sql": sql})
