@@ -83,11 +83,14 @@ class SimulatedStore:
         has: every put since the last flush is kept if `keep` says so.
         """
         found = SimulatedStore()
-        found._tables = deepcopy(self._tables if keep is None else self._flushed)
+        found._flushed = deepcopy(self._flushed)
+        if keep is None:
+            found._tables, found._unflushed = deepcopy(self._tables), list(self._unflushed)
+            return found
         for table, (key, value), ts in self._unflushed:
-            if keep is not None and table in found._tables and keep():
-                found._tables[table].put(key, value, ts)
-        found._flushed = deepcopy(found._tables)
+            if keep():
+                found._flushed[table].put(key, value, ts)
+        found._tables = deepcopy(found._flushed)
         return found
 
     # ------------------------------------------------------------ tables
