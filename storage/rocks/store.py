@@ -359,16 +359,17 @@ def _timestamp(physical: bytes) -> int:
 
 def _newest(entries: Iterator[tuple[bytes, bytes]], newest: int) -> Iterator[Cell]:
     """Per row the first version from `newest`, a complemented timestamp, on."""
-    done = b""
+    done, least = b"", _STAMP.pack(newest)
+    last, ts = b"", 0
     for physical, value in entries:
-        row = physical[:-8]
-        if row == done:
+        row, stamp = physical[:-8], physical[-8:]
+        if stamp < least or row == done:
             continue
-        stamp = int.from_bytes(physical[-8:])
-        if stamp >= newest:
-            done = row
-            if value != TOMBSTONE:
-                yield Cell(row[4:], _LARGEST - stamp, value)
+        done = row
+        if value != TOMBSTONE:
+            if stamp != last:  # rows that were written together have one timestamp
+                last, ts = stamp, _timestamp(physical)
+            yield Cell(row[4:], ts, value)
 
 
 def _oldest_last(entries: Iterator[tuple[bytes, bytes]], at: int) -> Iterator[Cell]:
