@@ -16,6 +16,7 @@ from maintain.recompute import recompute
 from schema.catalog import Catalog, Forest, Index, JoinView, Purpose, State, ViewColumn
 from schema.ddl import load_ddl
 from schema.model import ForeignKey, KeyPart, Relation, Schema
+from schema.types import Row
 from storage.snapshot import Snapshot
 
 SHOP = """
@@ -158,7 +159,7 @@ def on_shop(folder: Path, test: Callable[[Database], Awaitable[None]], **options
     async def run() -> None:
         async with opened(folder, shop(), **options) as database:
             await test(database)
-            await check(database)
+            await settled(database)
 
     asyncio.run(run())
 
@@ -170,25 +171,36 @@ async def run_all(database: Database, *statements: str) -> None:
 
 
 async def check(database: Database) -> None:
-    """Everything stored equals what it is recomputed to, in two ways that share nothing; no lock
-    is left behind."""
+    """All of `settled`, and `verify`, which shares nothing with it, finds no difference."""
     report = await database.verify()
     assert report.differences == 0, [item for item in report.checked if item.differences]
-    await check_recomputed(database)
+    await settled(database)
+
+
+async def settled(database: Database) -> None:
+    """No lock is left behind, foreign keys hold, and every view and index equals what it is
+    recomputed to."""
     assert database.manager.locks.held_count == 0
     assert database.manager.locks.waiting_count == 0
-
-
-async def check_recomputed(database: Database) -> None:
     catalog, at = database.catalog, database.watermark()
     base = {name: await stored_rows(database, name, at) for name in catalog.schema.names}
     for name in (*catalog.view, *catalog.index):
         if catalog.maintained(name):
             stored = Counter(await stored_rows(database, name, at))
             assert stored == Counter(recompute(catalog, base, name)), name
+    for relation in catalog.schema.relations:
+        for edge in relation.foreign_keys:
+            there = _keys(catalog.schema.relation(edge.parent), base, edge.parent_columns)
+            held = _keys(relation, base, edge.columns)
+            assert {key for key in held if None not in key} <= there, edge.name
 
 
-async def stored_rows(database: Database, name: str, at: int) -> list[tuple[object, ...]]:
+def _keys(relation: Relation, base: Mapping[str, list[Row]], columns: Iterable[str]) -> set[Row]:
+    positions = [relation.positions[column] for column in columns]
+    return {tuple(row[i] for i in positions) for row in base[relation.name]}
+
+
+async def stored_rows(database: Database, name: str, at: int) -> list[Row]:
     reader = Snapshot(database.store, database.manager.state.codecs, at)
     return [row async for batch in reader.scan(name) for row in batch]
 

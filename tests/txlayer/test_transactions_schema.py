@@ -80,7 +80,7 @@ def test_views_and_indexes_are_built_while_writers_go_on(tmp_path):
             assert database.catalog.state["customer__orders"] is State.BUILDING
             assert database.prepare(JOIN).served_by == ("customer", "orders")
             await until(lambda: held.waiting)
-            writers = [asyncio.ensure_future(write(database, n, 15)) for n in range(3)]
+            writers = [asyncio.ensure_future(write(database, n, 8)) for n in range(3)]
             await asyncio.gather(*writers[:2])
             held.go.set()
             await asyncio.gather(database.keeper.wait_built(), *writers)

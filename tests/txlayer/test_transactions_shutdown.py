@@ -1,0 +1,85 @@
+"""Closing a database under load, and opening it again."""
+
+import asyncio
+
+from database_world import check, opened, run_all, settings, shop
+from test_transactions_statements import FILL
+
+from api.database import Database
+from schema.errors import HornbeamError
+
+
+def test_closing_under_load_keeps_every_answer(tmp_path):
+    """Each writer is answered or refused; what was answered is there after the next start."""
+
+    async def run():
+        database = await Database.open(settings(tmp_path))
+        await database.keeper.apply(shop())
+        await run_all(database, *FILL)
+        acknowledged, refused = [], []
+
+        async def write(n):
+            for i in range(1_000):
+                number = 1_000 + n * 1_000 + i
+                try:
+                    await database.execute(f"INSERT INTO orders VALUES ({number}, {1 + i % 3}, 1)")
+                except HornbeamError as error:
+                    refused.append(error)
+                    return
+                acknowledged.append(number)
+
+        writers = [asyncio.ensure_future(write(n)) for n in range(8)]
+        await asyncio.sleep(0.2)
+        await database.close()
+        await asyncio.gather(*writers)
+        assert len(refused) == 8
+        assert acknowledged
+
+        async with opened(tmp_path) as database:
+            rows = await database.fetch("SELECT o_id FROM orders WHERE o_id >= 1000")
+            assert {number for (number,) in rows} >= set(acknowledged)
+            await database.keeper.wait_built()
+            await check(database)
+
+    asyncio.run(run())
+
+
+def test_closing_under_open_queries(tmp_path):
+    async def run():
+        async with opened(tmp_path, shop()) as database:
+            await run_all(database, *FILL)
+            async with database.query("SELECT * FROM orders") as result:
+                assert len(await result.stream.all()) == 4
+        async with opened(tmp_path) as database:
+            assert database.ready()
+            await check(database)
+
+    asyncio.run(run())
+
+
+def test_a_database_that_was_not_closed_recovers(tmp_path):
+    """The process ends without a word: what was answered is in the log, if not in the store."""
+
+    async def run():
+        database = await Database.open(settings(tmp_path))
+        await database.keeper.apply(shop())
+        await database.keeper.wait_built()
+        await run_all(database, *FILL)
+        last = await database.execute("UPDATE customer SET c_name = 'last' WHERE c_id = 1")
+        # Only what the operating system would do: locks and files are let go.
+        database._housekeeping.cancel()
+        for task in (*database.committer._stages, *database.committer._timers):
+            task.cancel()
+        await database.log.close()
+        await database.store.close()
+        await database._coordination.close()
+
+        async with opened(tmp_path) as database:
+            assert database.watermark() >= last.commit_ts
+            found = await database.fetch("SELECT c_name FROM customer WHERE c_id = 1")
+            assert found == [("last",)]
+            later = await database.execute("UPDATE customer SET c_name = 'later' WHERE c_id = 1")
+            assert later.commit_ts > last.commit_ts
+            await check(database)
+
+    asyncio.run(run())
