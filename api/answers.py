@@ -81,6 +81,9 @@ class Transaction(Answer):
     timings_ms: TimingsAnswer
     applied: bool
     mutations: list[MutationAnswer] | None = Field(None, description="Of a dry run.")
+    replay: dict[str, Any] | None = Field(
+        None, description="Of a dry run: send it with the commit, and its results stay true."
+    )
 
 
 class Outcome(Answer):

@@ -38,6 +38,7 @@ from txlayer.model import (
     InsertRows,
     Parameters,
     RepairRows,
+    Replay,
     Statement,
     TransactionRequest,
     TransactionResult,
@@ -233,6 +234,7 @@ class Database:
         bookmark: int = 0,
         snapshot: int | None = None,
         pending: Sequence[Statement] = (),
+        replay: Replay | None = None,
         trace: bool = False,
         use_views: bool = True,
         timeout_s: float | None = None,
@@ -246,7 +248,7 @@ class Database:
         state = self.manager.state
         async with self.keeper.readers.reading(state.catalog.version):
             at = await self._snapshot(snapshot, bookmark)
-            overlay = await self.manager.pending(pending, at) if pending else None
+            overlay = await self.manager.pending(pending, at, replay) if pending else None
             prepared = self.engine.prepare(sql, state.catalog, use_views=use_views)
             reads: list[ReadItem] | None = [] if trace else None
             if reads is not None and overlay is not None:

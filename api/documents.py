@@ -86,6 +86,8 @@ def transaction_document(catalog: Catalog, result: TransactionResult) -> dict[st
         },
         "applied": result.applied,
     }
+    if result.replay is not None:
+        document["replay"] = result.replay
     if result.mutations:
         document["mutations"] = [_mutation_document(catalog, m) for m in result.mutations]
     return document

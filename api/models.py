@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from api.planning import PlanRequest
 from storage.snapshot import ReadItem
-from txlayer.model import Parameters, Precondition, Statement, TransactionRequest
+from txlayer.model import Parameters, Precondition, Replay, Statement, TransactionRequest
 
 MAX_SQL = 1_000_000
 """Characters of one statement."""
@@ -72,6 +72,17 @@ ReadBody = tuple[str, Hexadecimal, Timestamp | None]
 """Layout, key in hexadecimal, version; null: the row was absent."""
 
 
+class ReplayBody(Body):
+    """What a dry run took from outside, given back so that its results stay true."""
+
+    now: int = Field(ge=0, description="Milliseconds since the epoch.")
+    numbers: list[tuple[str, str, int]] = Field(default_factory=list)
+    results: list[str] = Field(default_factory=list)
+
+    def replay(self) -> Replay:
+        return Replay(self.now, tuple(self.numbers), tuple(self.results))
+
+
 class TransactionBody(Body):
     model_config = ConfigDict(
         json_schema_extra={
@@ -98,6 +109,7 @@ class TransactionBody(Body):
         default_factory=list, description="Row versions the writes rest on, as a query gave them."
     )
     bookmark: Timestamp = Field(0, description="The commit is later than this.")
+    replay: ReplayBody | None = Field(None, description="What a dry run's answer gave.")
     dry_run: bool = Field(False, description="Say which rows would change; change nothing.")
     timeout_ms: Milliseconds | None = None
 
@@ -111,6 +123,7 @@ class TransactionBody(Body):
             ),
             bookmark=self.bookmark,
             dry_run=self.dry_run,
+            replay=None if self.replay is None else self.replay.replay(),
             timeout_s=timeout_s,
         )
 
@@ -129,6 +142,7 @@ class QueryBody(Body):
     snapshot: Timestamp | None = Field(None, description="Read exactly as of this timestamp.")
     max_rows: int | None = Field(None, gt=0, le=MAX_TS, description="More rows are an error.")
     timeout_ms: Milliseconds | None = None
+    replay: ReplayBody | None = Field(None, description="What a dry run of `pending` gave.")
     pending: list[StatementBody] = Field(
         default_factory=list, description="Uncommitted writes of the client to lay over the data."
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from storage.ports import NEWEST, TableStore
 
@@ -42,3 +43,23 @@ class IdentityBlocks:
                 # A number must not be given twice even if the machine fails now.
                 await self._store.flush()
                 return range(start, start + BLOCK)
+
+
+class Numbers:
+    """Identity numbers of one transaction: first those that its dry run was given, then new ones.
+
+    `taken` is everything handed out, in order.
+    """
+
+    def __init__(self, source: IdentityBlocks, given: Iterable[tuple[str, str, int]] = ()) -> None:
+        self._source = source
+        self._given: dict[tuple[str, str], deque[int]] = {}
+        for relation, column, number in given:
+            self._given.setdefault((relation, column), deque()).append(number)
+        self.taken: list[tuple[str, str, int]] = []
+
+    async def next(self, relation: str, column: str) -> int:
+        given = self._given.get((relation, column))
+        number = given.popleft() if given else await self._source.next(relation, column)
+        self.taken.append((relation, column, number))
+        return number

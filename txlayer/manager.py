@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,11 +32,12 @@ from storage.snapshot import Overlay
 from txlayer.committer import Committed, Committer, Prepared
 from txlayer.gate import Gate
 from txlayer.hlc import HybridClock
-from txlayer.identity import IdentityBlocks
+from txlayer.identity import IdentityBlocks, Numbers
 from txlayer.locks import LockOwner, LockTable, Mode
 from txlayer.model import (
     InsertRows,
     RepairRows,
+    Replay,
     Statement,
     StatementResult,
     Timings,
@@ -192,8 +194,8 @@ class TransactionManager:
         transaction = Transaction(
             state,
             self._store,
-            self._identity,
-            self._now(),
+            Numbers(self._identity, request.replay.numbers if request.replay else ()),
+            self._now(request.replay),
             self._committer.watermark,
             self.locks,
             attempt.owner,
@@ -209,6 +211,7 @@ class TransactionManager:
         async with asyncio.timeout(remaining):
             await transaction.validate(request.reads, request.preconditions)
             attempt.results = await _run(transaction, request.statements, plans)
+            _require_told(request.replay, attempt.results)
             await transaction.check()
             attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
             mutations = await transaction.mutations()
@@ -264,15 +267,19 @@ class TransactionManager:
     def _ms_since(self, began: float) -> float:
         return (self._clock.monotonic() - began) * 1000
 
-    def _now(self) -> dt.datetime:
-        return dt.datetime.fromtimestamp(self._clock.wall_ms() / 1000, dt.UTC)
+    def _now(self, replay: Replay | None) -> dt.datetime:
+        now = self._clock.wall_ms() if replay is None else replay.now
+        return dt.datetime.fromtimestamp(now / 1000, dt.UTC)
 
     # ------------------------------------------------------------ dry runs
 
     async def _dry_run(self, request: TransactionRequest) -> TransactionResult:
         await self._gate.enter()
         try:
-            transaction = self._unlocked(self._committer.watermark())
+            now = request.replay.now if request.replay else self._clock.wall_ms()
+            replay = replace(request.replay or Replay(now), now=now)
+            numbers = Numbers(self._identity, replay.numbers)
+            transaction = self._unlocked(self._committer.watermark(), numbers, replay)
             plans = _plans(self.state, request.statements)
             await transaction.validate(request.reads, request.preconditions)
             results = await _run(transaction, request.statements, plans)
@@ -281,20 +288,27 @@ class TransactionManager:
         finally:
             self._gate.leave()
         return TransactionResult(
-            "", 0, results, count_by_layout(mutations), mutations=tuple(mutations)
+            "",
+            0,
+            results,
+            count_by_layout(mutations),
+            mutations=tuple(mutations),
+            replay=Replay(now, tuple(numbers.taken), tuple(map(_digest, results))),
         )
 
-    async def pending(self, statements: Sequence[Statement], at: int) -> Overlay:
+    async def pending(
+        self, statements: Sequence[Statement], at: int, replay: Replay | None = None
+    ) -> Overlay:
         """What uncommitted `statements` would change at snapshot `at`, to lay over a query."""
-        transaction = self._unlocked(at)
+        numbers = Numbers(self._identity, replay.numbers if replay else ())
+        transaction = self._unlocked(at, numbers, replay)
         plans = _plans(self.state, statements)
         await _run(transaction, statements, plans)
         return Overlay(await transaction.mutations())
 
-    def _unlocked(self, at: int) -> Transaction:
-        return Transaction(
-            self.state, self._store, self._identity, self._now(), lambda: at, None, LockOwner(0)
-        )
+    def _unlocked(self, at: int, numbers: Numbers, replay: Replay | None) -> Transaction:
+        now = self._now(replay)
+        return Transaction(self.state, self._store, numbers, now, lambda: at, None, LockOwner(0))
 
     # ------------------------------------------------------------ schema
 
@@ -314,6 +328,23 @@ class TransactionManager:
         """Wait for commits under way."""
         if self._finishing:
             await asyncio.wait(self._finishing)
+
+
+def _digest(result: StatementResult) -> str:
+    """Tells results apart that the client can tell apart."""
+    seen = repr((result.affected, result.rows)).encode()
+    return hashlib.blake2b(seen, digest_size=8).hexdigest()
+
+
+def _require_told(replay: Replay | None, results: Sequence[StatementResult]) -> None:
+    """What the client was told of its writes must be so. Raises ReadConflict."""
+    told = replay.results if replay is not None else ()
+    for number, (digest, result) in enumerate(zip(told, results, strict=False), 1):
+        if _digest(result) != digest:
+            raise ReadConflict(
+                f"Statement {number} would have another result than its trial had.",
+                cure="Begin again: a row that it meets has changed since.",
+            )
 
 
 class _Attempt:

@@ -49,6 +49,20 @@ class Precondition:
 
 
 @dataclass(frozen=True, slots=True)
+class Replay:
+    """What a dry run took from outside, and what came of it.
+
+    Given back with the same statements, their defaults take the same values: `now` (milliseconds
+    since the epoch) and `numbers` (relation, column, number) in the order they were taken. A
+    commit is refused where a statement's result is not the one told (`results`: digests).
+    """
+
+    now: int
+    numbers: tuple[tuple[str, str, int], ...] = ()
+    results: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionRequest:
     """All of one write transaction.
 
@@ -63,6 +77,7 @@ class TransactionRequest:
     reads: tuple[ReadItem, ...] = ()
     bookmark: int = 0
     dry_run: bool = False
+    replay: Replay | None = None
     timeout_s: float | None = None
 
 
@@ -102,5 +117,7 @@ class TransactionResult:
     affected: Mapping[str, int] = field(default_factory=dict)
     timings: Timings = Timings()
     mutations: tuple[Any, ...] = ()
+    replay: Replay | None = None
+    """Of a dry run: what to send along with the commit."""
     applied: bool = True
     """False: committed, but the store does not answer; it will be applied (HTTP 202)."""

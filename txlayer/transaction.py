@@ -39,7 +39,7 @@ from schema.types import Kind, Row, Value
 from storage.ports import NEWEST, TableStore
 from storage.snapshot import Overlay, ReadItem, Snapshot
 from txlayer.constraints import ChildCheck, ParentCheck, UniqueCheck
-from txlayer.identity import IdentityBlocks
+from txlayer.identity import Numbers
 from txlayer.locks import LockOwner, LockTable, Mode
 from txlayer.model import (
     InsertRows,
@@ -78,7 +78,7 @@ class Transaction:
         self,
         state: CatalogState,
         store: TableStore,
-        identity: IdentityBlocks,
+        identity: Numbers,
         now: dt.datetime,
         watermark: Callable[[], int],
         locks: LockTable | None,

@@ -57,6 +57,7 @@ async def _answer(
             bookmark=body.bookmark,
             snapshot=body.snapshot,
             pending=[item.statement() for item in body.pending],
+            replay=None if body.replay is None else body.replay.replay(),
             trace=body.trace,
             use_views=body.use_views,
             timeout_s=timeout_s(body.timeout_ms, limits),
