@@ -19,7 +19,8 @@ from query.binder import OutputColumn
 from query.explain import Explanation
 from schema.catalog import Catalog, Index
 from schema.ddl import render_ddl
-from schema.model import Relation
+from schema.model import DefaultKind, Relation
+from schema.sqltext import literal_sql
 from schema.types import Kind, Row, Value
 from txlayer.model import StatementResult, TransactionResult
 from txlayer.verify import VerifyReport
@@ -165,6 +166,9 @@ def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
                 "type": c.type.sql(),
                 "nullable": c.nullable,
                 "default": None if c.default is None else c.default.kind.value,
+                "default_sql": None
+                if c.default is None or c.default.kind is not DefaultKind.LITERAL
+                else literal_sql(c.default.value),
             }
             for c in relation.columns
         ],

@@ -82,8 +82,8 @@ def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
 
 
 def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
-    """Equal exactly when inputs, what is in force and what would be are equal; row counts, which
-    drift all the time, do not count."""
+    """Equal exactly when inputs, what is in force and what would be are equal; row counts drift
+    all the time and builds end at any time: neither counts."""
     inputs = msgspec.json.encode(
         (
             request.ddl,
@@ -94,5 +94,7 @@ def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
             request.budget,
         )
     )
-    catalogs = [encode_catalog(replace(c, version=0, row_counts=())) for c in (current, planned)]
+    catalogs = [
+        encode_catalog(replace(c, version=0, row_counts=(), states=())) for c in (current, planned)
+    ]
     return hashlib.sha256(b"\0".join([inputs, *catalogs])).hexdigest()[:16]

@@ -19,6 +19,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,9 @@ async def writes(folder: Path, options: Options) -> list[Figure]:
         for count in WRITERS:
             writers = Writers(database, options.customers, first_id=count * 10_000_000)
             rates = [await writers.run(count, options.writes) for _ in range(options.rounds)]
-            figures += _write_figures(writers, count, rates)
+            for figure in _write_figures(writers, count, rates):
+                again = partial(writers.run, count, options.writes // 4)
+                figures.append(await explained(figure, again))
     return figures
 
 
@@ -219,8 +222,11 @@ def _median_ms(timings: Sequence[Timings], piece: str) -> float:
 # ---------------------------------------------------------------- REST
 
 
-def rest(folder: Path, options: Options) -> list[Figure]:
-    """Point reads and /livez in turn, through one keep-alive socket (bench/serving.py)."""
+def rest(folder: Path, options: Options, in_process_ms: float) -> list[Figure]:
+    """Point reads and /livez in turn, through one keep-alive socket (bench/serving.py).
+
+    `in_process_ms` is what the same read takes without HTTP.
+    """
     query = serving.post("/v1/query", {"sql": POINT, "parameters": [options.customers]})
     livez = serving.get("/livez")
     floor: list[float] = []
@@ -231,10 +237,14 @@ def rest(folder: Path, options: Options) -> list[Figure]:
             floor.append(percentile(client.times_ms(livez, options.requests), 0.5))
             read.append(percentile(client.times_ms(query, options.requests), 0.5))
     ratios = tuple(mine / least for mine, least in zip(read, floor, strict=True))
+    ratio = Figure("REST", "point read / livez", "×", ratios, at_most=2, note="blocking raw socket")
+    if not ratio.met:
+        why = f"the read itself takes {in_process_ms:.3f} ms, routing and validation the rest"
+        ratio = replace(ratio, why=why)
     return [
         Figure("REST", "/livez, p50", "ms", tuple(floor)),
         Figure("REST", "point read, p50", "ms", tuple(read)),
-        Figure("REST", "point read / livez", "×", ratios, at_most=2, note="blocking raw socket"),
+        ratio,
     ]
 
 
@@ -318,13 +328,14 @@ async def _join(database: Database, name: str, sql: str, goal: int, rounds: int)
             if found != expected:
                 raise RuntimeError(f"{name} by {way} gives {found} rows instead of {expected}.")
     measured = [Figure("joins", f"{name}, {way}", "s", tuple(t)) for way, t in times.items()]
+    note = "on HBase the paper has 6 × and 11.7 ×: there the join crosses the network"
     for way, basis, most in (
         ("best plan without views", "view", goal),
         ("index nested loops", "view", goal),
         ("best plan without views, Arrow", "view, Arrow", None),
     ):
         ratios = tuple(a / b for a, b in zip(times[way], times[basis], strict=True))
-        figure = Figure("joins", f"{name}, {way} / {basis}", "×", ratios, at_least=most)
+        figure = Figure("joins", f"{name}, {way} / {basis}", "×", ratios, at_least=most, note=note)
         measured.append(await explained(figure, ways["view"]))
     return measured
 
@@ -372,11 +383,12 @@ async def measure(options: Options, step: Callable[[str], None]) -> list[Figure]
             Figure("load", "online build of views and indexes", "rows/s", (made / built,))
         )
         step("reads")
-        figures += await reads(database, options)
+        read = await reads(database, options)
+        figures += read
         step("joins")
         figures += await joins(database, options)
     step("REST")
-    figures += rest(kept, options)
+    figures += rest(kept, options, 1_000 / read[0].value)
     step("memory of a streaming server")
     figures += memory(kept, options)
     shutil.rmtree(options.folder)
