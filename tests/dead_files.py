@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 PACKAGES = (
-    "schema storage query viewselect maintain txlayer api bench client/hornbeam tests".split()
+    *("schema", "storage", "query", "viewselect", "maintain", "txlayer", "api", "bench"),
+    *("client/hornbeam", "tests"),
 )
 
 
@@ -36,7 +37,7 @@ def main() -> int:
     tracked = subprocess.run(
         ["git", "ls-files", "*.py"], capture_output=True, text=True, check=True
     ).stdout.split()
-    files = [Path(name) for name in tracked if name.startswith(tuple(PACKAGES))]
+    files = [Path(name) for name in tracked if name.startswith(PACKAGES)]
     used = set().union(*(imported(path) for path in files))
     started = " ".join(
         Path(name).read_text() for name in ("Makefile", "pyproject.toml", "client/pyproject.toml")
