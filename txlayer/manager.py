@@ -13,7 +13,8 @@ import asyncio
 import datetime as dt
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from maintain.changes import Mutation
@@ -161,13 +162,8 @@ class TransactionManager:
         attempt = _Attempt(request, transaction_id, owner, deadline)
         try:
             prepared = await self._prepare(attempt)
-        except BaseException as error:
+        except BaseException:
             self._release(owner)
-            if isinstance(error, TimeoutError):
-                raise StatementTimeout(
-                    "The transaction took longer than its time limit; nothing was written.",
-                    cure="Raise timeout_ms, or do less in one transaction.",
-                ) from None
             raise
         if isinstance(prepared, TransactionResult):
             self._release(owner)
@@ -207,8 +203,7 @@ class TransactionManager:
             recorded = await find_outcome(self._store, attempt.transaction_id)
             if recorded is not None:
                 return recorded.answer_to(request)
-        remaining = attempt.deadline - self._clock.monotonic()
-        async with asyncio.timeout(remaining):
+        async with _time_limit(attempt.deadline - self._clock.monotonic()):
             await transaction.validate(request.reads, request.preconditions)
             attempt.results = await _run(transaction, request.statements, plans)
             _require_told(request.replay, attempt.results)
@@ -281,10 +276,11 @@ class TransactionManager:
             numbers = Numbers(self._identity, replay.numbers)
             transaction = self._unlocked(self._committer.watermark(), numbers, replay)
             plans = _plans(self.state, request.statements)
-            await transaction.validate(request.reads, request.preconditions)
-            results = await _run(transaction, request.statements, plans)
-            await transaction.check()
-            mutations = await transaction.mutations()
+            async with _time_limit(request.timeout_s or self._limits.timeout_s):
+                await transaction.validate(request.reads, request.preconditions)
+                results = await _run(transaction, request.statements, plans)
+                await transaction.check()
+                mutations = await transaction.mutations()
         finally:
             self._gate.leave()
         return TransactionResult(
@@ -303,8 +299,9 @@ class TransactionManager:
         numbers = Numbers(self._identity, replay.numbers if replay else ())
         transaction = self._unlocked(at, numbers, replay)
         plans = _plans(self.state, statements)
-        await _run(transaction, statements, plans)
-        return Overlay(await transaction.mutations())
+        async with _time_limit(self._limits.timeout_s):
+            await _run(transaction, statements, plans)
+            return Overlay(await transaction.mutations())
 
     def _unlocked(self, at: int, numbers: Numbers, replay: Replay | None) -> Transaction:
         now = self._now(replay)
@@ -328,6 +325,19 @@ class TransactionManager:
         """Wait for commits under way."""
         if self._finishing:
             await asyncio.wait(self._finishing)
+
+
+@asynccontextmanager
+async def _time_limit(seconds: float) -> AsyncIterator[None]:
+    """Bound work that has written nothing yet. Raises StatementTimeout."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise StatementTimeout(
+            "The transaction took longer than its time limit; nothing was written.",
+            cure="Raise timeout_ms, or do less in one transaction.",
+        ) from None
 
 
 def _digest(result: StatementResult) -> str:
