@@ -100,7 +100,7 @@ class TransactionManager:
         self._identity = IdentityBlocks(store, hlc.tick)
         self._gate = Gate()
         self._ages = 0
-        self._finishing: set[asyncio.Task[object]] = set()
+        self._finishing: set[asyncio.Task[TransactionResult]] = set()
         self.unfinished: set[str] = set()
         """Transactions that have reached the log, whose outcome is not known yet."""
         self.locks = LockTable()
@@ -171,7 +171,7 @@ class TransactionManager:
         # From here on the outcome is the log's: a caller that goes away changes nothing.
         task = asyncio.ensure_future(self._commit(attempt, prepared))
         self._finishing.add(task)
-        task.add_done_callback(self._finishing.discard)
+        task.add_done_callback(self._finished)
         remaining = max(deadline - self._clock.monotonic(), 0.0)
         done, _ = await asyncio.wait({task}, timeout=remaining + 5.0)
         if not done:
@@ -181,6 +181,11 @@ class TransactionManager:
                 transaction_id=transaction_id,
             )
         return task.result()
+
+    def _finished(self, task: asyncio.Task[TransactionResult]) -> None:
+        self._finishing.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen, should the caller be gone
 
     async def _prepare(self, attempt: _Attempt) -> Prepared | TransactionResult:
         """Everything before the commit point; a finished result when there is none to reach."""
