@@ -31,8 +31,9 @@ from rich.table import Table
 
 from api.app import create_app
 from api.database import Database
-from api.planning import PlanRequest
+from api.planning import PlannedSchema, PlanRequest
 from api.settings import Settings
+from bench.measure import percentile
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.compare import Comparison, compare_statements
 from bench.tpcw.data import RELATIONS, Population, Size
@@ -41,6 +42,8 @@ from schema.workload import load_workload
 from txlayer.verify import VerifyReport
 
 LOAD_BATCH = 5_000
+PLAIN_WIDTH = 140
+"""Columns of what is not written to a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,8 @@ def parse_options(arguments: list[str] | None = None) -> DemoOptions:
     return DemoOptions(**vars(parser.parse_args(arguments)))
 
 
-async def load(database: Database, size: Size, console: Console) -> tuple[int, float]:
-    """Load the population with a progress bar; returns rows and seconds."""
+async def load(database: Database, size: Size, console: Console) -> float:
+    """Load the population with a progress bar; returns rows per second."""
     population = Population(size)
     began, rows = time.monotonic(), 0
     with Progress(
@@ -86,7 +89,9 @@ async def load(database: Database, size: Size, console: Console) -> tuple[int, f
                 await database.load(relation, columns, batch)
                 progress.advance(task, len(batch))
             rows += len(data)
-    return rows, time.monotonic() - began
+    elapsed = time.monotonic() - began
+    await database.keeper.refresh_counts()
+    return rows / elapsed
 
 
 @asynccontextmanager
@@ -118,11 +123,22 @@ def machine() -> dict[str, Any]:
     }
 
 
+@asynccontextmanager
+async def _opened(
+    folder: Path, request: PlanRequest
+) -> AsyncIterator[tuple[Database, PlannedSchema]]:
+    """A new database in `folder` with the plan of `request` in force."""
+    async with await Database.open(Settings(data=folder)) as database:
+        planned = database.plan_schema(request)
+        await database.apply_schema(request, planned.plan_id)
+        await database.keeper.wait_built()
+        yield database, planned
+
+
 async def run(options: DemoOptions, console: Console) -> int:
     """The demo; returns the exit code: 0 when no difference was found."""
     size = Size(options.customers, options.items)
     shutil.rmtree(options.folder, ignore_errors=True)
-    settings = Settings(data=options.folder / "database")
     request = PlanRequest(
         SCHEMA.read_text(),
         WORKLOAD.read_text(),
@@ -131,100 +147,158 @@ async def run(options: DemoOptions, console: Console) -> int:
         ddl_file="schema.sql",
         workload_file="workload.sql",
     )
-    async with await Database.open(settings) as database:
-        planned = database.plan_schema(request)
+    without_views = replace(request, budget=0.0)
+    async with (
+        _opened(options.folder / "database", request) as (database, planned),
+        _opened(options.folder / "without-views", without_views) as (baseline, _),
+    ):
+        learned = database.plan_schema(replace(request, roots=None))
         console.rule("Views chosen for the roots {author, customer, country}")
         console.print(planned.plan.text(), highlight=False, markup=False, soft_wrap=True)
-        learned = database.plan_schema(replace(request, roots=None))
         console.rule("The same with learned roots")
         console.print(learned.plan.summary(), highlight=False, markup=False, soft_wrap=True)
-        await database.apply_schema(request, planned.plan_id)
-        await database.keeper.wait_built()
-
-        console.rule("Loading")
-        rows, load_s = await load(database, size, console)
-        await database.keeper.refresh_counts()
-        console.print(f"{rows} rows in {load_s:.1f} s: {rows / load_s:,.0f} rows/s with all views")
-
-        console.rule(f"{options.sessions} shoppers over REST for {options.seconds:g} s")
-        async with served(database, settings) as url:
-            measured = await shop_in_process(
-                url, size, sessions=options.sessions, seconds=options.seconds
-            )
-        console.print(
-            f"{measured.interactions} interactions, {database.manager.committed} transactions,"
-            f" {len(measured.errors)} errors"
-        )
+        console.rule("Loading, with views and (to compare with) without any")
+        load_rows_s = [await load(each, size, console) for each in (database, baseline)]
+        statements = {s.name: s.sql for s in load_workload(request.workload)}
+        console.rule("Every statement that reads, in turn on both")
+        compared = await compare_statements(database, baseline, statements, size, options.rounds)
+        measured = await _shop(database, size, options, console)
         console.rule("Every view and index recomputed by DuckDB and compared")
         report = await database.verify()
-        statements = {s.name: s.sql for s in load_workload(request.workload)}
-        comparison = await compare_statements(database, statements, size, options.rounds)
-        storage = _storage(database, await database.sizes())
-        differences = _print(console, comparison, measured, report, storage)
-        _write(options.folder, planned.plan, comparison, measured, report, storage, rows / load_s)
-        console.print(
-            f"\nWritten: {options.folder}/report.json and {options.folder}/trees.svg\n"
-            f"Look around: make serve DATA={settings.data}   then open http://127.0.0.1:8780/docs"
-            " or run: .venv/bin/hornbeam status"
+        result = DemoResult(
+            planned.plan.json(),
+            learned.plan.json(),
+            load_rows_s,
+            compared,
+            measured,
+            report,
+            [await _storage(each) for each in (database, baseline)],
         )
-        return 1 if differences or measured.errors else 0
+    _print(console, result)
+    (options.folder / "report.json").write_text(
+        json.dumps(result.json(), indent=2, default=str) + "\n"
+    )
+    (options.folder / "trees.svg").write_text(planned.plan.svg())
+    console.print(
+        f"\nWritten: {options.folder}/report.json and {options.folder}/trees.svg\n"
+        f"Look around: make serve DATA={options.folder}/database\n"
+        "  then open http://127.0.0.1:8780/docs, or run .venv/bin/hornbeam status",
+        highlight=False,
+    )
+    return 1 if result.differences or measured.errors else 0
 
 
-def _print(
-    console: Console,
-    comparison: list[Comparison],
-    measured: Measured,
-    report: VerifyReport,
-    storage: dict[str, int],
-) -> int:
-    table = Table(title="Reads (in-process, milliseconds)")
-    for name in ("statement", "served by"):
-        table.add_column(name, overflow="fold")
-    for name in ("p50", "p99", "p50 base only", "ratio"):
+async def _shop(database: Database, size: Size, options: DemoOptions, console: Console) -> Measured:
+    console.rule(f"{options.sessions} shoppers over REST for {options.seconds:g} s")
+    before = database.manager.committed
+    async with served(database, database.settings) as url:
+        measured = await shop_in_process(
+            url, size, sessions=options.sessions, seconds=options.seconds
+        )
+    console.print(
+        f"{measured.interactions} interactions, {database.manager.committed - before}"
+        f" transactions, {len(measured.errors)} errors"
+    )
+    return measured
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """All that the demo found; pairs are (with views, without)."""
+
+    plan: dict[str, Any]
+    learned: dict[str, Any]
+    load_rows_s: list[float]
+    compared: list[Comparison]
+    measured: Measured
+    report: VerifyReport
+    storage: list[dict[str, int]]
+
+    @property
+    def differences(self) -> int:
+        """Rows that a view or index has wrong, and statements answered otherwise by views."""
+        return self.report.differences + sum(not row.equal for row in self.compared)
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "machine": machine(),
+            "differences": self.differences,
+            "plan": self.plan,
+            "learned_roots": self.learned,
+            "load_rows_s": [round(rate) for rate in self.load_rows_s],
+            "reads": [row.json() for row in self.compared],
+            "rest": {
+                name: {
+                    "count": len(values),
+                    "p50_ms": statistics.median(values),
+                    "p99_ms": percentile(values, 0.99),
+                }
+                for name, values in self.measured.latencies.items()
+            },
+            "errors": self.measured.errors,
+            "bytes": self.storage,
+        }
+
+
+def _print(console: Console, result: DemoResult) -> None:
+    with_views, without = result.load_rows_s
+    console.print(_reads_table(result.compared))
+    console.print(_rest_table(result.measured))
+    for error in result.measured.errors[:10]:
+        console.print(f"error: {error}", style="red", markup=False, highlight=False)
+    joins = [row.ratio for row in result.compared if row.views]
+    console.print(
+        f"Statements served by views: {statistics.geometric_mean(joins):.1f} × faster than the best"
+        f" plan without views (geometric mean of {len(joins)})"
+    )
+    console.print(f"Load: {with_views:,.0f} rows/s with all views, {without:,.0f} without")
+    _print_storage(console, *result.storage)
+    checked = result.report.checked
+    console.print(
+        f"Verified {len(checked)} views, indexes and foreign keys,"
+        f" {sum(item.rows for item in checked):,} rows:"
+        f" [bold]{result.differences} differences[/bold]"
+    )
+    for item in checked:
+        if item.differences:
+            console.print(f"  {item}", highlight=False)
+
+
+def _reads_table(compared: list[Comparison]) -> Table:
+    table = Table(title="Reads, in-process, in milliseconds")
+    table.add_column("statement", no_wrap=True)
+    table.add_column("served by", overflow="fold")
+    for name in ("p50", "p99", "p50 without views", "ratio", "same answer"):
         table.add_column(name, justify="right")
-    for row in comparison:
+    for row in compared:
         table.add_row(
             row.name,
             ", ".join(row.served_by),
             f"{row.p50_ms:.2f}",
             f"{row.p99_ms:.2f}",
             f"{row.base_p50_ms:.2f}",
-            f"{row.ratio:.1f} ×",
+            f"{row.ratio:.1f} ×" if row.views else "",
+            "yes" if row.equal else "NO",
         )
-    console.print(table)
-    over = Table(title="Over REST, all shoppers at once (milliseconds)")
-    over.add_column("statement or transaction", overflow="fold")
+    return table
+
+
+def _rest_table(measured: Measured) -> Table:
+    table = Table(title="Over REST, all shoppers at once, in milliseconds")
+    table.add_column("statement or transaction", overflow="fold")
     for name in ("count", "p50", "p99"):
-        over.add_column(name, justify="right")
+        table.add_column(name, justify="right")
     for name, values in sorted(measured.latencies.items()):
-        ordered = sorted(values)
-        over.add_row(
-            name,
-            str(len(ordered)),
-            f"{statistics.median(ordered):.2f}",
-            f"{ordered[int(len(ordered) * 0.99)]:.2f}",
-        )
-    console.print(over)
-    for error in measured.errors[:10]:
-        console.print(f"[red]error[/red] {error}", markup=True, highlight=False)
-    _print_storage(console, storage)
-    checked = len(report.checked)
-    rows = sum(item.rows for item in report.checked)
-    console.print(
-        f"Verified {checked} views, indexes and foreign keys, {rows:,} rows:"
-        f" [bold]{report.differences} differences[/bold]"
-    )
-    for item in report.checked:
-        if item.differences:
-            console.print(f"  {item}")
-    return report.differences
+        p50, p99 = statistics.median(values), percentile(values, 0.99)
+        table.add_row(name, str(len(values)), f"{p50:.2f}", f"{p99:.2f}")
+    return table
 
 
-def _storage(database: Database, sizes: dict[str, int]) -> dict[str, int]:
+async def _storage(database: Database) -> dict[str, int]:
     """Bytes of base relations, of their indexes, of views, and of view-indexes."""
     catalog = database.catalog
     kinds = {"relations": 0, "indexes": 0, "views": 0, "view-indexes": 0}
-    for name, size in sizes.items():
+    for name, size in (await database.sizes()).items():
         if name in catalog.index:
             kind = "view-indexes" if catalog.index[name].on in catalog.view else "indexes"
         else:
@@ -233,46 +307,20 @@ def _storage(database: Database, sizes: dict[str, int]) -> dict[str, int]:
     return kinds
 
 
-def _print_storage(console: Console, storage: dict[str, int]) -> None:
-    parts = ", ".join(f"{kind} {size / 1e6:.1f} MB" for kind, size in storage.items())
-    without = storage["relations"] + storage["indexes"]
-    ratio = sum(storage.values()) / max(without, 1)
-    console.print(f"Storage: {parts}; with views {ratio:.2f} × what it is without")
-
-
-def _write(
-    folder: Path,
-    plan: Any,
-    comparison: list[Comparison],
-    measured: Measured,
-    report: VerifyReport,
-    storage: dict[str, int],
-    load_rows_s: float,
-) -> None:
-    document = {
-        "machine": machine(),
-        "plan": plan.json(),
-        "load_rows_s": round(load_rows_s),
-        "reads": [row.json() for row in comparison],
-        "rest": {
-            name: {
-                "count": len(values),
-                "p50_ms": statistics.median(values),
-                "p99_ms": sorted(values)[int(len(values) * 0.99)],
-            }
-            for name, values in measured.latencies.items()
-        },
-        "errors": measured.errors,
-        "bytes": storage,
-        "differences": report.differences,
-    }
-    (folder / "report.json").write_text(json.dumps(document, indent=2, default=str))
-    (folder / "trees.svg").write_text(plan.svg())
+def _print_storage(console: Console, with_views: dict[str, int], without: dict[str, int]) -> None:
+    parts = ", ".join(f"{kind} {size / 1e6:.1f} MB" for kind, size in with_views.items())
+    ratio = sum(with_views.values()) / max(sum(without.values()), 1)
+    console.print(
+        f"Storage: {parts}: {ratio:.2f} × the {sum(without.values()) / 1e6:.1f} MB without views"
+    )
 
 
 def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    sys.exit(asyncio.run(run(parse_options(), Console())))
+    options, console = parse_options(), Console()
+    if not console.is_terminal:
+        console = Console(width=PLAIN_WIDTH)
+    sys.exit(asyncio.run(run(options, console)))
 
 
 if __name__ == "__main__":
