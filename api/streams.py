@@ -66,20 +66,40 @@ class Stream(Response):
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled when the client goes away.
 
-    Raises ClientDisconnect then. The request's body must have been read.
+    Raises ClientDisconnect then. The request's body must have been read. Quick work costs a timer
+    that never fires: it runs in the task of its request, and nothing watches yet.
     """
-    task = asyncio.ensure_future(work)
-    watch: asyncio.Future[None] | None = None
-    try:
-        await asyncio.wait({task}, timeout=PATIENCE_S)
-        if not task.done():
-            watch = asyncio.ensure_future(_disconnected(receive))
-            await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
+    async with _Watch(receive):
+        return await work
+
+
+class _Watch:
+    """Cancels the task it is entered in when the client goes away, as a timeout does."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._watcher: asyncio.Task[None] | None = None
+        self._gone = False
+
+    async def __aenter__(self) -> None:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        self._task = task
+        self._timer = loop.call_later(PATIENCE_S, self._begin)
+
+    def _begin(self) -> None:
+        self._watcher = asyncio.ensure_future(self._wait())
+
+    async def _wait(self) -> None:
+        await _disconnected(self._receive)
+        self._gone = True
+        self._task.cancel()
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._timer.cancel()
+        await _cancelled(self._watcher)
+        if self._gone and self._task.uncancel() == 0 and kind is asyncio.CancelledError:
             raise ClientDisconnect
-        return task.result()
-    finally:
-        await _cancelled(task, watch)
 
 
 async def _disconnected(receive: Receive) -> None:
