@@ -15,6 +15,7 @@ from api.models import ExplainBody, QueryBody
 from api.requests import (
     Db,
     check_parameters,
+    database_of,
     encoded,
     metrics_of,
     settings_of,
@@ -31,7 +32,6 @@ router = tagged("queries")
 async def query(
     body: QueryBody,
     request: Request,
-    db: Db,
     accept: Annotated[str, Header(description=f"`{ARROW}` for an Arrow stream.")] = "",
 ) -> Response:
     """Run a SELECT at one snapshot. `Accept` chooses JSON or an Arrow stream.
@@ -41,7 +41,7 @@ async def query(
     """
     began, limits = time.perf_counter(), settings_of(request)
     check_parameters(body.parameter_lists(), limits)
-    answering = _answer(body, db, limits, began, arrow=ARROW in accept)
+    answering = _answer(body, database_of(request), limits, began, arrow=ARROW in accept)
     response = await unless_gone(request.receive, answering)
     metrics_of(request).query(time.perf_counter() - began)
     return response

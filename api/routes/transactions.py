@@ -13,6 +13,7 @@ from api.requests import (
     Db,
     IdempotencyKey,
     check_parameters,
+    database_of,
     encoded,
     metrics_of,
     settings_of,
@@ -32,11 +33,10 @@ router = tagged("transactions")
 async def transact(
     body: TransactionBody,
     request: Request,
-    db: Db,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Run INSERT, UPDATE and DELETE statements as one transaction."""
-    limits = settings_of(request)
+    db, limits = database_of(request), settings_of(request)
     check_parameters(body.parameter_lists(), limits)
     result = await db.transact(body.request(idempotency_key, timeout_s(body.timeout_ms, limits)))
     metrics_of(request).transaction(result)
