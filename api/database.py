@@ -239,17 +239,21 @@ class Database:
         use_views: bool = True,
         timeout_s: float | None = None,
         max_rows: int | None = None,
+        columnar: bool = False,
     ) -> AsyncIterator[QueryResult]:
         """Run a SELECT at one snapshot; its rows must be read inside the context.
 
         `snapshot` None takes the watermark, which holds every commit acknowledged so far, so
-        "strong" reads and bookmarks need no waiting on one slave.
+        "strong" reads and bookmarks need no waiting on one slave. `columnar` plans for a result
+        that is read as Arrow.
         """
         state = self.manager.state
         async with self.keeper.readers.reading(state.catalog.version):
             at = await self._snapshot(snapshot, bookmark)
             overlay = await self.manager.pending(pending, at, replay) if pending else None
-            prepared = self.engine.prepare(sql, state.catalog, use_views=use_views)
+            prepared = self.engine.prepare(
+                sql, state.catalog, use_views=use_views, columnar=columnar
+            )
             reads: list[ReadItem] | None = [] if trace else None
             if reads is not None and overlay is not None:
                 reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)

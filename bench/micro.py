@@ -343,7 +343,7 @@ async def _join(database: Database, name: str, sql: str, goal: int, rounds: int)
 async def count_rows(database: Database, sql: str, *, use_views: bool, arrow: bool = False) -> int:
     """Read a whole result and forget it; returns its rows."""
     count = 0
-    async with database.query(sql, use_views=use_views) as result:
+    async with database.query(sql, use_views=use_views, columnar=arrow) as result:
         if arrow:
             async for batch in result.stream.arrow():
                 count += batch.num_rows

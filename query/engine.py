@@ -55,26 +55,36 @@ class QueryEngine:
         self.duck = Duck(
             memory_limit_mb=memory_limit_mb, spill_folder=spill_folder, concurrency=concurrency
         )
-        self._prepared: OrderedDict[tuple[str, int, bool], PreparedQuery] = OrderedDict()
+        self._prepared: OrderedDict[tuple[str, int, bool, bool], PreparedQuery] = OrderedDict()
         self._limit = prepared
 
-    def prepare(self, sql: str, catalog: Catalog, *, use_views: bool = True) -> PreparedQuery:
-        """Plan a SELECT. Raises SqlError, UnknownName, Unsupported."""
-        key = (sql, catalog.version, use_views)
+    def prepare(
+        self, sql: str, catalog: Catalog, *, use_views: bool = True, columnar: bool = False
+    ) -> PreparedQuery:
+        """Plan a SELECT. Raises SqlError, UnknownName, Unsupported.
+
+        `columnar`: the result will be read by `QueryStream.arrow`. It gives rows too, but the
+        plan may be a slower one for them.
+        """
+        key = (sql, catalog.version, use_views, columnar)
         found = self._prepared.get(key)
         if found is not None and found.catalog is catalog:
             self._prepared.move_to_end(key)
             return found
-        found = self._prepared[key] = self._prepare(sql, catalog, use_views)
+        bound = bind(sql, catalog)
+        found = self.prepare_bound(bound, catalog, use_views=use_views, columnar=columnar)
+        self._prepared[key] = found
         if len(self._prepared) > self._limit:
             self._prepared.popitem(last=False)
         return found
 
-    def _prepare(self, sql: str, catalog: Catalog, use_views: bool) -> PreparedQuery:
-        return self.prepare_bound(bind(sql, catalog), catalog, use_views=use_views)
-
     def prepare_bound(
-        self, bound: BoundQuery, catalog: Catalog, *, use_views: bool = True
+        self,
+        bound: BoundQuery,
+        catalog: Catalog,
+        *,
+        use_views: bool = True,
+        columnar: bool = False,
     ) -> PreparedQuery:
         """Plan a SELECT that is bound already (a part of another statement). Not cached."""
         if bound.statement.kind is not StatementKind.SELECT:
@@ -83,7 +93,7 @@ class QueryEngine:
                 cure="send it as a transaction",
             )
         rewritten = rewrite(bound, catalog) if use_views else Rewritten(bound, (), ())
-        plan = plan_query(rewritten.bound, catalog)
+        plan = plan_query(rewritten.bound, catalog, columnar=columnar)
         return PreparedQuery(self.duck, bound.statement.sql, catalog, rewritten, plan)
 
     def close(self) -> None:

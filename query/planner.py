@@ -22,10 +22,10 @@ from schema.catalog import Catalog
 Plan = NativePlan | ResidualPlan
 
 
-def plan_query(bound: BoundQuery, catalog: Catalog) -> Plan:
-    """The plan that runs `bound`."""
+def plan_query(bound: BoundQuery, catalog: Catalog, *, columnar: bool = False) -> Plan:
+    """The plan that runs `bound`; `columnar`: for a result wanted as Arrow."""
     try:
-        return plan_native(bound, catalog)
+        return plan_native(bound, catalog, columnar=columnar)
     except NotNative as reason:
         return plan_residual(bound, catalog, str(reason))
 

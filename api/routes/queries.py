@@ -62,6 +62,7 @@ async def _answer(
             use_views=body.use_views,
             timeout_s=timeout_s(body.timeout_ms, limits),
             max_rows=body.max_rows,
+            columnar=arrow,
         )
         result = await stack.enter_async_context(query)
         if arrow:

@@ -315,3 +315,24 @@ def test_alternatives_of_a_join_are_looked_up(engine):
         return reader.reads
 
     assert run(work()) == [("scan", "line", 2), ("get", "item", 4)]
+
+
+MANY = make_catalog(version=3, row_counts={"author": 20_000, "item": 100_000, "line": 5_000})
+JOIN = "FROM author, item WHERE a_id = i_a_id"
+
+
+@pytest.mark.parametrize(
+    ("sql", "columnar", "kind"),
+    [
+        (f"SELECT *, * {JOIN}", False, NativePlan),  # making its values costs more than look-ups
+        (f"SELECT *, * {JOIN}", True, ResidualPlan),  # Arrow has none to make
+        (f"SELECT i_id {JOIN}", False, ResidualPlan),  # few to make
+        (f"SELECT *, * {JOIN} AND a_name || i_title = 'x'", False, ResidualPlan),  # few rows
+        (f"SELECT COUNT(*) {JOIN}", False, ResidualPlan),
+        (f"SELECT *, * {JOIN} ORDER BY i_title", False, ResidualPlan),  # too many to sort ourselves
+        (f"SELECT * {JOIN} AND i_id = 1", True, NativePlan),  # small
+    ],
+)
+def test_a_large_join_is_ours_where_its_result_is_wide_rows(engine, sql, columnar, kind):
+    query = engine.prepare(sql, MANY, use_views=False, columnar=columnar)
+    assert isinstance(query.plan, kind)
