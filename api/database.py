@@ -167,6 +167,8 @@ class Database:
         self._housekeeping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._housekeeping
+        if self.ready():
+            await self.keeper.refresh_counts(factor=1.2)
         await self.keeper.close()
         await self.manager.close()
         await self.committer.close()
@@ -317,27 +319,29 @@ class Database:
 
     def plan_schema(self, request: PlanRequest) -> PlannedSchema:
         """What a schema and a workload would give. Pure; changes nothing."""
-        return plan_schema(request, self.catalog)
+        counts = tuple(self.keeper.counts().items())
+        return plan_schema(request, replace(self.catalog, row_counts=counts))
 
     async def apply_schema(self, request: PlanRequest, plan_id: str) -> Catalog:
         """Put a plan into force; builds go on in the background (`keeper.wait_built`).
 
         Raises StalePlan when the plan made now is not the one that was looked at.
         """
-        planned = await asyncio.to_thread(self.plan_schema, request)
-        if planned.plan_id != plan_id:
-            raise StalePlan(
-                "The plan differs from the one you looked at: the catalog or an input changed.",
-                cure="Plan again, look at it, and apply that plan.",
-            )
-        counts = {name: await self._count(name) for name in self.catalog.schema.names}
-        known = {**dict(planned.catalog.row_counts), **{n: c for n, c in counts.items() if c}}
-        await self.keeper.apply(replace(planned.catalog, row_counts=tuple(known.items())))
-        return self.catalog
 
-    async def _count(self, relation: str) -> int:
-        ((count,),) = await self.fetch(f'SELECT count(*) FROM "{relation}"')
-        return int(count)
+        async def planned(current: Catalog) -> Catalog:
+            counts = tuple(self.keeper.counts().items())
+            counted = replace(current, row_counts=counts)
+            plan = await asyncio.to_thread(plan_schema, request, counted)
+            if plan.plan_id != plan_id:
+                raise StalePlan(
+                    "The plan differs from the one you looked at: the catalog or an input changed.",
+                    cure="Plan again, look at it, and apply that plan.",
+                )
+            # What the request expects served the choice; what is stored is for the catalog.
+            return replace(plan.catalog, row_counts=counts)
+
+        await self.keeper.change(planned)
+        return self.catalog
 
     # ------------------------------------------------------------ verification
 

@@ -116,19 +116,29 @@ class CatalogKeeper:
         return self._manager.state
 
     async def apply(self, catalog: Catalog) -> None:
-        """Put `catalog` into force and begin to build what it marks BUILDING.
+        """`change` to a catalog that is made already. Raises StalePlan unless it is the next."""
 
-        Raises StalePlan unless it is the next version, UniqueViolation or ForeignKeyViolation when
-        stored rows break a constraint that it adds; nothing has changed then.
+        async def given(current: Catalog) -> Catalog:
+            if catalog.version != current.version + 1:
+                raise StalePlan(
+                    f"The catalog was made after version {catalog.version - 1};"
+                    f" version {current.version} is in force.",
+                    cure="Make it anew from the version in force.",
+                )
+            return catalog
+
+        await self.change(given)
+
+    async def change(self, make: Callable[[Catalog], Awaitable[Catalog]]) -> None:
+        """Put into force what `make` makes of the catalog in force, and begin to build.
+
+        Nobody else changes the catalog meanwhile. Raises what `make` raises, UniqueViolation or
+        ForeignKeyViolation when stored rows break a constraint that is added; nothing has changed
+        then.
         """
         async with self._changing:
             current = self.state.catalog
-            if catalog.version != current.version + 1:
-                raise StalePlan(
-                    f"The plan was made for catalog version {catalog.version - 1};"
-                    f" version {current.version} is in force.",
-                    cure="Plan again, look at the difference, and apply that plan.",
-                )
+            catalog = await make(current)
             for layout in _layouts(catalog):
                 await self._store.create_table(layout)
             await self._stop_building()
@@ -160,17 +170,19 @@ class CatalogKeeper:
         """Publish row counts when one has changed by `factor`; planning follows them."""
         async with self._changing:
             catalog = self.state.catalog
-            counts, known = self._counts(catalog), catalog.row_count
+            counts, known = self.counts(), catalog.row_count
             if any(_differ(count, known.get(name, 0), factor) for name, count in counts.items()):
                 version = catalog.version + 1
                 fresh = replace(catalog, version=version, row_counts=tuple(counts.items()))
                 await self._publish(_ready(fresh))
 
-    def _counts(self, catalog: Catalog) -> dict[str, int]:
-        """Estimated rows of every relation, view and index, the latest transactions included."""
-        growth = self._manager.growth
-        names = [*catalog.schema.names, *catalog.view, *catalog.index]
-        return {name: max(catalog.row_count.get(name, 0) + growth[name], 0) for name in names}
+    def counts(self) -> dict[str, int]:
+        """Estimated rows of relations, views and indexes, the latest transactions included; what
+        seems empty is left out, so that planning guesses instead of relying on it."""
+        catalog, growth = self.state.catalog, self._manager.growth
+        names = (*catalog.schema.names, *catalog.view, *catalog.index)
+        counts = {name: catalog.row_count.get(name, 0) + growth[name] for name in names}
+        return {name: count for name, count in counts.items() if count > 0}
 
     async def wait_built(self) -> None:
         """Return when no build is under way."""
@@ -285,7 +297,7 @@ class CatalogKeeper:
                     states[name] = transition(built, Event.CAUGHT_UP)
             if states == dict(catalog.states):
                 return
-            counts = self._counts(catalog) | {name: self.builds[name].rows for name in names}
+            counts = self.counts() | {name: self.builds[name].rows for name in names}
             readable = replace(
                 catalog,
                 version=catalog.version + 1,
