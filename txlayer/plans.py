@@ -7,8 +7,9 @@ are evaluated by DuckDB, row by row (`query.duckeval`), and say the same.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -47,6 +48,26 @@ class Assignment:
         except TypeMismatch as error:
             error.message = f"Column {self.column.name}: {error.message}"
             raise
+
+
+_MOMENTS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+
+
+def assigned_moment(value: Value, kind: Kind) -> Value:
+    """The value of an expression for a column of `kind`, cast as DuckDB does in a session in UTC:
+    instants are told in UTC, and a date takes the day of them.
+
+    Other values stay as they are. Parameters are not cast: a zone that is there or lacking where
+    it should not be is their sender's mistake.
+    """
+    if kind not in _MOMENTS or not isinstance(value, dt.date):
+        return value
+    if not isinstance(value, dt.datetime):
+        value = dt.datetime(value.year, value.month, value.day)
+    instant = value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+    if kind is Kind.DATE:
+        return instant.date()
+    return instant if kind is Kind.TIMESTAMPTZ else instant.replace(tzinfo=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +401,16 @@ class _Compiler:
         column = self.relation.columns[position]
         if isinstance(value, exp.Var) and value.name.upper() == "DEFAULT":
             return Assignment(position, column, _default_scalar(column))
+        found = self._bound(name, value, scope)
+        if column.type.kind not in _MOMENTS or isinstance(value, exp.Placeholder):
+            return found
+        scalar, kind = found.scalar, column.type.kind
+        return replace(found, scalar=lambda row, values: assigned_moment(scalar(row, values), kind))
+
+    def _bound(self, name: str, value: exp.Expr, scope: _RowScope | _ConstantScope) -> Assignment:
+        """`value` for a column, to be assigned to it or, in a key, compared with it."""
+        position = self._position(name)
+        column = self.relation.columns[position]
         exact = (
             isinstance(value, exp.Placeholder)
             and scope.parameter_type(parameter_key(value)) == column.type
@@ -420,8 +451,7 @@ class _Compiler:
         if len(by_column) == len(self.relation.primary_key) and not has_query:
             constant = _ConstantScope(self.bound)
             key = tuple(
-                self._assignment(name, by_column[name], constant)
-                for name in self.relation.primary_key
+                self._bound(name, by_column[name], constant) for name in self.relation.primary_key
             )
             return ByKey(key, self._predicate(exp.and_(*rest), scope) if rest else None)
         return self._search(ast, where, scope, has_query)

@@ -35,7 +35,7 @@ from schema.errors import (
     UnknownName,
 )
 from schema.model import Column, Default, DefaultKind, OnDelete, Relation
-from schema.types import Kind, Row, Value
+from schema.types import Row, Value
 from storage.ports import NEWEST, TableStore
 from storage.snapshot import Overlay, ReadItem, Snapshot
 from txlayer.constraints import ChildCheck, ParentCheck, UniqueCheck
@@ -57,6 +57,7 @@ from txlayer.plans import (
     Returning,
     UpdatePlan,
     WritePlan,
+    assigned_moment,
     bind_parameters,
 )
 from txlayer.state import CatalogState
@@ -235,7 +236,8 @@ class Transaction:
             )
             for row in await stream.all():
                 pairs = zip(plan.query_positions, row, strict=True)
-                given.append({i: relation.columns[i].type.coerce(v) for i, v in pairs})
+                typed = ((i, relation.columns[i].type, value) for i, value in pairs)
+                given.append({i: t.coerce(assigned_moment(v, t.kind)) for i, t, v in typed})
         else:
             given = [{a.position: a.value((), parameters) for a in row} for row in plan.rows]
         rows = [await self._complete(relation, values) for values in given]
@@ -275,7 +277,7 @@ class Transaction:
             case None:
                 return None
             case Default(kind=DefaultKind.NOW):
-                return _moment(self._now, column)
+                return assigned_moment(self._now, column.type.kind)
             case Default(kind=DefaultKind.IDENTITY):
                 return await self._identity.next(relation.name, column.name)
             case Default(value=value):
@@ -702,13 +704,6 @@ class Transaction:
     async def _committed_rows(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
         found = await self.reader.get(relation, keys)
         return [version.row if version is not None else None for version in found]
-
-
-def _moment(now: dt.datetime, column: Column) -> Value:
-    """CURRENT_TIMESTAMP as the column's type; UTC where it has no zone."""
-    if column.type.kind is Kind.DATE:
-        return now.date()
-    return now if column.type.kind is Kind.TIMESTAMPTZ else now.replace(tzinfo=None)
 
 
 def _result(

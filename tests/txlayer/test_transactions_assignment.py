@@ -1,0 +1,110 @@
+"""Expressions assigned to columns of dates, timestamps and numbers: as DuckDB casts them."""
+
+import asyncio
+import datetime as dt
+
+import duckdb
+import pytest
+from database_world import catalog_of, opened
+
+from schema.ddl import load_ddl
+from schema.errors import TypeMismatch
+
+DDL = """
+CREATE TABLE moments (
+  m_id INTEGER PRIMARY KEY, m_day DATE, m_at TIMESTAMP, m_instant TIMESTAMP WITH TIME ZONE,
+  m_amount DECIMAL(9,2), m_ratio DOUBLE, m_many BIGINT);
+"""
+DAY, AT = "DATE '2024-02-29'", "TIMESTAMP '2024-02-29 23:30:00.000001'"
+INSTANT = "TIMESTAMPTZ '2024-02-29 23:30:00-03:00'"
+ZONED = dt.datetime(2024, 3, 1, 1, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+ASSIGNED = [
+    *((column, value) for column in ("m_day", "m_at", "m_instant") for value in (DAY, AT, INSTANT)),
+    ("m_at", f"{INSTANT} + INTERVAL 1 HOUR"),
+    ("m_day", f"date_trunc('month', {AT})"),
+    ("m_amount", "1 + 2"),
+    ("m_ratio", "1 + 2"),
+    ("m_ratio", "CAST(2.5 AS DECIMAL(9,2))"),
+    ("m_many", "CAST(7 AS INTEGER)"),
+    ("m_at", "NULL"),
+]
+
+
+def on_moments(folder, test):
+    async def run():
+        async with opened(folder, catalog_of(load_ddl(DDL))) as database:
+            return await test(database)
+
+    return asyncio.run(run())
+
+
+def test_expressions_are_assigned_as_duckdb_casts_them(tmp_path):
+    oracle = duckdb.connect()
+    oracle.execute("SET TimeZone = 'UTC'")
+    oracle.execute(DDL)
+
+    async def test(database):
+        for number, (column, value) in enumerate(ASSIGNED):
+            by_values, by_select, by_update = range(number * 3, number * 3 + 3)
+            for statement in (
+                f"INSERT INTO moments (m_id, {column}) VALUES ({by_values}, {value})",
+                f"INSERT INTO moments (m_id, {column}) SELECT {by_select}, {value}",
+                f"INSERT INTO moments (m_id) VALUES ({by_update})",
+                f"UPDATE moments SET {column} = {value} WHERE m_id = {by_update}",
+            ):
+                oracle.execute(statement)
+                await database.execute(statement)
+        return await database.fetch("SELECT * FROM moments ORDER BY m_id")
+
+    found = on_moments(tmp_path, test)
+    expected = oracle.execute(
+        "SELECT * REPLACE (timezone('UTC', m_instant) AS m_instant) FROM moments ORDER BY m_id"
+    ).fetchall()
+    naive = [
+        tuple(v.replace(tzinfo=None) if getattr(v, "tzinfo", None) else v for v in row)
+        for row in found
+    ]
+    assert naive == expected
+
+
+def test_the_current_time_goes_into_columns_without_zone(tmp_path):
+    async def test(database):
+        await database.execute(
+            "INSERT INTO moments (m_id, m_day, m_at, m_instant)"
+            " VALUES (1, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, now())"
+        )
+        return await database.fetch("SELECT m_day, m_at, m_instant FROM moments")
+
+    ((day, at, instant),) = on_moments(tmp_path, test)
+    assert at.tzinfo is None
+    assert instant.tzinfo is not None
+    assert abs(at.replace(tzinfo=dt.UTC) - instant) < dt.timedelta(seconds=10)
+    assert abs(day - instant.date()) <= dt.timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("m_at", ZONED), ("m_instant", ZONED.replace(tzinfo=None)), ("m_day", ZONED)],
+)
+def test_parameters_are_taken_exactly_or_not_at_all(tmp_path, column, value):
+    async def test(database):
+        with pytest.raises(TypeMismatch):
+            await database.execute(f"INSERT INTO moments (m_id, {column}) VALUES (1, ?)", (value,))
+
+    on_moments(tmp_path, test)
+
+
+def test_a_day_is_not_the_key_of_its_moments(tmp_path):
+    """Only assignments cast: compared with a key, a moment within a day is not that day."""
+    days = "CREATE TABLE days (d_day DATE PRIMARY KEY, d_n INTEGER);"
+
+    async def run():
+        async with opened(tmp_path, catalog_of(load_ddl(days))) as database:
+            await database.execute(f"INSERT INTO days VALUES ({AT}, 1)")
+            where = "CAST('2024-02-29 23:30:00' AS TIMESTAMP)"
+            missed = await database.execute(f"UPDATE days SET d_n = 2 WHERE d_day = {where}")
+            assert missed.statements[0].affected == 0
+            hit = await database.execute(f"UPDATE days SET d_n = 3 WHERE d_day = {DAY}")
+            assert hit.statements[0].affected == 1
+
+    asyncio.run(run())
