@@ -415,6 +415,10 @@ class Database:
         """May requests be sent here?"""
         return self.committer.failed is None
 
+    def estimated_rows(self, name: str) -> int:
+        """Rows of a relation, view or index; transactions since the last count included."""
+        return max(self.catalog.row_count.get(name, 0) + self.manager.growth[name], 0)
+
     # ------------------------------------------------------------ housekeeping
 
     async def _keep_house(self) -> None:

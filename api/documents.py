@@ -234,7 +234,7 @@ def view_document(db: Database, name: str) -> dict[str, Any]:
             }
             for index in catalog.indexes_on(name)
         ],
-        "rows": catalog.row_count.get(name),
+        "rows": db.estimated_rows(name),
         "progress": _progress_document(db, name),
     }
 

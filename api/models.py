@@ -170,7 +170,12 @@ class PlanBody(Body):
     workload: str = Field("", examples=["-- name: by_id\nSELECT name FROM t WHERE id = ?;"])
     roots: list[str] | None = Field(None, description="null: learn the roots.")
     method: Literal["optimal", "paper"] = "optimal"
-    budget: float | None = Field(None, gt=0, description="Storage, in times the base size.")
+    budget: float | None = Field(
+        None,
+        ge=0,
+        description="Expected bytes of all views and view-indexes together, at most so many times"
+        " those of the base relations; the least valuable views are dropped first.",
+    )
     row_counts: dict[str, Annotated[int, Field(ge=0, le=10**15)]] | None = Field(
         None, description="Expected rows per relation, where they are not stored yet."
     )

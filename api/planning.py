@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import msgspec
 
+from query.algebra import BoundStatement
 from query.binder import bind
-from schema.catalog import Catalog, Forest
+from schema.build import Place
+from schema.catalog import Catalog, Forest, WorkloadStatement
 from schema.codec import encode_catalog
 from schema.ddl import load_ddl
 from schema.diff import SchemaDiff, diff
-from schema.errors import SchemaError
+from schema.errors import SchemaError, SqlError
 from schema.workload import load_query_log, load_workload, weighted_by_log
 from viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
 
@@ -62,7 +64,7 @@ def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
         log = load_query_log(request.query_log.splitlines(), "<query log>")
         statements = weighted_by_log(statements, log)
     base = Catalog(0, schema, Forest(schema.names))
-    bound = [(statement, bind(statement.sql, base).statement) for statement in statements]
+    bound = [(statement, _bound(statement, base, request)) for statement in statements]
     counts = {**current.row_count, **request.row_counts}
     selection = plan(
         schema,
@@ -79,6 +81,17 @@ def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
     catalog = selection.to_catalog(current.version + 1, current)
     plan_id = _plan_id(request, current, catalog)
     return PlannedSchema(plan_id, current.version, selection, changes, catalog)
+
+
+def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) -> BoundStatement:
+    """Raises SqlError with the place in the workload file where the statement begins."""
+    try:
+        return bind(statement.sql, base).statement
+    except SqlError as error:
+        begins = request.workload.find(statement.sql)
+        where = asdict(Place.at(request.workload, begins, request.workload_file))
+        message = f"in statement {statement.name}: {error.message}"
+        raise type(error)(message, cure=error.cure, **error.details | where) from None
 
 
 def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:

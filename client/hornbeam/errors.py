@@ -77,10 +77,15 @@ BY_CODE: dict[str, type[DatabaseError]] = {
 }
 
 
+_PLACE = ("file", "line", "column")
+
+
 def from_problem(problem: Mapping[str, Any]) -> DatabaseError:
     """The exception that a problem document stands for."""
     kind = BY_CODE.get(problem.get("code", ""), InternalError)
     message = problem.get("detail") or "the server gave no reason"
+    if place := ":".join(str(problem[part]) for part in _PLACE if problem.get(part)):
+        message = f"{place}: {message}"
     if problem.get("cure"):
         message += f"\n  {problem['cure']}"
     return kind(message, problem)

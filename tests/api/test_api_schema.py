@@ -29,8 +29,27 @@ def test_errors_say_where(shop):
     assert (response.status_code, document["code"], document["line"]) == (422, "schema-invalid", 2)
     unknown = shop.post("/v1/schema/plan", PLAN | {"workload": "SELECT nothing FROM customer;"})
     assert unknown.json()["code"] == "sql-unknown-name"
-    assert shop.post("/v1/schema/plan", PLAN | {"budget": 0}).status_code == 422
+    assert shop.post("/v1/schema/plan", PLAN | {"budget": -1}).status_code == 422
     assert shop.post("/v1/schema/plan", PLAN | {"roots": ["nowhere"]}).status_code == 422
+
+
+def test_errors_say_where_a_workload_statement_begins(shop):
+    workload = "SELECT c_id FROM customer;\n\n-- name: wrong\n  SELECT nothing\nFROM customer;"
+    body = PLAN | {"workload": workload, "workload_file": "w.sql"}
+    document = shop.post("/v1/schema/plan", body).json()
+    assert (document["file"], document["line"], document["column"]) == ("w.sql", 4, 3)
+    assert document["detail"].startswith("in statement wrong: column nothing is unknown")
+
+
+def test_a_budget_of_nothing_leaves_no_view(shop):
+    planned = shop.post("/v1/schema/plan", PLAN | {"budget": 0}).json()
+    assert planned["plan"]["views"] == []
+
+
+def test_a_view_tells_its_rows_at_once(shop):
+    assert shop.client.get("/v1/views/customer__orders").json()["rows"] == 3
+    assert shop.transact("DELETE FROM orders WHERE o_id = 11").is_success
+    assert shop.client.get("/v1/views/customer__orders").json()["rows"] == 2
 
 
 def test_an_appended_column_appears_in_the_views(shop):

@@ -180,6 +180,30 @@ def test_errors_are_short_and_coded(run: Run, words: list[str], code: int, said:
     assert "Traceback" not in err
 
 
+def test_errors_say_where_in_a_file(run: Run, tmp_path: Path) -> None:
+    ddl, workload = tmp_path / "s.sql", tmp_path / "w.sql"
+    ddl.write_text("CREATE TABLE t (\n  id INTERGER PRIMARY KEY)")
+    _, _, err = run("schema", "plan", str(ddl))
+    assert f"{ddl}:2:6: type INTERGER is not supported" in err
+    ddl.write_text("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    workload.write_text("SELECT id FROM t;\n-- name: q\nSELECT ids FROM t;")
+    _, _, err = run("schema", "plan", str(ddl), str(workload))
+    assert f"{workload}:3:1: in statement q: column ids is unknown" in err
+    assert "did you mean id?" in err
+
+
+def test_a_file_without_rows_is_still_looked_at(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for text, code, said in (
+        ("a_id,a_name\n", 0, ""),
+        ("something else\n", 3, "no column 'something else'"),
+        ("", 3, "Empty CSV file"),
+    ):
+        path.write_text(text)
+        got, _, err = run("load", "author", str(path))
+        assert (got, said in err) == (code, True)
+
+
 def test_over_http(run: Run, tmp_path: Path, files: tuple[str, str]) -> None:
     with client_world.served(tmp_path / "served") as where:
         assert run("schema", "apply", *files, "--yes", on=where)[0] == 0

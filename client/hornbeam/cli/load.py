@@ -184,10 +184,13 @@ def _csv(path: Path, rows: int) -> Iterator[Batch]:
         lines = records(file)
         header = next(lines, b"").removeprefix(b"\xef\xbb\xbf")
         place = len(header)
-        while chunk := list(islice(lines, rows)):
+        chunk = list(islice(lines, rows))
+        while True:  # a header without rows is sent too: its columns want checking
             body = header + b"".join(chunk)
             yield Batch(body, _CSV, place, file.tell() if file.seekable() else place)
             place += len(body) - len(header)
+            if not (chunk := list(islice(lines, rows))):
+                return
 
 
 def _json_lines(path: Path, rows: int) -> Iterator[Batch]:

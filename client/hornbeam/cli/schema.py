@@ -63,7 +63,12 @@ Roots = Annotated[
 LearnRoots = Annotated[bool, typer.Option("--learn-roots", help="Learn the roots (the default).")]
 MethodOption = Annotated[Method, typer.Option(help="The optimum, or the paper's heuristic.")]
 Budget = Annotated[
-    float | None, typer.Option(min=0.0, help="Storage for views, in times the base relations.")
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="At most so many times the base relations' expected bytes for all views and their"
+        " indexes together; the least valuable views are dropped first.",
+    ),
 ]
 QueryLog = Annotated[
     Path | None,
