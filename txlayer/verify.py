@@ -112,7 +112,8 @@ def _targets(catalog: Catalog, names: Sequence[str] | None) -> list[str]:
     for name in names or ():
         if name not in known:
             raise NotFound(
-                f"There is no readable view or index {name}.", cure=f"There are: {known}."
+                f"There is no readable view or index {name}.",
+                cure=f"There are: {', '.join(known) or 'none'}.",
             )
     return list(names) if names is not None else known
 
