@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import structlog
@@ -99,12 +100,12 @@ class Database:
     ) -> Database:
         """Open or create the database in `settings.data` and recover what a crash left.
 
-        Raises Unavailable when another process has it open, Corruption when the log is damaged.
+        Raises Unavailable when another process has it open, Corruption when the log is damaged,
+        InvalidRequest when there can be no such folder.
         """
         logs.be_quiet()
         clock, ids = clock or SystemClock(), ids or RandomIds()
-        folder = settings.data
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = _made(settings.data)
         async with contextlib.AsyncExitStack() as undo:
             coordination = LocalCoordination.open(folder / "coordination")
             undo.push_async_callback(coordination.close)
@@ -456,6 +457,18 @@ class Database:
         async for cells in self.store.scan(outcomes.TABLE, b"", None, horizon):
             deleted = [Put(cell.key, TOMBSTONE) for cell in cells]
             await self.store.put({outcomes.TABLE: deleted}, self._hlc.tick())
+
+
+def _made(folder: Path) -> Path:
+    """`folder`, made if it was not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"The folder {folder} cannot be made: {error.strerror}.",
+            cure="Choose another for the data, or make it with the rights it needs.",
+        ) from None
+    return folder
 
 
 async def _next_epoch(coordination: LocalCoordination, slave: str) -> int:

@@ -71,6 +71,15 @@ def test_refuses_settings_in_one_line(tmp_path, capsys, monkeypatch, given, code
     assert not (tmp_path / "data").exists()
 
 
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(logs, "configure", lambda _level: None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        serve(data=tmp_path / "file", port=0)
+    assert ended.value.code == 78
+    assert "cannot be made: File exists." in capsys.readouterr().err
+
+
 def test_a_port_in_use_is_told(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(logs, "configure", lambda _level: None)
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit) as ended:
