@@ -130,7 +130,7 @@ def _exact(value: Any) -> Decimal:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = str(value) if isinstance(value, Decimal) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -35,6 +35,7 @@ from schema.errors import (
     UnknownName,
 )
 from schema.model import Column, Default, DefaultKind, OnDelete, Relation
+from schema.sqltext import literal_sql
 from schema.types import Row, Value
 from storage.ports import NEWEST, TableStore
 from storage.snapshot import Overlay, ReadItem, Snapshot
@@ -202,7 +203,7 @@ class Transaction:
     # ------------------------------------------------------------ statements
 
     async def run(self, plan: WritePlan, parameters: Parameters) -> StatementResult:
-        bound = bind_parameters(parameters, plan.parameter_types)
+        bound = bind_parameters(parameters, plan.parameter_types, self._now)
         match plan:
             case InsertPlan():
                 rows = await self._insert(plan, bound)
@@ -738,5 +739,5 @@ def _duplicate(relation: str, check: UniqueCheck, values: Key) -> UniqueViolatio
 
 
 def _shown(columns: Sequence[str], values: Sequence[Value]) -> str:
-    pairs = ", ".join(f"{c} = {v!r}" for c, v in zip(columns, values, strict=True))
+    pairs = ", ".join(f"{c} = {literal_sql(v)}" for c, v in zip(columns, values, strict=True))
     return f"({pairs})"

@@ -52,6 +52,17 @@ def test_a_view_tells_its_rows_at_once(shop):
     assert shop.client.get("/v1/views/customer__orders").json()["rows"] == 2
 
 
+def test_errors_show_values_as_sql_has_them(shop):
+    ddl = DDL + "CREATE TABLE days (d DATE, n DECIMAL(9,2), PRIMARY KEY (d, n));"
+    assert shop.apply(**PLAN | {"ddl": ddl}).status_code == 200
+    insert = "INSERT INTO days VALUES ('2024-02-29', 1.5)"
+    assert shop.transact(insert).is_success
+    detail = shop.transact(insert).json()["detail"]
+    assert detail == "days has a row with this primary key already: (d = '2024-02-29', n = 1.50)."
+    detail = shop.transact("INSERT INTO customer (c_id, c_name) VALUES (99999999999.5, 'x')").json()
+    assert "99999999999.5 is not a value of type INTEGER" in detail["detail"]
+
+
 def test_an_appended_column_appears_in_the_views(shop):
     wider = DDL.replace("c_email TEXT UNIQUE", "c_email TEXT UNIQUE, c_level INTEGER DEFAULT 7")
     assert shop.apply(**PLAN | {"ddl": wider}).status_code == 200
