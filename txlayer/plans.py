@@ -183,7 +183,7 @@ WritePlan = InsertPlan | UpdatePlan | DeletePlan
 
 def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
     """Compile one write statement. Raises SqlError and its kin."""
-    bound = bind(sql, catalog)
+    bound = _with_one_now(bind(sql, catalog))
     match bound.ast:
         case exp.Insert():
             return _Compiler(bound, catalog, engine).insert(bound.ast)
@@ -197,10 +197,47 @@ def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
     )
 
 
+NOW = "__now"
+"""The parameter that CURRENT_TIMESTAMP and its kin become: the transaction's one moment."""
+_NOW_TYPE = ColumnType(Kind.TIMESTAMPTZ)
+_NOW_CALLS = {"now", "get_current_timestamp", "transaction_timestamp"}
+
+
+def _with_one_now(bound: BoundQuery) -> BoundQuery:
+    """`bound` with the moment as a parameter: one per transaction, and the same when replayed."""
+    moments = [node for node in bound.ast.walk() if _is_moment(node)]
+    if not moments:
+        return bound
+    for node in moments:
+        parameter = exp.Placeholder(this=NOW)
+        parameter.meta["parameter"] = Parameter(NOW)
+        moment: exp.Expr = exp.cast(parameter, "TIMESTAMPTZ")
+        if isinstance(node, exp.CurrentDate | exp.Localtimestamp):
+            moment = exp.cast(moment, "DATE" if isinstance(node, exp.CurrentDate) else "TIMESTAMP")
+        if isinstance(node.parent, exp.Returning | exp.Select):
+            moment = exp.alias_(moment, node.sql(dialect="duckdb"), quoted=True)
+        node.replace(moment)
+    return replace(bound, parameter_types={**bound.parameter_types, NOW: _NOW_TYPE})
+
+
+def _is_moment(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in _NOW_CALLS
+    return isinstance(node, exp.CurrentTimestamp | exp.CurrentDate | exp.Localtimestamp)
+
+
 def bind_parameters(
-    parameters: Parameters, types: Mapping[int | str, ColumnType | None]
+    parameters: Parameters, types: Mapping[int | str, ColumnType | None], now: dt.datetime
 ) -> Parameters:
-    """Check number and names of parameters and coerce each to the type it is used as."""
+    """Check number and names of parameters and coerce each to the type it is used as.
+
+    `now` is what CURRENT_TIMESTAMP means in this transaction.
+    """
+    if NOW in types:
+        given = {key: type_ for key, type_ in types.items() if key != NOW}
+        values: Any = bind_parameters(parameters, given, now)
+        bound: dict[Any, Any] = {key: values[key] for key in given}
+        return bound | {NOW: now}
     if isinstance(parameters, Mapping):
         missing = [name for name in types if name not in parameters]
         extra = [name for name in parameters if name not in types]

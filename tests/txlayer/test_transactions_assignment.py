@@ -9,6 +9,7 @@ from database_world import catalog_of, opened
 
 from schema.ddl import load_ddl
 from schema.errors import TypeMismatch
+from txlayer.model import Statement, TransactionRequest
 
 DDL = """
 CREATE TABLE moments (
@@ -108,3 +109,26 @@ def test_a_day_is_not_the_key_of_its_moments(tmp_path):
             assert hit.statements[0].affected == 1
 
     asyncio.run(run())
+
+
+def test_a_transaction_has_one_now(tmp_path):
+    """CURRENT_TIMESTAMP and its kin are one moment in all statements of a transaction, and in its
+    replay after a trial."""
+    statements = (
+        Statement("INSERT INTO m VALUES (?, current_timestamp, now(), current_date)", (1,)),
+        Statement("INSERT INTO m SELECT 2, now(), localtimestamp, today()"),
+        Statement("UPDATE m SET z = now() WHERE id = :i AND z <= now() RETURNING z", {"i": 1}),
+    )
+    ddl = """CREATE TABLE m (id INTEGER PRIMARY KEY, z TIMESTAMP WITH TIME ZONE, t TIMESTAMP,
+             d DATE);"""
+
+    async def scenario():
+        async with opened(tmp_path, catalog_of(load_ddl(ddl))) as db:
+            trial = await db.transact(TransactionRequest(statements, dry_run=True))
+            done = await db.transact(TransactionRequest(statements, replay=trial.replay))
+            assert done.statements == trial.statements
+            ((now,),) = done.statements[2].rows
+            rows = await db.fetch("SELECT z, t, d FROM m")
+            assert rows == [(now, now.replace(tzinfo=None), now.date())] * 2
+
+    asyncio.run(scenario())
