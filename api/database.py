@@ -323,10 +323,13 @@ class Database:
         counts = tuple(self.keeper.counts().items())
         return plan_schema(request, replace(self.catalog, row_counts=counts))
 
-    async def apply_schema(self, request: PlanRequest, plan_id: str) -> Catalog:
+    async def apply_schema(
+        self, request: PlanRequest, plan_id: str, *, allow_drop: bool = False
+    ) -> Catalog:
         """Put a plan into force; builds go on in the background (`keeper.wait_built`).
 
-        Raises StalePlan when the plan made now is not the one that was looked at.
+        Raises StalePlan when the plan made now is not the one that was looked at, and
+        InvalidRequest when it would drop relations and `allow_drop` does not say that it may.
         """
 
         async def planned(current: Catalog) -> Catalog:
@@ -337,6 +340,12 @@ class Database:
                 raise StalePlan(
                     "The plan differs from the one you looked at: the catalog or an input changed.",
                     cure="Plan again, look at it, and apply that plan.",
+                )
+            lost = [relation.name for relation in plan.changes.dropped_relations]
+            if lost and not allow_drop:
+                raise InvalidRequest(
+                    f"Relations would be dropped with all their rows: {', '.join(lost)}.",
+                    cure="Keep them in the DDL, or say that they may go: allow_drop, --allow-drop.",
                 )
             # What the request expects served the choice; what is stored is for the catalog.
             return replace(plan.catalog, row_counts=counts)
@@ -415,10 +424,6 @@ class Database:
     def ready(self) -> bool:
         """May requests be sent here?"""
         return self.committer.failed is None
-
-    def estimated_rows(self, name: str) -> int:
-        """Rows of a relation, view or index; transactions since the last count included."""
-        return max(self.catalog.row_count.get(name, 0) + self.manager.growth[name], 0)
 
     # ------------------------------------------------------------ housekeeping
 

@@ -234,7 +234,7 @@ def view_document(db: Database, name: str) -> dict[str, Any]:
             }
             for index in catalog.indexes_on(name)
         ],
-        "rows": db.estimated_rows(name),
+        "rows": db.keeper.counts().get(name, 0),
         "progress": _progress_document(db, name),
     }
 

@@ -201,6 +201,7 @@ class PlanBody(Body):
 
 class ApplyBody(PlanBody):
     plan_id: str = Field(description="Of the plan that was looked at; another one is refused.")
+    allow_drop: bool = Field(False, description="Relations may be dropped, with their rows.")
 
 
 class VerifyBody(Body):

@@ -17,8 +17,9 @@ from maintain.indexes import compile_index
 from maintain.paths import BaseRows, Key, compile_path
 from schema.catalog import Catalog
 from schema.types import Row, Value
+from storage.codec.keyrange import KeyRange
 from storage.codec.rows import Codecs
-from storage.snapshot import KeyRange, RowReader
+from storage.snapshot import RowReader
 
 Record = dict[tuple[str, str], Value]
 """(relation, column) → value."""

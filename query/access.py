@@ -23,7 +23,7 @@ from typing import Any
 from query.algebra import Block, Comparison, EquiJoin, Filter, Parameter
 from schema.catalog import Catalog, Index, Layout
 from schema.types import ColumnType, Kind, Value
-from storage.snapshot import KeyRange
+from storage.codec.keyrange import KeyRange
 
 DEFAULT_ROWS = 1000
 SEEK_COST = 4.0

@@ -14,7 +14,8 @@ from typing import TypeVar
 from query.access import Access, Parameters, Reach, keys, ranges
 from schema.errors import Corruption
 from schema.types import Row, Value
-from storage.snapshot import KeyRange, RowReader
+from storage.codec.keyrange import KeyRange
+from storage.snapshot import RowReader
 
 LOOKUP_BATCH = 256
 """Keys or prefixes per call of the store."""

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
 from operator import gt, lt
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from schema.catalog import Catalog
 from schema.types import Row, Value
+from storage.codec.keyrange import KeyRange
+from storage.codec.rows import Codecs, LayoutCodec
 from storage.ports import Cell, TableStore
-
-if TYPE_CHECKING:
-    from storage.codec.rows import Codecs, LayoutCodec
 
 
 class RowVersion(NamedTuple):
@@ -36,22 +34,6 @@ class ReadItem(NamedTuple):
     layout: str
     key: bytes
     ts: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRange:
-    """Keys between two tuples of key values; a tuple shorter than the key is a prefix.
-
-    `prefix` are equalities on the first key columns; `low`/`high` bound the next one. All in
-    SQL's terms: for a descending key part `low` is still the smaller value. NULLs match nothing
-    but `prefix` values of None and an open range (`low` and `high` both None).
-    """
-
-    prefix: tuple[Value, ...] = ()
-    low: Value = None
-    low_inclusive: bool = True
-    high: Value = None
-    high_inclusive: bool = True
 
 
 class RowReader(Protocol):

@@ -34,7 +34,7 @@ async def apply(body: ApplyBody, db: Db) -> Response:
     409 when the plan made now is not the one that was looked at, or when stored rows break a
     UNIQUE index or a foreign key that it adds.
     """
-    catalog = await db.apply_schema(body.request(), body.plan_id)
+    catalog = await db.apply_schema(body.request(), body.plan_id, allow_drop=body.allow_drop)
     building = [name for name, build in db.keeper.builds.items() if not build.finished]
     return encoded({"catalog_version": catalog.version, "building": building})
 

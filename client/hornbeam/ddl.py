@@ -46,7 +46,9 @@ def _plan_and_apply(transport: Transport, statement: str) -> None:
         "roots": _kept_roots(current, ddl),
     }
     planned = transport.json("POST", "/v1/schema/plan", body)
-    transport.json("POST", "/v1/schema/apply", body | {"plan_id": planned["plan_id"]})
+    transport.json(
+        "POST", "/v1/schema/apply", body | {"plan_id": planned["plan_id"], "allow_drop": True}
+    )
 
 
 def _kept_roots(current: dict[str, Any], ddl: str) -> list[str] | None:

@@ -19,8 +19,8 @@ from schema.catalog import Catalog, Layout
 from schema.errors import Corruption
 from schema.model import Column, DefaultKind
 from schema.types import PYTHON_TYPES, Row, Value
+from storage.codec.keyrange import KeyRange
 from storage.codec.keys import decode_parts, part_encoder, successor
-from storage.snapshot import KeyRange
 
 FORMAT = b"\x01"
 _ENCODER = msgspec.msgpack.Encoder()

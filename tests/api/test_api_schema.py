@@ -100,3 +100,15 @@ def test_a_foreign_key_over_orphans_is_refused(shop):
     orphan = shop.transact("INSERT INTO note VALUES (4, 99)")
     assert orphan.json()["code"] == "foreign-key-violation"
     assert shop.verify() == 0
+
+
+def test_relations_are_dropped_only_when_that_is_said(shop):
+    plan = PLAN | {"ddl": "CREATE TABLE other (id INTEGER PRIMARY KEY);", "workload": ""}
+    plan["roots"] = None
+    plan["plan_id"] = shop.post("/v1/schema/plan", plan).json()["plan_id"]
+    refused = shop.post("/v1/schema/apply", plan)
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid-request")
+    assert "customer" in refused.json()["detail"]
+    assert shop.rows("SELECT count(*) FROM customer") == [[3]]
+    assert shop.post("/v1/schema/apply", plan | {"allow_drop": True}).status_code == 200
+    assert shop.rows("SELECT count(*) FROM other") == [[0]]

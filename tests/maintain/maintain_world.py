@@ -12,8 +12,9 @@ from maintain.recompute import recompute
 from schema.catalog import Catalog, Forest, Index, JoinView, State, ViewColumn
 from schema.model import Column, ForeignKey, KeyPart, Relation, Schema
 from schema.types import ColumnType, Kind
+from storage.codec.keyrange import KeyRange
 from storage.codec.rows import Codecs
-from storage.snapshot import KeyRange, RowVersion
+from storage.snapshot import RowVersion
 
 INTEGER = ColumnType(Kind.INTEGER)
 EVERYTHING = KeyRange()

@@ -20,7 +20,8 @@ from query.duck import connect, from_record_batch, to_record_batch
 from schema.catalog import Catalog, Forest, Index, JoinView, Layout, Purpose, State, ViewColumn
 from schema.model import Column, ForeignKey, KeyPart, Relation, Schema
 from schema.types import ColumnType, Kind, Row
-from storage.snapshot import KeyRange, RowReader, RowVersion
+from storage.codec.keyrange import KeyRange
+from storage.snapshot import RowReader, RowVersion
 
 INTEGER = ColumnType(Kind.INTEGER)
 TEXT = ColumnType(Kind.TEXT, length=40)

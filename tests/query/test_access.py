@@ -22,7 +22,7 @@ from query.access import (
 )
 from query.algebra import Block, Comparison, EquiJoin, Filter, Parameter, Source
 from query.joins import nested_loops, order_joins
-from storage.snapshot import KeyRange
+from storage.codec.keyrange import KeyRange
 
 CATALOG = make_catalog()
 EQ, IN, GE, LT = Comparison.EQ, Comparison.IN, Comparison.GE, Comparison.LT

@@ -7,6 +7,8 @@ import pytest
 from bindertables import FIXTURES, catalog, reflected, statements, view
 from sqlglot import exp
 
+from bench.tpcw import SCHEMA
+from bench.tpcw import WORKLOAD as TPCW_WORKLOAD
 from query.algebra import (
     Comparison,
     EquiJoin,
@@ -21,14 +23,14 @@ from query.rewrite import rewrite
 from schema.errors import SqlError, UnknownName, Unsupported
 from schema.types import ColumnType, Kind
 
-TPCW = reflected((FIXTURES / "tpcw_schema.sql").read_text())
+TPCW = reflected(SCHEMA.read_text())
 VIEWS = [
     view(TPCW, "author", "item"),
     view(TPCW, "address", "customer"),
     view(TPCW, "country", "address"),
 ]
 CATALOG = catalog(TPCW, VIEWS, building=["author__item"])
-WORKLOAD = dict(statements((FIXTURES / "tpcw_workload.sql").read_text()))
+WORKLOAD = dict(statements(TPCW_WORKLOAD.read_text()))
 ERRORS = dict(statements((FIXTURES / "binder_errors.sql").read_text()))
 INTEGER, BIGINT, TEXT = ColumnType(Kind.INTEGER), ColumnType(Kind.BIGINT), ColumnType(Kind.TEXT)
 

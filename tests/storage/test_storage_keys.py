@@ -13,9 +13,9 @@ from strategies import KEY_KINDS, few_values, values
 import storage.codec.keys
 from schema.errors import Corruption
 from schema.types import Kind
+from storage.codec.keyrange import KeyRange
 from storage.codec.keys import Code, decode_parts, part_encoder, successor
 from storage.codec.rows import LayoutCodec
-from storage.snapshot import KeyRange
 
 KEYS_MD = Path(storage.codec.keys.__file__).with_name("KEYS.md").read_text()
 VECTORS = re.findall(r"^\| (\w+) \| `(.*?)` \| `([0-9a-f]+)` \| `([0-9a-f]+)` \|$", KEYS_MD, re.M)

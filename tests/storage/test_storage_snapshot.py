@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from storage_world import catalog, collect, run
 
 from schema.types import Row
+from storage.codec.keyrange import KeyRange
 from storage.codec.rows import Codecs
 from storage.ports import TOMBSTONE, Put
 from storage.simulated.store import SimulatedStore
-from storage.snapshot import KeyRange, Overlay, ReadItem, RowVersion, Snapshot
+from storage.snapshot import Overlay, ReadItem, RowVersion, Snapshot
 
 CODECS = Codecs(catalog())
 CODEC = CODECS("t")

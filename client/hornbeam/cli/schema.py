@@ -118,6 +118,9 @@ def apply(
     method: MethodOption = Method.optimal,
     budget: Budget = None,
     query_log: QueryLog = None,
+    allow_drop: Annotated[
+        bool, typer.Option("--allow-drop", help="Relations that are not in DDL may be dropped.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until the views are built.")] = True,
     url: Url = DEFAULT_URL,
@@ -134,9 +137,8 @@ def apply(
             if as_json:
                 fail("--json needs --yes: there is nobody to ask.")
             typer.confirm("Apply this plan?", abort=True, err=True)
-        answer = db.transport.json(
-            "POST", "/v1/schema/apply", body | {"plan_id": planned["plan_id"]}
-        )
+        body |= {"plan_id": planned["plan_id"], "allow_drop": allow_drop}
+        answer = db.transport.json("POST", "/v1/schema/apply", body)
         if wait or "hornbeam:///" in url:  # an embedded database builds only while it is open
             _watch_builds(db)
     if as_json:
