@@ -7,25 +7,14 @@ two source rows never share an index row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from operator import itemgetter
 
 from maintain.changes import Mutation
 from schema.catalog import Catalog
+from schema.rows import Projection, projection
 from schema.types import Row
 from storage.codec.rows import Codecs
-
-Projection = Callable[[Row], Row]
-
-
-def projection(positions: Sequence[int]) -> Projection:
-    """A compiled projection: row → tuple of the values at `positions`."""
-    if positions and list(positions) == list(range(positions[0], positions[0] + len(positions))):
-        return itemgetter(slice(positions[0], positions[0] + len(positions)))
-    if len(positions) > 1:
-        return itemgetter(*positions)
-    return lambda row: ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from maintain.changes import Change
-from maintain.indexes import Projection, projection
 from schema.catalog import Catalog, JoinView
+from schema.rows import Projection, projection
 from schema.types import Row, Value
 from storage.snapshot import RowReader
 

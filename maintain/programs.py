@@ -47,10 +47,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from maintain.changes import Change, Mutation
-from maintain.indexes import IndexProgram, compile_index, projection
+from maintain.indexes import IndexProgram, compile_index
 from maintain.paths import BaseRows, JoinPath, Key, Level, compile_path
 from maintain.ways import Way, way_into_view, way_to_children
 from schema.catalog import Catalog, JoinView
+from schema.rows import projection
 from schema.types import Row
 from storage.codec.rows import Codecs
 from storage.snapshot import RowReader

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from maintain.indexes import Projection, projection
 from maintain.paths import Key
 from schema.catalog import Catalog, JoinView, Layout
 from schema.model import ForeignKey
+from schema.rows import Projection, projection
 from schema.types import Row
 from storage.snapshot import RowReader
 

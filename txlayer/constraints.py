@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from schema.catalog import Catalog, Index
 from schema.errors import NotNullViolation
 from schema.model import ForeignKey, OnDelete, Relation
+from schema.rows import projection
 from schema.types import Row, Value
 from storage.codec.rows import Codecs
-from txlayer.roots import tuple_getter
 
 Columns = Callable[[Row], tuple[Value, ...]]
 
@@ -131,7 +131,7 @@ class Constraints:
             _columns(child, fk.columns),
             lambda row: tuple(None if i in positions else v for i, v in enumerate(row)),
             path,
-            tuple_getter([layout.positions[column] for column in child.primary_key]),
+            projection([layout.positions[column] for column in child.primary_key]),
         )
 
     def _path_to(self, child: Relation, columns: tuple[str, ...]) -> str | None:
@@ -149,9 +149,9 @@ class Constraints:
         return UniqueCheck(
             index,
             _columns(relation, [part.column for part in index.columns]),
-            tuple_getter([layout.positions[column] for column in relation.primary_key]),
+            projection([layout.positions[column] for column in relation.primary_key]),
         )
 
 
 def _columns(relation: Relation, names: Sequence[str]) -> Columns:
-    return tuple_getter([relation.positions[name] for name in names])
+    return projection([relation.positions[name] for name in names])

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 
 from schema.catalog import Catalog
+from schema.rows import projection
 from schema.types import Row, Value
 from storage.codec.rows import Codecs
 
@@ -42,7 +42,7 @@ class Roots:
                 self._steps[relation.name] = None
                 continue
             self._steps[relation.name] = _Step(
-                tuple_getter([relation.positions[column] for column in edge.columns]),
+                projection([relation.positions[column] for column in edge.columns]),
                 edge.parent,
                 edge.parent not in catalog.forest.parent,
             )
@@ -92,11 +92,3 @@ class Roots:
             else:
                 rows.append(row)
         return rows
-
-
-def tuple_getter(positions: Sequence[int]) -> Callable[[Row], tuple[Value, ...]]:
-    """Itemgetter that always gives a tuple."""
-    if len(positions) == 1:
-        (only,) = positions
-        return lambda row: (row[only],)
-    return itemgetter(*positions)

@@ -10,7 +10,6 @@ literal default, else NULL.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ import msgspec
 from schema.catalog import Catalog, Layout
 from schema.errors import Corruption
 from schema.model import Column, DefaultKind
+from schema.rows import projection
 from schema.types import PYTHON_TYPES, Row, Value
 from storage.codec.keyrange import KeyRange
 from storage.codec.keys import decode_parts, part_encoder, successor
@@ -44,7 +44,7 @@ class LayoutCodec:
         self._positions = layout.key_positions
         self.key: Callable[[Row], bytes] = _key_encoder(layout)
         """Encoded key of a full row."""
-        self.key_values: Callable[[Row], tuple[Value, ...]] = _tuple_getter(self._positions)
+        self.key_values: Callable[[Row], tuple[Value, ...]] = projection(self._positions)
         types = tuple(_annotation(column) for column in layout.columns)
         self._decoder = msgspec.msgpack.Decoder(tuple[types])  # type: ignore[valid-type]
         self._runs = _Runs(types, shared) if 0 < shared < len(types) else None
@@ -234,10 +234,3 @@ def _key_encoder(layout: Layout) -> Callable[[Row], bytes]:
         case ((first, i), (second, j)):
             return lambda row: first(row[i]) + second(row[j])
     return lambda row: b"".join([encode(row[i]) for encode, i in placed])
-
-
-def _tuple_getter(positions: Sequence[int]) -> Callable[[Row], tuple[Value, ...]]:
-    if len(positions) == 1:
-        (only,) = positions
-        return lambda row: (row[only],)
-    return itemgetter(*positions)
