@@ -22,6 +22,7 @@ from typing import Any
 from sqlglot import exp
 
 from query.access import Access, Parameters, value_of
+from query.expressions import SortTerm, sort_rows
 from query.fetch import LOOKUP_BATCH, Key, chunks, fetch, lookup
 from schema.errors import SqlError
 from schema.types import ColumnType, Row, Value
@@ -34,15 +35,6 @@ _EXACT = decimal.Context(prec=76)
 
 class TooManyRows(Exception):
     """A sort outgrew `SORT_ROWS` before anything was yielded."""
-
-
-@dataclass(frozen=True, slots=True)
-class SortTerm:
-    """One term of ORDER BY, evaluated on the joined row."""
-
-    value: Callable[[Row, Any], Value]
-    descending: bool
-    nulls_first: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +157,12 @@ class NativePlan:
                 batch, lambda row: tuple(term.value(row, parameters) for term in heads)
             ):
                 if group and head != current:
-                    yield _sort(group, rest, parameters)
+                    yield sort_rows(group, rest, parameters)
                     group = []
                 current = head
                 group.extend(rows)
                 group = _bounded(group, rest, parameters, wanted if few else None)
-        yield _sort(group, rest, parameters)
+        yield sort_rows(group, rest, parameters)
 
     async def _aggregate(self, reader: RowReader, parameters: Parameters) -> Row:
         states: list[Value] = [
@@ -237,19 +229,6 @@ def _lookup_key(step: Lookup, row: Row, parameters: Parameters) -> Key | None:
     return key
 
 
-def _sort(rows: list[Row], terms: Sequence[SortTerm], parameters: Parameters) -> list[Row]:
-    """Stable, last term first, so that each term may have its own direction."""
-    for term in reversed(terms):
-        nulls_high = term.descending is term.nulls_first
-
-        def key(row: Row, term: SortTerm = term, nulls_high: bool = nulls_high) -> Any:
-            value = term.value(row, parameters)
-            return ((value is None) is nulls_high, value)
-
-        rows.sort(key=key, reverse=term.descending)
-    return rows
-
-
 def _bounded(
     group: list[Row], terms: Sequence[SortTerm], parameters: Parameters, wanted: int | None
 ) -> list[Row]:
@@ -259,7 +238,7 @@ def _bounded(
             raise TooManyRows
         return group
     if len(group) > 2 * wanted + LOOKUP_BATCH:
-        return _sort(group, terms, parameters)[:wanted]
+        return sort_rows(group, terms, parameters)[:wanted]
     return group
 
 

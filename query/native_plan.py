@@ -17,10 +17,10 @@ from query.access import Access, JoinColumn, Term, choose, exact
 from query.algebra import Block
 from query.binder import BoundQuery
 from query.blocks import split
-from query.expressions import CompiledExpression, compile_expression
+from query.expressions import CompiledExpression, SortTerm, compile_expression
 from query.fetch import getter
 from query.joins import nested_loops, order_joins
-from query.native import Aggregate, Lookup, NativePlan, SortTerm
+from query.native import Aggregate, Lookup, NativePlan
 from schema.catalog import Catalog
 from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
 

@@ -8,13 +8,12 @@ open (AND, OR, IN), the closures stop early, so they may miss an overflow that D
 
 from query.expressions.compiler import CompiledExpression, compile_expression
 from query.expressions.operands import Scope
-from query.expressions.ordering import OrderTerm, order_key, sort_rows
+from query.expressions.ordering import SortTerm, sort_rows
 
 __all__ = [
     "CompiledExpression",
-    "OrderTerm",
     "Scope",
+    "SortTerm",
     "compile_expression",
-    "order_key",
     "sort_rows",
 ]

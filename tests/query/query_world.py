@@ -162,7 +162,7 @@ class MemoryReader(RowReader):
     async def scan(
         self,
         layout: str,
-        key_range: KeyRange = KeyRange(),  # noqa: B008
+        key_range: KeyRange = KeyRange(),
         *,
         reverse: bool = False,
         limit: int | None = None,

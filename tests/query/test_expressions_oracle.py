@@ -23,15 +23,14 @@ from sqlglot import exp, parse_one
 from query.duck import column_type, connect, from_record_batch, to_record_batch
 from query.expressions import (
     CompiledExpression,
-    OrderTerm,
+    SortTerm,
     compile_expression,
-    order_key,
     sort_rows,
 )
 from query.expressions.text import SPACES, case_table, lower, upper
 from schema.errors import TypeMismatch
 from schema.model import Column
-from schema.types import ColumnType, Kind, Row
+from schema.types import ColumnType, Kind, Row, Value
 
 POOLS: dict[str, tuple[ColumnType, list[Any]]] = {
     "i": (ColumnType(Kind.INTEGER), [0, 1, -1, 2, 7, 100, 2**31 - 1, -(2**31)]),
@@ -446,14 +445,19 @@ def test_case_mapping_is_duckdbs_for_every_code_point() -> None:
     assert len(case_table("lower")) > 1000
 
 
+def _at(position: int) -> Callable[[Row, object], Value]:
+    return lambda row, _: row[position]
+
+
 def test_order_is_duckdbs() -> None:
     names = [n for n in POOLS if n not in "fg"]
     for name in names:
         for direction in ("", "DESC", "NULLS FIRST", "DESC NULLS FIRST"):
+            pick = [POSITIONS[name], POSITIONS["s"], POSITIONS["i"]]
             terms = (
-                OrderTerm(POSITIONS[name], "DESC" in direction, "FIRST" in direction),
-                OrderTerm(POSITIONS["s"], True),
-                OrderTerm(POSITIONS["i"]),
+                SortTerm(_at(pick[0]), "DESC" in direction, "FIRST" in direction),
+                SortTerm(_at(pick[1]), descending=True),
+                SortTerm(_at(pick[2])),
             )
             with CONNECTION.cursor() as cursor:
                 cursor.register("rows", to_record_batch(COLUMNS, ROWS))
@@ -462,7 +466,5 @@ def test_order_is_duckdbs() -> None:
                 ).to_arrow_table()
             types = [POOLS[n][0] for n in (name, "s", "i")]
             wanted = [row for b in table.to_batches() for row in from_record_batch(b, types)]
-            pick = [term.position for term in terms]
-            got = sort_rows(ROWS, terms)
+            got = sort_rows(list(ROWS), terms)
             assert [tuple(row[i] for i in pick) for row in got] == wanted
-            assert sorted(ROWS, key=order_key(terms)) == got
