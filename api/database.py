@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 
@@ -51,7 +51,6 @@ from txlayer.verify import Checked, Progress, VerifyReport, verify
 _LOG = structlog.get_logger(__name__)
 SYSTEM_TABLES = (catalog_keeper.TABLE, identity.TABLE, outcomes.TABLE)
 REPAIR_BATCH = 500
-Consistency = Literal["snapshot", "strong"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +127,7 @@ class Database:
                 hlc=hlc,
                 codecs_for=lambda _version: manager.state.codecs,
                 checkpointed=recovered.position,
+                checkpoint_interval_s=settings.checkpoint_interval_s,
             )
             engine = QueryEngine(
                 memory_limit_mb=settings.query_memory_mb, spill_folder=folder / "spill"

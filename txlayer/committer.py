@@ -112,6 +112,7 @@ class Committer:
         checkpointed: Position = START,
         steps: Steps = no_steps,
         max_waiting: int = MAX_WAITING,
+        checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
     ) -> None:
         self._store = store
         self._log = log
@@ -119,6 +120,7 @@ class Committer:
         self._hlc = hlc
         self._codecs_for = codecs_for
         self._steps = steps
+        self._checkpoint_interval_s = checkpoint_interval_s
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(max_waiting)
         self._logged: asyncio.Queue[_Batch] = asyncio.Queue(MAX_LOGGED)
         self._open_batches: deque[_Batch] = deque()
@@ -144,7 +146,7 @@ class Committer:
         """Begin to accept. The log must have been recovered before."""
         self._stages = [self._stage(self._log_batches()), self._stage(self._apply_batches())]
         self._timers = [
-            self._stage(self._every(CHECKPOINT_INTERVAL_S, self._checkpoint)),
+            self._stage(self._every(self._checkpoint_interval_s, self._checkpoint)),
             self._stage(self._every(PATIENCE_S / 10, self._answer_early)),
         ]
         self._accepting = True

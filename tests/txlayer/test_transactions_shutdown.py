@@ -7,6 +7,7 @@ from test_transactions_statements import FILL
 
 from api.database import Database
 from schema.errors import HornbeamError
+from storage.local.system import SystemClock
 
 
 def test_closing_under_load_keeps_every_answer(tmp_path):
@@ -81,5 +82,24 @@ def test_a_database_that_was_not_closed_recovers(tmp_path):
             later = await database.execute("UPDATE customer SET c_name = 'later' WHERE c_id = 1")
             assert later.commit_ts > last.commit_ts
             await check(database)
+
+    asyncio.run(run())
+
+
+def test_checkpoints_come_as_often_as_the_settings_say(tmp_path):
+    class Recorder(SystemClock):
+        def __init__(self):
+            self.slept = set()
+
+        async def sleep(self, seconds):
+            self.slept.add(seconds)
+            await super().sleep(seconds)
+
+    async def run():
+        clock = Recorder()
+        wanted = settings(tmp_path).model_copy(update={"checkpoint_interval_s": 0.37})
+        async with await Database.open(wanted, clock=clock) as database:
+            await database.keeper.apply(shop())
+        assert 0.37 in clock.slept
 
     asyncio.run(run())
