@@ -11,8 +11,6 @@ import argparse
 import asyncio
 import json
 import logging
-import os
-import platform
 import shutil
 import statistics
 import sys
@@ -33,7 +31,7 @@ from api.app import create_app
 from api.database import Database
 from api.planning import PlannedSchema, PlanRequest
 from api.settings import Settings
-from bench.measure import percentile
+from bench.measure import machine, percentile, versions
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.compare import Comparison, compare_statements
 from bench.tpcw.data import RELATIONS, Population, Size
@@ -113,16 +111,6 @@ async def served(database: Database, settings: Settings) -> AsyncIterator[str]:
         await task
 
 
-def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    return {
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-    }
-
-
 @asynccontextmanager
 async def _opened(
     folder: Path, request: PlanRequest
@@ -166,6 +154,7 @@ async def run(options: DemoOptions, console: Console) -> int:
         console.rule("Every view and index recomputed by DuckDB and compared")
         report = await database.verify()
         result = DemoResult(
+            machine(options.folder),
             planned.plan.json(),
             learned.plan.json(),
             load_rows_s,
@@ -206,6 +195,7 @@ async def _shop(database: Database, size: Size, options: DemoOptions, console: C
 class DemoResult:
     """All that the demo found; pairs are (with views, without)."""
 
+    machine: dict[str, Any]
     plan: dict[str, Any]
     learned: dict[str, Any]
     load_rows_s: list[float]
@@ -221,7 +211,8 @@ class DemoResult:
 
     def json(self) -> dict[str, Any]:
         return {
-            "machine": machine(),
+            "machine": self.machine,
+            "versions": versions(),
             "differences": self.differences,
             "plan": self.plan,
             "learned_roots": self.learned,

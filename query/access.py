@@ -428,7 +428,6 @@ def distinct_values(
     catalog: Catalog, source: Layout, columns: tuple[str, ...], total: float
 ) -> float:
     """How many different values `columns` have: a foreign key as many as its parent has rows,
-
     anything else the square root of the rows.
     """
     distinct = 1.0

@@ -92,6 +92,11 @@ def connect(
     return connection
 
 
+def quoted(name: str) -> str:
+    """`name` as an identifier in SQL that we write for DuckDB, whatever it contains."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def arrow_type(type_: ColumnType) -> pa.DataType:
     if type_.kind is Kind.DECIMAL:
         return pa.decimal128(type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0)

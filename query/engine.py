@@ -210,7 +210,6 @@ def _coerced(type_: ColumnType, value: Any) -> Value:
 
 class QueryStream:
     """The rows of one run, read once: by `batches`, `arrow` or `all`. Close it if it is not read
-
     to its end; closing stops the query.
     """
 

@@ -36,7 +36,6 @@ def find_hints(tree: exp.Expr, number: int, block: Block, catalog: Catalog) -> I
 
 def own_block(select: exp.Select) -> int | None:
     """The number of the block that `select` is: a condition on columns of an outer block is no
-
     condition on that block's rows.
     """
     for table in select.find_all(exp.Table):

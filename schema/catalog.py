@@ -14,7 +14,7 @@ import enum
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from schema.model import Column, ForeignKey, KeyPart, Relation, Schema
+from schema.model import Column, ForeignKey, KeyPart, Schema
 
 
 class Purpose(enum.StrEnum):
@@ -265,9 +265,6 @@ class Catalog:
         names += [column for column in index.include if column not in in_key]
         columns = tuple(source.columns[source.positions[column]] for column in names)
         return Layout(index.name, f"i.{index.name}.{number}", columns, key, index.on)
-
-    def root_relation(self, name: str) -> Relation:
-        return self.schema.relation(self.forest.root(name))
 
 
 def _renamed(column: Column, name: str) -> Column:

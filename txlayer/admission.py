@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from query.duck import quoted
 from schema.catalog import Catalog
 from schema.diff import diff
 from schema.errors import ForeignKeyViolation, UniqueViolation
@@ -28,10 +29,10 @@ async def check_stored(current: Catalog, new: Catalog, count: Count) -> None:
 
 
 async def _check_unique(index: DeclaredIndex, count: Count) -> None:
-    columns = [_quoted(part.column) for part in index.columns]
+    columns = [quoted(part.column) for part in index.columns]
     listed, present = ", ".join(columns), " AND ".join(f"{c} IS NOT NULL" for c in columns)
     found = await count(
-        f"SELECT count(*) FROM (SELECT {listed} FROM {_quoted(index.relation)}"
+        f"SELECT count(*) FROM (SELECT {listed} FROM {quoted(index.relation)}"
         f" WHERE {present} GROUP BY {listed} HAVING count(*) > 1) AS repeated"
     )
     if found:
@@ -48,11 +49,11 @@ async def _check_unique(index: DeclaredIndex, count: Count) -> None:
 
 async def _check_foreign_key(relation: str, foreign_key: ForeignKey, count: Count) -> None:
     pairs = zip(foreign_key.columns, foreign_key.parent_columns, strict=True)
-    on = " AND ".join(f"c.{_quoted(column)} = p.{_quoted(other)}" for column, other in pairs)
-    present = " AND ".join(f"c.{_quoted(column)} IS NOT NULL" for column in foreign_key.columns)
+    on = " AND ".join(f"c.{quoted(column)} = p.{quoted(other)}" for column, other in pairs)
+    present = " AND ".join(f"c.{quoted(column)} IS NOT NULL" for column in foreign_key.columns)
     found = await count(
-        f"SELECT count(*) FROM {_quoted(relation)} AS c WHERE {present}"
-        f" AND NOT EXISTS (SELECT 1 FROM {_quoted(foreign_key.parent)} AS p WHERE {on})"
+        f"SELECT count(*) FROM {quoted(relation)} AS c WHERE {present}"
+        f" AND NOT EXISTS (SELECT 1 FROM {quoted(foreign_key.parent)} AS p WHERE {on})"
     )
     if found:
         columns = ", ".join(foreign_key.columns)
@@ -65,7 +66,3 @@ async def _check_foreign_key(relation: str, foreign_key: ForeignKey, count: Coun
             foreign_key=foreign_key.name,
             count=found,
         )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

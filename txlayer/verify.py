@@ -19,7 +19,7 @@ from typing import Any
 
 import duckdb
 
-from query.duck import connect, from_record_batch, to_record_batch
+from query.duck import connect, from_record_batch, quoted, to_record_batch
 from schema.catalog import Catalog, JoinView, Layout
 from schema.errors import NotFound
 from schema.model import ForeignKey, Relation
@@ -145,7 +145,7 @@ class _Check:
         for relation in view.path if view is not None else (source,):
             await self._load(relation)
         await self._load(name)
-        outputs = ", ".join(map(_quoted, layout.column_names))
+        outputs = ", ".join(map(quoted, layout.column_names))
         expected = f"SELECT {outputs} FROM ({_definition(self._catalog, source)})"
         try:
             return await asyncio.to_thread(self._compare, layout, view, expected)
@@ -157,7 +157,7 @@ class _Check:
         await self._load(relation.name)
         await self._load(fk.parent)
         on = _equal("c", fk.columns, "p", fk.parent_columns)
-        present = " AND ".join(f"c.{_quoted(column)} IS NOT NULL" for column in fk.columns)
+        present = " AND ".join(f"c.{quoted(column)} IS NOT NULL" for column in fk.columns)
         orphans = (
             f"SELECT count(*) FROM {_table(relation.name)} c"
             f" WHERE {present} AND NOT EXISTS (SELECT 1 FROM {_table(fk.parent)} p WHERE {on})"
@@ -173,7 +173,7 @@ class _Check:
             f"CREATE TEMP TABLE missing AS ({expected}) EXCEPT ALL ({stored});"
             f"CREATE TEMP TABLE extra AS ({stored}) EXCEPT ALL ({expected})"
         )
-        both = " AND ".join(f"m.{_quoted(c)} IS NOT DISTINCT FROM e.{_quoted(c)}" for c in key)
+        both = " AND ".join(f"m.{quoted(c)} IS NOT DISTINCT FROM e.{quoted(c)}" for c in key)
         different = self._count(f"SELECT count(*) FROM missing m JOIN extra e ON {both}")
         missing = self._count("SELECT count(*) FROM missing") - different
         extra = self._count("SELECT count(*) FROM extra") - different
@@ -256,23 +256,19 @@ def _definition(catalog: Catalog, name: str) -> str:
     if view is None:
         return f"SELECT * FROM {_table(name)}"
     outputs = ", ".join(
-        f"{_quoted(c.relation)}.{_quoted(c.column)} AS {_quoted(c.name)}" for c in view.columns
+        f"{quoted(c.relation)}.{quoted(c.column)} AS {quoted(c.name)}" for c in view.columns
     )
-    sql = f"SELECT {outputs} FROM {_table(view.path[0])} AS {_quoted(view.path[0])}"
+    sql = f"SELECT {outputs} FROM {_table(view.path[0])} AS {quoted(view.path[0])}"
     for relation, edge in zip(view.path[1:], view.edges, strict=True):
-        on = _equal(_quoted(relation), edge.columns, _quoted(edge.parent), edge.parent_columns)
-        sql += f" JOIN {_table(relation)} AS {_quoted(relation)} ON {on}"
+        on = _equal(quoted(relation), edge.columns, quoted(edge.parent), edge.parent_columns)
+        sql += f" JOIN {_table(relation)} AS {quoted(relation)} ON {on}"
     return sql
 
 
 def _equal(left: str, left_columns: Iterable[str], right: str, right_columns: Iterable[str]) -> str:
     pairs = zip(left_columns, right_columns, strict=True)
-    return " AND ".join(f"{left}.{_quoted(a)} = {right}.{_quoted(b)}" for a, b in pairs)
+    return " AND ".join(f"{left}.{quoted(a)} = {right}.{quoted(b)}" for a, b in pairs)
 
 
 def _table(name: str) -> str:
-    return _quoted("stored " + name)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return quoted("stored " + name)

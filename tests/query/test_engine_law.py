@@ -1,5 +1,4 @@
 """Law: whatever the data, every query answers what DuckDB answers over the base relations, with
-
 views and without. Shapes cover every access path, nested loops, and all that DuckDB runs.
 """
 
