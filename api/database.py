@@ -26,7 +26,7 @@ from storage.codec.rows import Codecs
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
 from storage.local.system import RandomIds, SystemClock
-from storage.ports import TOMBSTONE, Clock, Ids, Put
+from storage.ports import TOMBSTONE, Clock, Ids, Log, Put
 from storage.rocks.store import RocksStore
 from storage.snapshot import Overlay, ReadItem, Snapshot
 from txlayer import catalog_keeper, identity, outcomes
@@ -71,7 +71,7 @@ class Database:
         settings: Settings,
         coordination: LocalCoordination,
         store: RocksStore,
-        log: LocalLog,
+        log: Log,
         committer: Committer,
         manager: TransactionManager,
         keeper: CatalogKeeper,
@@ -114,7 +114,7 @@ class Database:
                 await store.create_table(table)
             catalog = await load_catalog(store)
             epoch = await _next_epoch(coordination, settings.slave)
-            log = LocalLog.open(
+            log = await LocalLog.open(
                 folder / "log", settings.slave, epoch, catalog_version=catalog.version
             )
             undo.push_async_callback(log.close)

@@ -1,10 +1,11 @@
 """The adapters that the contract suites run over. A new adapter adds one entry to its table.
 
-`reopen` tells that an adapter keeps its content when it is closed and opened again; suites that
-need that run over the adapters that have it.
+`reopen` tells that an adapter keeps its content when it is closed and opened again, `fences` that
+it keeps out an owner who is still alive; suites that need that run over the adapters that have it.
 """
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,19 +16,21 @@ import pytest
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
 from storage.local.system import SystemClock
+from storage.log.segments import SegmentedLog
 from storage.rocks.store import RocksStore
 from storage.simulated.clock import SimulatedClock
-from storage.simulated.log import SimulatedDisk, SimulatedLog
+from storage.simulated.files import SimulatedDisk, SimulatedFiles
 from storage.simulated.store import SimulatedStore
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """`open(folder, **options)` opens one in a folder of its own."""
+    """`open(folder, **options)` opens one in a folder of its own; it may have to be awaited."""
 
     name: str
     open: Callable[..., Any]
     reopen: bool = False
+    fences: bool = False
 
 
 class InMemory:
@@ -42,9 +45,9 @@ class InMemory:
         opened = self.stores[folder] = left.crashed() if left is not None else SimulatedStore()
         return opened
 
-    def log(self, folder, slave, epoch, **options):
+    async def log(self, folder, slave, epoch, **options):
         disk = self.disks.setdefault(folder, SimulatedDisk())
-        return SimulatedLog.open(disk, slave, epoch, **options)
+        return await SegmentedLog.open(SimulatedFiles(disk, slave), slave, epoch, **options)
 
 
 MEMORY = InMemory()
@@ -54,7 +57,7 @@ STORES = (
 )
 LOGS = (
     Adapter("local", LocalLog.open, reopen=True),
-    Adapter("simulated", MEMORY.log, reopen=True),
+    Adapter("simulated", MEMORY.log, reopen=True, fences=True),
 )
 COORDINATIONS = (Adapter("local", LocalCoordination.open, reopen=True),)
 CLOCKS = (
@@ -63,15 +66,17 @@ CLOCKS = (
 )
 
 
-def over(adapters, *, reopen=False):
+def over(adapters, *, reopen=False, fences=False):
     """Parametrise `adapter` over those that have what a test needs."""
-    able = [adapter for adapter in adapters if adapter.reopen or not reopen]
+    able = [a for a in adapters if (a.reopen or not reopen) and (a.fences or not fences)]
     return pytest.mark.parametrize("adapter", able, ids=lambda adapter: adapter.name)
 
 
 @asynccontextmanager
 async def opened(adapter, folder, *arguments, **options):
     port = adapter.open(folder, *arguments, **options)
+    if inspect.isawaitable(port):
+        port = await port
     try:
         yield port
     finally:

@@ -112,7 +112,7 @@ def test_logs_of_different_slaves_are_apart(adapter, tmp_path):
 @every
 def test_a_closed_log_refuses_appends(adapter, tmp_path):
     async def scenario():
-        log = adapter.open(tmp_path, "a", 1)
+        log = await adapter.open(tmp_path, "a", 1)
         await log.append([b"one"])
         await log.close()
         await log.close()
@@ -131,5 +131,26 @@ def test_an_empty_payload_is_refused(adapter, tmp_path):
             with pytest.raises(ValueError, match="0 bytes"):
                 await log.append([b"one", b""])
             assert await payloads(log) == []
+
+    run(scenario())
+
+
+@over(LOGS, fences=True)
+def test_an_owner_whose_epoch_is_over_appends_nothing_more(adapter, tmp_path):
+    async def scenario():
+        old, idle = await adapter.open(tmp_path, "a", 1), await adapter.open(tmp_path, "a", 2)
+        with pytest.raises(Unavailable, match="fenced: epoch 2 has taken over"):
+            await old.append([b"from a file of its own"])
+        await idle.append([b"one"])
+        async with opened(adapter, tmp_path, "a", 3) as new:
+            for late in (idle.append([b"late"]), old.append([b"later"]), idle.roll()):
+                with pytest.raises(Unavailable):
+                    await late
+            await idle.close()
+            assert await payloads(new) == [b"one"]
+            with pytest.raises(Unavailable, match="fenced: epoch 3 has taken over"):
+                await adapter.open(tmp_path, "a", 2)
+            await new.append([b"two"])
+            assert await payloads(new) == [b"one", b"two"]
 
     run(scenario())

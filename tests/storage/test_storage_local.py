@@ -43,7 +43,7 @@ def test_after_a_failed_write_or_sync_nothing_more_is_appended(
     tmp_path, monkeypatch, function, number, error
 ):
     async def scenario():
-        log = LocalLog.open(tmp_path, "a", 1)
+        log = await LocalLog.open(tmp_path, "a", 1)
         await log.append([b"before"])
         monkeypatch.setattr(os, function, failing(number)(getattr(os, function)))
         first, *others = await asyncio.gather(
@@ -58,16 +58,46 @@ def test_after_a_failed_write_or_sync_nothing_more_is_appended(
             await log.roll()
         await log.close()
         monkeypatch.undo()
-        found = await payloads(LocalLog.open(tmp_path, "a", 2))
+        found = await payloads(await LocalLog.open(tmp_path, "a", 2))
         assert found[:1] == [b"before"]
         assert found[1:] in ([], [b"fails"])
 
     run(scenario())
 
 
+def test_a_roll_that_waits_behind_a_failed_append_does_not_seal_its_remains(tmp_path, monkeypatch):
+    async def scenario():
+        log = await LocalLog.open(tmp_path, "a", 1)
+        await log.append([b"before"])
+        real, written = os.write, failing(errno.EIO, after=1)
+        monkeypatch.setattr(os, "write", written(lambda file, data: real(file, data[:7])))
+        results = await asyncio.gather(log.append([b"fails"]), log.roll(), return_exceptions=True)
+        assert [type(result) for result in results] == [Unavailable, Unavailable]
+        monkeypatch.undo()
+        await log.close()
+        assert await payloads(await LocalLog.open(tmp_path, "a", 2)) == [b"before"]
+
+    run(scenario())
+
+
+def test_what_a_dead_process_left_unsynced_is_synced_before_it_is_read(tmp_path, monkeypatch):
+    async def scenario():
+        log = await LocalLog.open(tmp_path, "a", 1)
+        await log.append([b"one"])
+        await log.roll()
+        await log.append([b"two"])
+        done = []
+        monkeypatch.setattr(os, "fsync", lambda file: done.append(os.fstat(file).st_ino))
+        await LocalLog.open(tmp_path, "a", 2)
+        expected = (path_of(tmp_path, 2), tmp_path / "a", tmp_path)
+        assert done[:3] == [path.stat().st_ino for path in expected]
+
+    run(scenario())
+
+
 def test_a_seal_that_fails_makes_the_log_fail(tmp_path, monkeypatch):
     async def scenario():
-        log = LocalLog.open(tmp_path, "a", 1)
+        log = await LocalLog.open(tmp_path, "a", 1)
         await log.append([b"one"])
         monkeypatch.setattr(os, "fsync", failing(errno.EIO)(os.fsync))
         with pytest.raises(Unavailable):
@@ -75,7 +105,7 @@ def test_a_seal_that_fails_makes_the_log_fail(tmp_path, monkeypatch):
         with pytest.raises(Unavailable):
             await log.append([b"two"])
         await log.close()
-        assert await payloads(LocalLog.open(tmp_path, "a", 2)) == [b"one"]
+        assert await payloads(await LocalLog.open(tmp_path, "a", 2)) == [b"one"]
 
     run(scenario())
 
@@ -84,7 +114,7 @@ def test_short_writes_are_completed(tmp_path, monkeypatch):
     async def scenario():
         real = os.write
         monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:7]))
-        log = LocalLog.open(tmp_path, "a", 1)
+        log = await LocalLog.open(tmp_path, "a", 1)
         await log.append([b"x" * 100, b"y" * 50])
         assert await payloads(log) == [b"x" * 100, b"y" * 50]
         await log.close()
@@ -98,7 +128,7 @@ def test_an_append_is_synced_before_it_returns(tmp_path, monkeypatch):
         for name in ("write", "fdatasync"):
             real = getattr(os, name)
             monkeypatch.setattr(os, name, lambda *a, n=name, f=real: (done.append(n), f(*a))[1])
-        log = LocalLog.open(tmp_path, "a", 1)
+        log = await LocalLog.open(tmp_path, "a", 1)
         await log.append([b"first"])
         done.clear()
         await log.append([b"a", b"b", b"c"])
@@ -110,12 +140,12 @@ def test_an_append_is_synced_before_it_returns(tmp_path, monkeypatch):
 
 def test_an_epoch_is_used_once(tmp_path):
     async def scenario():
-        log = LocalLog.open(tmp_path, "a", 5)
+        log = await LocalLog.open(tmp_path, "a", 5)
         await log.append([b"one"])
         await log.close()
         for epoch in (4, 5):
             with pytest.raises(Corruption, match=f"of epoch {epoch} or later"):
-                LocalLog.open(tmp_path, "a", epoch)
+                await LocalLog.open(tmp_path, "a", epoch)
 
     run(scenario())
 
@@ -125,7 +155,7 @@ def path_of(folder, sequence, epoch=1):
 
 
 async def three_segments(folder):
-    log = LocalLog.open(folder, "a", 1)
+    log = await LocalLog.open(folder, "a", 1)
     for payload in (b"one", b"two", b"three"):
         end = await log.append([payload])
         await log.roll()
@@ -137,7 +167,7 @@ def test_a_missing_segment_is_corruption(tmp_path):
     async def scenario():
         await three_segments(tmp_path)
         path_of(tmp_path, 2).unlink()
-        log = LocalLog.open(tmp_path, "a", 2)
+        log = await LocalLog.open(tmp_path, "a", 2)
         for start in (START, Position(1, 1, 0)):
             with pytest.raises(Corruption, match=r"0000000002\.log is missing"):
                 await payloads(log, start)
@@ -149,26 +179,45 @@ def test_a_missing_segment_is_corruption(tmp_path):
     run(scenario())
 
 
+def test_a_missing_first_segment_of_a_later_epoch_is_corruption(tmp_path):
+    async def scenario():
+        await three_segments(tmp_path)
+        log = await LocalLog.open(tmp_path, "a", 2)
+        await log.append([b"four"])
+        await log.roll()
+        await log.append([b"five"])
+        path_of(tmp_path, 1, epoch=2).unlink()
+        for start in (START, Position(1, 3, 0)):
+            with pytest.raises(Corruption, match=r"0000000002-0000000001\.log is missing"):
+                await payloads(log, start)
+        for sequence in (1, 2, 3):
+            path_of(tmp_path, sequence).unlink()
+        assert await payloads(log) == [b"five"]  # dropped from the front: nothing is missing
+        await log.close()
+
+    run(scenario())
+
+
 def test_a_segment_without_seal_before_another_is_corruption(tmp_path):
     async def scenario():
         await three_segments(tmp_path)
         path = path_of(tmp_path, 2)
         path.write_bytes(path.read_bytes()[:-1])
         with pytest.raises(Corruption, match="has no seal, but another follows"):
-            await payloads(LocalLog.open(tmp_path, "a", 2))
+            await payloads(await LocalLog.open(tmp_path, "a", 2))
 
     run(scenario())
 
 
 def test_the_torn_tail_of_an_earlier_owner_is_dropped_and_counted(tmp_path):
     async def scenario():
-        log = LocalLog.open(tmp_path, "a", 1)
+        log = await LocalLog.open(tmp_path, "a", 1)
         end = await log.append([b"one"])
         await log.append([b"torn"])
         await log.close()
         path = path_of(tmp_path, 1)
         path.write_bytes(path.read_bytes()[: end.offset + 5])
-        later = LocalLog.open(tmp_path, "a", 2)
+        later = await LocalLog.open(tmp_path, "a", 2)
         await later.append([b"two"])
         assert await payloads(later) == [b"one", b"two"]
         assert later.torn_bytes == 5
@@ -180,7 +229,7 @@ def test_the_torn_tail_of_an_earlier_owner_is_dropped_and_counted(tmp_path):
 def test_a_sealed_segment_can_be_dropped_up_to_its_very_end(tmp_path):
     async def scenario():
         end = await three_segments(tmp_path)
-        log = LocalLog.open(tmp_path, "a", 2)
+        log = await LocalLog.open(tmp_path, "a", 2)
         assert await log.drop_before(end._replace(offset=end.offset - 1)) == 2
         assert await log.drop_before(end) == 1
         assert await log.segments() == []

@@ -70,7 +70,7 @@ def test_the_next_owner_reads_past_a_torn_append(tmp_path):
         file = tmp_path / "a" / NAME
         file.parent.mkdir()
         file.write_bytes(SYNCED + APPEND[:-4] + bytes(4))
-        log = LocalLog.open(tmp_path, "a", 2)
+        log = await LocalLog.open(tmp_path, "a", 2)
         await log.append([b"next", b"owner"])
         found = [payload async for _, payload in log.read(START)]
         assert found[:3] == [b"one", b"two", b"three"]
@@ -83,7 +83,7 @@ def test_the_next_owner_reads_past_a_torn_append(tmp_path):
 
 def test_the_log_writes_its_appends_as_such(tmp_path):
     async def scenario():
-        log = LocalLog.open(tmp_path, "a", 1)
+        log = await LocalLog.open(tmp_path, "a", 1)
         await log.append([b"one", b"two"])
         position = await log.append([b"three"])
         assert (tmp_path / "a" / NAME).read_bytes() == SYNCED

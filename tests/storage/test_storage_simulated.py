@@ -1,13 +1,9 @@
-"""What the simulated adapters add to their ports: crashes, failing appends, shared time."""
+"""What the simulated store and clocks add to their ports: crashes, shared time."""
 
 import asyncio
 
-import pytest
-
-from schema.errors import Corruption, Unavailable
-from storage.ports import NEWEST, START, TOMBSTONE, Cell, Put
+from storage.ports import NEWEST, TOMBSTONE, Cell, Put
 from storage.simulated.clock import SimulatedClock, VirtualTime
-from storage.simulated.log import SimulatedDisk, SimulatedLog
 from storage.simulated.store import SimulatedStore
 
 
@@ -48,55 +44,6 @@ def test_a_crash_of_the_machine_keeps_what_was_flushed_and_some_of_the_rest():
         assert await rows(store.crashed(lambda: True)) == [Cell(b"a", 2, b"2")]
         kept = iter([True, False])
         assert await rows(store.crashed(lambda: next(kept))) == [Cell(b"a", 2, b"2"), flushed[1]]
-
-    asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("kept", [0, 1, 2])
-def test_an_append_may_fail_with_any_of_its_frames_written(kept):
-    async def scenario():
-        disk = SimulatedDisk()
-        log = SimulatedLog.open(disk, "a", 1)
-        await log.append([b"one"])
-        log.fault = lambda payloads: kept
-        with pytest.raises(Unavailable):
-            await log.append([b"two", b"three", b"four"])
-        for call in (log.append([b"five"]), log.roll()):
-            with pytest.raises(Unavailable, match="failed write"):
-                await call
-        await log.close()
-        later = SimulatedLog.open(disk, "a", 2)
-        assert [segment.sealed for segment in await later.segments()] == [False]
-        found = [payload async for _, payload in later.read(START)]
-        assert found == [b"one", b"two", b"three"][: kept + 1]
-
-    asyncio.run(scenario())
-
-
-def test_an_append_that_raises_leaves_nothing():
-    def unavailable(payloads):
-        raise Unavailable(f"no room for {len(payloads)}")
-
-    async def scenario():
-        log = SimulatedLog.open(SimulatedDisk(), "a", 1)
-        log.fault = unavailable
-        with pytest.raises(Unavailable, match="no room for 2"):
-            await log.append([b"one", b"two"])
-        with pytest.raises(Unavailable, match="failed write"):
-            await log.append([b"three"])
-        assert [record async for record in log.read(START)] == []
-
-    asyncio.run(scenario())
-
-
-def test_an_epoch_of_the_simulated_log_is_used_once():
-    async def scenario():
-        disk = SimulatedDisk()
-        log = SimulatedLog.open(disk, "a", 3)
-        await log.append([b"one"])
-        for epoch in (1, 3):
-            with pytest.raises(Corruption, match=f"epoch {epoch}"):
-                SimulatedLog.open(disk, "a", epoch)
 
     asyncio.run(scenario())
 

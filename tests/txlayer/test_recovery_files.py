@@ -18,7 +18,7 @@ COMMITS = 60
 
 async def committed(folder: Path, crashed: Path) -> dict[bytes, tuple[int, bytes]]:
     """Commit, leave the log as a crash would, and close; the rows that were acknowledged."""
-    store, log = RocksStore.open(folder / "store"), LocalLog.open(folder / "log", "s1", 1)
+    store, log = RocksStore.open(folder / "store"), await LocalLog.open(folder / "log", "s1", 1)
     for table in (TABLE, OUTCOMES):
         await store.create_table(table)
     world = World(store, log, clock=SystemClock())
@@ -45,7 +45,7 @@ async def recovered_rows(
     store = RocksStore.open(folder)
     replayed = []
     for epoch in (2, 3):
-        log = LocalLog.open(log_folder, "s1", epoch)
+        log = await LocalLog.open(log_folder, "s1", epoch)
         replayed.append((await recover(store, log)).replayed)
         await log.close()
     assert replayed[1] == 0

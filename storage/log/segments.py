@@ -1,0 +1,211 @@
+"""The log over files: when segments begin, roll and end, what of them is read, when to refuse.
+
+After a change that failed, or whose caller was cancelled, the log refuses everything: what the
+file holds is unknown, and to sync again could report success for pages the kernel has given up
+(the caller reopens under a new epoch and reads what is there).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+
+from schema.errors import Corruption, Unavailable
+from storage.log.files import LogFiles
+from storage.log.format import SEAL, Header, encode_append, scan_segment, segment_name
+from storage.ports import Position, Segment
+
+SEGMENT_BYTES = 64 << 20
+_NAME = re.compile(r"(\d{10})-(\d{10})\.log")
+
+
+class SegmentedLog:
+    """A `Log` over `LogFiles`. Open with `SegmentedLog.open`, under an epoch never used before."""
+
+    def __init__(
+        self, files: LogFiles, slave: str, epoch: int, catalog_version: int, segment_bytes: int
+    ) -> None:
+        self._files = files
+        self._slave = slave
+        self._epoch = epoch
+        self._catalog_version = catalog_version
+        self._segment_bytes = segment_bytes
+        self._sequence = 0
+        self._open = ""
+        """Name of the segment that is appended to, if one is."""
+        self._size = 0
+        self._turn = asyncio.Lock()  # wakes waiters in the order in which they came
+        self._failed = False
+        self._closing = False
+        self._closed = False
+        self.torn_bytes = 0
+        """Bytes of torn tails that `read` has dropped."""
+
+    @classmethod
+    async def open(
+        cls,
+        files: LogFiles,
+        slave: str,
+        epoch: int,
+        *,
+        catalog_version: int = 0,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> SegmentedLog:
+        """Take the log of `slave` over from lower epochs; closes `files` if that fails.
+
+        Raises Corruption when the epoch was used before, Unavailable when a higher one has begun.
+        """
+        log = cls(files, slave, epoch, catalog_version, segment_bytes)
+        try:
+            await files.fence(epoch)
+            if any(used >= epoch for used, _ in await log._segment_names()):
+                raise Corruption(f"The log of {slave} has segments of epoch {epoch} or later.")
+        except BaseException:
+            await files.close()
+            raise
+        return log
+
+    async def append(self, payloads: Sequence[bytes]) -> Position:
+        data = encode_append(payloads)
+        async with self._turn:
+            self._require_working()
+            return await self._append(data)
+
+    async def roll(self) -> None:
+        # Housekeeping may be cancelled at any moment; the log must not fail for that.
+        await asyncio.shield(self._roll())
+
+    async def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:
+        names = [name for name in await self._segment_names() if name >= start[:2]]
+        _require_no_gap([start[:2], *names] if start.sequence else names)
+        last = dict(names)  # epoch → its last sequence
+        for epoch, sequence in names:
+            name = segment_name(epoch, sequence)
+            scanned = scan_segment(await self._files.read(name), name)
+            if not scanned.sealed and sequence != last[epoch]:
+                raise Corruption(
+                    f"Log segment {name} has no seal, but another follows.",
+                    position=f"{name}:end",
+                )
+            self.torn_bytes += scanned.torn_bytes
+            for payload, offset in scanned.frames:
+                position = Position(epoch, sequence, offset)
+                if position > start:
+                    yield position, payload
+
+    async def segments(self) -> list[Segment]:
+        async with self._turn:
+            return await self._segments()
+
+    async def drop_before(self, position: Position) -> int:
+        async with self._turn:
+            return await self._drop_before(position)
+
+    async def close(self) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        try:
+            async with self._turn:
+                await self._finish()
+        finally:
+            await self._files.close()
+
+    # ------------------------------------------------------------ one at a time
+
+    async def _roll(self) -> None:
+        async with self._turn:
+            self._require_working()
+            await self._seal()
+
+    async def _append(self, data: bytes) -> Position:
+        with self._changing():
+            if not self._open:
+                await self._begin()
+            await self._files.append(self._open, data)
+        self._size += len(data)
+        position = Position(self._epoch, self._sequence, self._size)
+        if self._size >= self._segment_bytes:
+            await self._seal()
+        return position
+
+    async def _begin(self) -> None:
+        self._sequence += 1
+        name = segment_name(self._epoch, self._sequence)
+        header = Header(self._epoch, self._sequence, self._catalog_version, self._slave).encode()
+        await self._files.create(name, header)
+        self._open, self._size = name, len(header)
+
+    async def _seal(self) -> None:
+        if not self._open:
+            return
+        name, self._open = self._open, ""
+        with self._changing():
+            await self._files.finish(name, SEAL)
+
+    async def _finish(self) -> None:
+        try:
+            if not self._failed:
+                await self._seal()
+        finally:
+            self._closed = True
+
+    async def _drop_before(self, position: Position) -> int:
+        """Front to back, so that a crash in between leaves no gap."""
+        gone = []
+        for segment in await self._segments():
+            name = segment_name(segment.epoch, segment.sequence)
+            if name == self._open or not _ends_before(segment, position):
+                break
+            gone.append(name)
+        if gone:
+            await self._files.delete(gone)
+        return len(gone)
+
+    async def _segments(self) -> list[Segment]:
+        found = []
+        for epoch, sequence in await self._segment_names():
+            size, tail = await self._files.tail(segment_name(epoch, sequence), len(SEAL))
+            found.append(Segment(epoch, sequence, tail == SEAL, size))
+        return found
+
+    async def _segment_names(self) -> list[tuple[int, int]]:
+        """(epoch, sequence) of all segments, in order."""
+        matches = (_NAME.fullmatch(name) for name in await self._files.names())
+        return sorted((int(match[1]), int(match[2])) for match in matches if match is not None)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._failed = True
+            raise
+
+    def _require_working(self) -> None:
+        """Asked when it is one's turn: nothing is written behind the remains of a failed change."""
+        if self._failed or self._closed:
+            raise Unavailable(
+                "The log is closed after a failed write." if self._failed else "The log is closed.",
+                cure="Restart; recovery reads what the log holds.",
+            )
+
+
+def _ends_before(segment: Segment, position: Position) -> bool:
+    """An unsealed segment of an earlier owner is finished too: nobody can append to it."""
+    if (segment.epoch, segment.sequence) == position[:2]:
+        return segment.sealed and segment.bytes - len(SEAL) <= position.offset
+    return (segment.epoch, segment.sequence) < position[:2]
+
+
+def _require_no_gap(names: Sequence[tuple[int, int]]) -> None:
+    """Segments are dropped from the front only: those of one epoch follow each other, and those
+    of an epoch behind another begin with its first."""
+    for (epoch, sequence), (next_epoch, next_sequence) in pairwise(names):
+        expected = sequence + 1 if epoch == next_epoch else 1
+        if next_sequence > expected:
+            missing = segment_name(next_epoch, expected)
+            raise Corruption(f"Log segment {missing} is missing.", position=f"{missing}:0")

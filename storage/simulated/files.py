@@ -1,0 +1,283 @@
+"""The files of a log on simulated machines, as bytes.
+
+Fault model. A process that dies leaves its files as they are; an operation of its that is still
+under way takes effect wholly, in part, or not at all. When the machine dies, what was not synced is
+torn: any of its sectors may be lost, and its end. A change may fail before it begins, when any part
+of it is written (the disk may be full), when all is written but not synced, or only in the answer;
+what only reads may fail as well. Files are made and deleted in order. Any stored bit may flip.
+Whoever is fenced changes nothing more, however late his changes arrive; his deletes are not fenced.
+
+Nothing here is random and nothing waits for time: a simulation says what fails
+(`SimulatedDisk.fault`) and how operations travel (`SimulatedFiles(…, carry=…)`). The whole effect
+of an operation is one call of `Operation.apply`, made when it arrives, if it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum, auto
+from typing import Any
+
+from schema.errors import HornbeamError, Unavailable
+
+SECTOR_BYTES = 512
+ALL = sys.maxsize
+
+
+class Kind(StrEnum):
+    """What is asked of the files: the methods of `storage.log.files.LogFiles`."""
+
+    FENCE = auto()
+    NAMES = auto()
+    CREATE = auto()
+    APPEND = auto()
+    FINISH = auto()
+    READ = auto()
+    TAIL = auto()
+    DELETE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An operation that raises `error`, and how much of its effect it has before.
+
+    `done` counts the bytes that a create, append or finish writes, or the files that a delete
+    removes; ALL is all of the effect, None is none (of a create, not even an empty file). What is
+    written survives the machine if `synced`.
+    """
+
+    error: HornbeamError
+    done: int | None = None
+    synced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call on its way to the disk, sent by the owner of `epoch`."""
+
+    disk: SimulatedDisk
+    kind: Kind
+    folder: str
+    epoch: int
+    names: tuple[str, ...] = ()
+    data: bytes = b""
+    count: int = 0
+    """Of bytes, for TAIL."""
+
+    def apply(self, fault: Fault | None = None) -> Any:
+        """All of its effect, now; returns the answer, or raises the error. To be called once.
+
+        Without a `fault` given, the disk's is asked for one.
+        """
+        fault = fault if fault is not None else self.disk.fault(self)
+        if fault is None:
+            return self.disk.perform(self, ALL, synced=True)
+        if fault.done is not None:
+            self.disk.perform(self, fault.done, synced=fault.synced)
+        raise fault.error
+
+
+@dataclass(slots=True)
+class SimulatedFile:
+    """`data` is what processes read. What is behind `synced` is only in the machine's memory;
+    so is the file's name, unless it is `named`."""
+
+    data: bytearray = field(default_factory=bytearray)
+    synced: int = 0
+    named: bool = False
+
+    def sync(self) -> None:
+        self.synced, self.named = len(self.data), True
+
+
+@dataclass(frozen=True, slots=True)
+class Unsynced:
+    """The end of a file, from `offset` on, that its machine may lose when it dies."""
+
+    folder: str
+    name: str
+    offset: int
+    data: bytes
+    named: bool
+
+    def without_sectors(self, lost: Callable[[int], bool]) -> bytes:
+        """`data` with zeros in place of the sectors that are lost, by their number in the file.
+        What was synced in the first of them stays."""
+        found = bytearray(self.data)
+        end = self.offset + len(found)
+        for number in range(self.offset // SECTOR_BYTES, -(-end // SECTOR_BYTES)):
+            if lost(number):
+                first = max(number * SECTOR_BYTES, self.offset)
+                behind = min((number + 1) * SECTOR_BYTES, end)
+                found[first - self.offset : behind - self.offset] = bytes(behind - first)
+        return bytes(found)
+
+
+@dataclass(slots=True)
+class _Folder:
+    files: dict[str, SimulatedFile] = field(default_factory=dict)
+    fence: int = 0
+
+    def file(self, name: str) -> SimulatedFile:
+        if name not in self.files:
+            raise Unavailable(f"There is no file {name}.")
+        return self.files[name]
+
+    def require_unfenced(self, epoch: int) -> None:
+        if epoch < self.fence:
+            raise Unavailable(f"The log is fenced: epoch {self.fence} has taken over.")
+
+
+class SimulatedDisk:
+    """Folders of files. It outlives the processes that open them, and the machine."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, _Folder] = {}
+        self.fault: Callable[[Operation], Fault | None] = lambda _: None
+        """Asked for each operation when it takes effect."""
+
+    def files(self, folder: str) -> dict[str, SimulatedFile]:
+        """By name. A simulation may change them behind everybody's back."""
+        return self._folders.setdefault(folder, _Folder()).files
+
+    def flip(self, folder: str, name: str, offset: int, mask: int = 1) -> None:
+        """Turn the bits of `mask` over in one stored byte."""
+        self.files(folder)[name].data[offset] ^= mask
+
+    def crash(self, remains: Callable[[Unsynced], bytes | None]) -> None:
+        """The machine dies. `remains` says what is left of each unsynced end; None: not even the
+        file, which is for those that are not `named`."""
+        for end in list(self._unsynced()):
+            left = remains(end)
+            file = self.files(end.folder)[end.name]
+            if left is None:
+                assert not end.named, f"{end.name} was synced and cannot vanish"
+                del self.files(end.folder)[end.name]
+            else:
+                file.data[end.offset :] = left
+                file.sync()
+
+    def _unsynced(self) -> Iterator[Unsynced]:
+        for folder, inside in self._folders.items():
+            for name, file in inside.files.items():
+                if file.synced < len(file.data) or not file.named:
+                    rest = bytes(file.data[file.synced :])
+                    yield Unsynced(folder, name, file.synced, rest, file.named)
+
+    # ------------------------------------------------------------ effects
+
+    def perform(self, operation: Operation, done: int, *, synced: bool) -> Any:
+        """The effect of `operation`, or as much as `done` and `synced` say; returns its answer."""
+        folder = self._folders.setdefault(operation.folder, _Folder())
+        match operation.kind:
+            case Kind.FENCE:
+                _fence(folder, operation.epoch)
+            case Kind.NAMES:
+                return list(folder.files)
+            case Kind.CREATE | Kind.APPEND | Kind.FINISH:
+                _write(folder, operation, done, synced)
+            case Kind.READ:
+                return bytes(folder.file(operation.names[0]).data)
+            case Kind.TAIL:
+                data = folder.file(operation.names[0]).data
+                return len(data), bytes(data[max(len(data) - operation.count, 0) :])
+            case Kind.DELETE:
+                for name in operation.names[:done]:
+                    folder.file(name)
+                    del folder.files[name]
+        return None
+
+
+def _fence(folder: _Folder, epoch: int) -> None:
+    folder.require_unfenced(epoch)
+    folder.fence = epoch
+    for file in folder.files.values():
+        file.sync()
+
+
+def _write(folder: _Folder, operation: Operation, done: int, synced: bool) -> None:
+    folder.require_unfenced(operation.epoch)
+    (name,) = operation.names
+    if operation.kind is Kind.CREATE:
+        if name in folder.files:
+            raise Unavailable(f"There is a file {name} already.")
+        folder.files[name] = SimulatedFile()
+    file = folder.file(name)
+    file.data += operation.data[:done]
+    if synced:
+        file.sync()
+
+
+async def directly(operation: Operation) -> Any:
+    """Carry an operation to the disk at once; other tasks run before and after it."""
+    await asyncio.sleep(0)
+    try:
+        return operation.apply()
+    finally:
+        await asyncio.sleep(0)
+
+
+class SimulatedFiles:
+    """`LogFiles` in a folder of a simulated disk, as one process has them open.
+
+    `carry` brings an operation to the disk and its answer back. It decides how long each way is
+    and whether it is gone at all; a caller that is cancelled waits for neither.
+    """
+
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        folder: str,
+        *,
+        carry: Callable[[Operation], Awaitable[Any]] = directly,
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._carry = carry
+        self._epoch = 0
+        self._open = ""
+        self._closed = False
+
+    async def fence(self, epoch: int) -> None:
+        self._epoch = epoch
+        await self._send(Kind.FENCE)
+
+    async def names(self) -> list[str]:
+        found: list[str] = await self._send(Kind.NAMES)
+        return found
+
+    async def create(self, name: str, data: bytes) -> None:
+        self._open = name
+        await self._send(Kind.CREATE, name, data=data)
+
+    async def append(self, name: str, data: bytes) -> None:
+        assert name == self._open, f"{name} is not open"
+        await self._send(Kind.APPEND, name, data=data)
+
+    async def finish(self, name: str, data: bytes) -> None:
+        assert name == self._open, f"{name} is not open"
+        self._open = ""
+        await self._send(Kind.FINISH, name, data=data)
+
+    async def read(self, name: str) -> bytes:
+        found: bytes = await self._send(Kind.READ, name)
+        return found
+
+    async def tail(self, name: str, count: int) -> tuple[int, bytes]:
+        found: tuple[int, bytes] = await self._send(Kind.TAIL, name, count=count)
+        return found
+
+    async def delete(self, names: Sequence[str]) -> None:
+        await self._send(Kind.DELETE, *names)
+
+    async def close(self) -> None:
+        self._closed = True
+
+    async def _send(self, kind: Kind, *names: str, data: bytes = b"", count: int = 0) -> Any:
+        if self._closed:
+            raise Unavailable("The log is closed.")
+        operation = Operation(self._disk, kind, self._folder, self._epoch, names, data, count)
+        return await self._carry(operation)

@@ -1,0 +1,289 @@
+"""The simulated files, and the log over them: every fault that they can express."""
+
+import asyncio
+
+import pytest
+
+from schema.errors import Corruption, DiskFull, Unavailable
+from storage.log.format import SEAL, Header, encode_append, segment_name
+from storage.log.segments import SegmentedLog
+from storage.ports import START
+from storage.simulated.files import ALL, SECTOR_BYTES, Fault, Kind, SimulatedDisk, SimulatedFiles
+
+NAME = segment_name(1, 1)
+LOST = Unavailable("no answer")
+
+
+async def opened(disk, epoch=1, **options):
+    return await SegmentedLog.open(SimulatedFiles(disk, "a", **options), "a", epoch)
+
+
+async def payloads(log):
+    return [payload async for _, payload in log.read(START)]
+
+
+async def reread(disk, epoch=2):
+    return await payloads(await opened(disk, epoch))
+
+
+def once(kind, fault):
+    """A disk's `fault` for the first operation of a kind."""
+    left = [fault]
+    return lambda operation: left.pop() if operation.kind is kind and left else None
+
+
+APPEND = encode_append([b"two", b"three"])
+
+
+@pytest.mark.parametrize("error", [Unavailable("cut"), DiskFull("full")])
+@pytest.mark.parametrize("done", [None, 0, 5, len(APPEND) - 1, ALL])
+def test_after_a_failed_append_the_log_refuses_and_its_successor_reads_what_is_there(done, error):
+    async def scenario():
+        disk = SimulatedDisk()
+        log = await opened(disk)
+        await log.append([b"one"])
+        disk.fault = once(Kind.APPEND, Fault(error, done))
+        results = await asyncio.gather(
+            log.append([b"two", b"three"]), log.append([b"four"]), log.roll(), log.append([b"x"]),
+            return_exceptions=True,
+        )  # fmt: skip
+        assert [type(result) for result in results] == [type(error), *[Unavailable] * 3]
+        await log.close()
+        assert not disk.files("a")[NAME].data.endswith(SEAL)
+        whole = [b"two", b"three"] if done == ALL else [b"two"] if done == len(APPEND) - 1 else []
+        assert await reread(disk) == [b"one", *whole]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", [Kind.CREATE, Kind.FINISH])
+@pytest.mark.parametrize("done", [None, 0, 7, ALL])
+def test_a_segment_that_fails_to_begin_or_end_loses_nothing(kind, done):
+    async def scenario():
+        disk = SimulatedDisk()
+        log = await opened(disk)
+        disk.fault = once(kind, Fault(LOST, done))
+        expected = []
+        if kind is Kind.FINISH:
+            await log.append([b"one"])
+            expected.append(b"one")
+        with pytest.raises(Unavailable, match="no answer"):
+            await (log.roll() if kind is Kind.FINISH else log.append([b"one"]))
+        with pytest.raises(Unavailable, match="after a failed write"):
+            await log.append([b"two"])
+        await log.close()
+        assert await reread(disk) == expected
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_was_not_begun_is_not_there_and_one_with_nothing_in_it_is():
+    async def scenario(done):
+        disk = SimulatedDisk()
+        disk.fault = once(Kind.CREATE, Fault(LOST, done))
+        with pytest.raises(Unavailable):
+            await (await opened(disk)).append([b"one"])
+        return {name: bytes(file.data) for name, file in disk.files("a").items()}
+
+    assert asyncio.run(scenario(None)) == {}
+    assert asyncio.run(scenario(0)) == {NAME: b""}
+
+
+@pytest.mark.parametrize("kind", [Kind.FENCE, Kind.NAMES, Kind.READ, Kind.TAIL])
+@pytest.mark.parametrize("done", [None, ALL])
+def test_reading_that_fails_can_be_repeated(kind, done):
+    async def scenario():
+        disk = SimulatedDisk()
+        log = await opened(disk)
+        await log.append([b"one"])
+        disk.fault = once(kind, Fault(LOST, done))
+
+        async def look():
+            later = await opened(disk, 2)
+            await payloads(later)
+            await later.segments()
+
+        with pytest.raises(Unavailable, match="no answer"):
+            await look()
+        assert await reread(disk, 2) == [b"one"]
+        if kind is not Kind.FENCE:
+            with pytest.raises(Unavailable, match="fenced"):
+                await log.append([b"late"])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("done", [None, 0, 1, 2, ALL])
+def test_a_drop_that_fails_half_way_leaves_no_gap_and_can_be_repeated(done):
+    async def scenario():
+        disk = SimulatedDisk()
+        log = await opened(disk)
+        for number in range(4):
+            end = await log.append([b"%d" % number])
+            await log.roll()
+        disk.fault = once(Kind.DELETE, Fault(LOST, done))
+        with pytest.raises(Unavailable):
+            await log.drop_before(end._replace(sequence=4, offset=0))
+        gone = min(done or 0, 3)
+        assert await payloads(log) == [b"%d" % number for number in range(gone, 4)]
+        await log.append([b"still open"])
+        assert await log.drop_before(end._replace(sequence=4, offset=0)) == 3 - gone
+        assert await payloads(log) == [b"3", b"still open"]
+
+    asyncio.run(scenario())
+
+
+def test_a_caller_may_die_on_either_side_of_the_effect():
+    """What a network does with the operations of a process that is gone."""
+
+    async def scenario(arrives):
+        disk, sent, on_its_way = SimulatedDisk(), [], asyncio.Event()
+
+        async def carry(operation):
+            if operation.kind is Kind.APPEND:
+                sent.append(operation)
+                on_its_way.set()
+                await asyncio.Event().wait()
+            return operation.apply()
+
+        log = await opened(disk, carry=carry)
+        task = asyncio.create_task(log.append([b"one"]))
+        await on_its_way.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        with pytest.raises(Unavailable, match="after a failed write"):
+            await log.append([b"two"])
+        if arrives == "before":
+            sent[0].apply()
+        found = await reread(disk)
+        if arrives == "behind the fence":
+            with pytest.raises(Unavailable, match="fenced: epoch 2"):
+                sent[0].apply()
+        assert await reread(disk, 3) == found
+        return found
+
+    assert asyncio.run(scenario("never")) == []
+    assert asyncio.run(scenario("before")) == [b"one"]
+    assert asyncio.run(scenario("behind the fence")) == []
+
+
+def test_a_caller_who_goes_away_does_not_fail_a_roll():
+    async def scenario():
+        disk = SimulatedDisk()
+        log = await opened(disk)
+        await log.append([b"one"])
+        task = asyncio.create_task(log.roll())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        await log.append([b"two"])
+        assert [segment.sealed for segment in await log.segments()] == [True, False]
+
+    asyncio.run(scenario())
+
+
+async def unsynced(size=3 * SECTOR_BYTES):
+    """A disk whose only file ends with an append that was written but not synced."""
+    disk = SimulatedDisk()
+    log = await opened(disk)
+    await log.append([b"synced"])
+    disk.fault = once(Kind.APPEND, Fault(LOST, ALL))
+    with pytest.raises(Unavailable):
+        await log.append([b"x" * size])
+    disk.fault = lambda _: None
+    return disk
+
+
+def test_a_dead_process_leaves_what_it_wrote_and_a_dead_machine_only_what_was_synced():
+    async def scenario():
+        disk = await unsynced(5)
+        assert await reread(disk) == [b"synced", b"xxxxx"]
+        disk = await unsynced(5)
+        disk.crash(lambda end: b"")
+        assert await reread(disk) == [b"synced"]
+
+    asyncio.run(scenario())
+
+
+def test_what_a_successor_has_read_survives_the_machine():
+    async def scenario():
+        disk = await unsynced(5)
+        found = await reread(disk)
+        disk.crash(lambda end: pytest.fail(f"{end} is not synced"))
+        assert await reread(disk, 3) == found == [b"synced", b"xxxxx"]
+
+    asyncio.run(scenario())
+
+
+def test_any_sectors_of_an_unsynced_append_may_be_lost():
+    async def scenario(lost):
+        disk, ends = await unsynced(), []
+
+        def remains(end):
+            ends.append(end)
+            return end.without_sectors(lambda number: number in lost)
+
+        before = bytes(disk.files("a")[NAME].data)
+        disk.crash(remains)
+        ((end, after),) = zip(ends, [bytes(disk.files("a")[NAME].data)], strict=True)
+        assert len(after) == len(before)
+        for offset, byte in enumerate(before):
+            gone = offset >= end.offset and offset // SECTOR_BYTES in lost
+            assert after[offset] == (0 if gone else byte)
+        expected = [b"synced"] if lost else [b"synced", b"x" * 3 * SECTOR_BYTES]
+        assert await reread(disk) == expected
+
+    for lost in range(16):
+        asyncio.run(scenario({number for number in range(4) if lost >> number & 1}))
+
+
+def test_a_file_whose_name_was_not_synced_may_vanish_with_the_machine():
+    async def scenario():
+        disk = SimulatedDisk()
+        disk.fault = once(Kind.CREATE, Fault(LOST, ALL))
+        with pytest.raises(Unavailable):
+            await (await opened(disk)).append([b"one"])
+        disk.crash(lambda end: None)
+        assert disk.files("a") == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_name_that_was_synced_does_not_vanish():
+    async def scenario():
+        disk = await unsynced()
+        with pytest.raises(AssertionError, match="cannot vanish"):
+            disk.crash(lambda end: None)
+
+    asyncio.run(scenario())
+
+
+def test_flipped_bits_are_found_when_they_are_read():
+    async def scenario():
+        disk = SimulatedDisk()
+        log = await opened(disk)
+        await log.append([b"one"])
+        await log.close()
+        begin = len(Header(1, 1, 0, "a").encode())
+        disk.flip("a", NAME, begin + 9, mask=0x40)
+        with pytest.raises(Corruption) as caught:
+            await reread(disk)
+        assert caught.value.details["position"] == f"{NAME}:{begin}"
+        disk.flip("a", NAME, begin + 9, mask=0x40)
+        assert await reread(disk, 3) == [b"one"]
+
+    asyncio.run(scenario())
+
+
+def test_an_epoch_is_used_once():
+    async def scenario():
+        disk = SimulatedDisk()
+        log = await opened(disk, 3)
+        await log.append([b"one"])
+        with pytest.raises(Corruption, match="of epoch 3 or later"):
+            await opened(disk, 3)
+        with pytest.raises(Unavailable, match="fenced: epoch 3"):
+            await opened(disk, 2)
+
+    asyncio.run(scenario())
