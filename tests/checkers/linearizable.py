@@ -1,0 +1,171 @@
+"""Linearizability of operations on independent keys, judged by Porcupine.
+
+The judge is the Go program in `linearizability/`. It is built once for each state of its sources,
+into the user's cache. Linearizable here means: each key by itself behaves as one row that answers
+one operation at a time, in an order that agrees with real time. Keys are independent, as the rows
+of different roots are.
+
+Operations of unknown outcome stay open: they may take effect at any later time, or never. When the
+judge runs out of time, that is an error and no verdict.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal
+
+SOURCES = Path(__file__).with_name("linearizability")
+TIMEOUT_MS = 10_000
+
+
+class _NotTold(Enum):
+    NOT_TOLD = "not told"
+
+
+NOT_TOLD = _NotTold.NOT_TOLD
+
+
+class CheckerError(Exception):
+    """There is no verdict: no judge, no time, or a history that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a process did to the row of `key`, and what it was told. None stands for no row.
+
+    | kind | argument | result |
+    | --- | --- | --- |
+    | read | – | the number, or None |
+    | write | the number, or None to delete | – |
+    | add | the number to add; nothing happens to a row that is not there | the sum, or None |
+    | cas | the number that replaces `expected`, either may be None | whether it did |
+
+    `call` and `returned` are times of one clock, in any unit. `result` may be NOT_TOLD for add and
+    cas. Operations that failed had no effect and are left out.
+    """
+
+    process: int
+    key: str
+    kind: Literal["read", "write", "add", "cas"]
+    call: int
+    returned: int | None
+    argument: int | None = None
+    expected: int | None = None
+    result: int | bool | _NotTold | None = NOT_TOLD
+    outcome: Literal["ok", "failed", "unknown"] = "ok"
+
+    def _json(self) -> dict[str, Any]:
+        said = {
+            "process": self.process,
+            "key": self.key,
+            "kind": self.kind,
+            "argument": self.argument,
+            "expected": self.expected,
+            "call": self.call,
+            "return": self.returned,
+            "outcome": self.outcome,
+        }
+        return said if self.result is NOT_TOLD else said | {"result": self.result}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the history is linearizable; if not, a key that is not, and why."""
+
+    linearizable: bool
+    key: str | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Operations, and the rows that were there at first; other keys have none."""
+
+    operations: Sequence[Operation]
+    initial: Mapping[str, int] = field(default_factory=dict)
+
+
+def check(
+    operations: Iterable[Operation],
+    initial: Mapping[str, int] | None = None,
+    *,
+    timeout_ms: int = TIMEOUT_MS,
+) -> Verdict:
+    """Judge one history. Raises CheckerError when there is no verdict."""
+    return check_all([History(tuple(operations), initial or {})], timeout_ms=timeout_ms)[0]
+
+
+def check_all(histories: Iterable[History], *, timeout_ms: int = TIMEOUT_MS) -> list[Verdict]:
+    """Judge many histories with one start of the judge; `timeout_ms` is for each key.
+
+    Raises CheckerError when any of them has no verdict.
+    """
+    lines = [
+        json.dumps(
+            {
+                "timeout_ms": timeout_ms,
+                "initial": dict(history.initial),
+                "operations": [operation._json() for operation in history.operations],
+            }
+        )
+        for history in histories
+    ]
+    run = subprocess.run(
+        [program()], input="\n".join(lines), capture_output=True, text=True, check=False
+    )
+    answers = [json.loads(line) for line in run.stdout.splitlines()]
+    if run.returncode or len(answers) != len(lines):
+        raise CheckerError(run.stderr.strip() or "the judge answered too little")
+    return [_verdict(number, answer) for number, answer in enumerate(answers)]
+
+
+def _verdict(number: int, answer: Mapping[str, str]) -> Verdict:
+    if answer["verdict"] == "unknown":
+        raise CheckerError(f"history {number}, key {answer['key']}: {answer['description']}")
+    return Verdict(answer["verdict"] == "ok", answer.get("key"), answer.get("description", ""))
+
+
+def program() -> Path:
+    """The judge, built if these sources never were."""
+    sources = [path for path in sorted(SOURCES.iterdir()) if path.suffix in {".go", ".mod", ".sum"}]
+    digest = hashlib.sha256()
+    for path in sources:
+        text = path.read_bytes()
+        digest.update(f"{path.name} {len(text)}\n".encode() + text)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hornbeam"
+    built = cache / f"linearizability-{digest.hexdigest()[:16]}"
+    if not built.exists():
+        _build(built)
+    return built
+
+
+def _build(target: Path) -> None:
+    """Build beside the target and rename, so that nobody meets a half-built one."""
+    go = shutil.which("go")
+    if go is None:
+        raise CheckerError(
+            "the linearizability checker is a Go program and there is no `go` on the PATH: "
+            "install Go 1.22 or newer (https://go.dev/dl)"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        fresh = Path(folder) / "linearizability"
+        build = subprocess.run(
+            [go, "build", "-trimpath", "-buildvcs=false", "-o", fresh, "."],
+            cwd=SOURCES,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if build.returncode:
+            raise CheckerError(f"go build failed in {SOURCES}:\n{build.stderr}")
+        fresh.replace(target)
