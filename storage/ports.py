@@ -140,8 +140,8 @@ class Log(Protocol):
         """Append all frames in order; on return they survive a crash of the machine.
 
         Returns the position just after them. Callers are serialized in call order. After
-        Unavailable the frames may or may not be there; the log refuses further appends until it
-        is reopened under a new epoch.
+        Unavailable, or when the caller is cancelled, the frames may or may not be there; the log
+        refuses further appends until it is reopened under a new epoch.
         """
 
     def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:
@@ -149,8 +149,8 @@ class Log(Protocol):
 
         Drops a torn tail of an epoch's last segment, if that is unsealed (and counts it); raises
         Corruption with the position when damage lies before a whole later append, in a sealed
-        segment, or a segment is missing. A `start` whose segments have been dropped reads from
-        the first that is there. Of the appends under way none or all of their frames are seen.
+        segment, or a segment is missing: the one of `start` too. START reads from the first that
+        has not been dropped. Of the appends under way none or all of their frames are seen.
         """
 
     async def roll(self) -> None:
@@ -160,7 +160,8 @@ class Log(Protocol):
         """In order."""
 
     async def drop_before(self, position: Position) -> int:
-        """Delete sealed segments that end at or before `position`; returns how many."""
+        """Delete all segments before the one that `position` is in, but never the open one;
+        returns how many. Whoever reads from `position` on then notices if any is missing."""
 
     async def close(self) -> None:
         """Seal and release. Idempotent."""

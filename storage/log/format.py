@@ -12,7 +12,7 @@ from crc32c import crc32c
 from schema.errors import Corruption
 
 MAGIC = b"HBLOG\r\n\x1a"
-VERSION = 1
+VERSION = 2
 MAX_PAYLOAD = 1 << 30
 _CONTINUES = 1 << 31
 """Set in the length of every frame of an append but the first."""
@@ -21,6 +21,9 @@ SEARCHED_PAYLOAD = 1 << 16
 _HEADER = struct.Struct(">8sBQQQB")
 _FRAME = struct.Struct(">II")
 _CRC = struct.Struct(">I")
+_PLACE = struct.Struct(">QQQ")
+SEAL_BYTES = _FRAME.size
+_NAME = re.compile(r"(\d{10})-(\d{10})\.log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,36 +42,49 @@ class Header:
         )
         return head + name + _CRC.pack(crc32c(head + name))
 
-    def belongs_to(self, file_name: str) -> bool:
-        return file_name == segment_name(self.epoch, self.sequence)
-
 
 def segment_name(epoch: int, sequence: int) -> str:
     """File name of a segment."""
     return f"{epoch:010d}-{sequence:010d}.log"
 
 
-def encode_append(payloads: Sequence[bytes]) -> bytes:
-    """The frames of one append."""
-    return b"".join([encode_frame(payload, i > 0) for i, payload in enumerate(payloads)])
+def parse_name(file_name: str) -> tuple[int, int] | None:
+    """(epoch, sequence) of a segment by its file's name; None for other files."""
+    match = _NAME.fullmatch(file_name)
+    return (int(match[1]), int(match[2])) if match is not None else None
 
 
-def encode_frame(payload: bytes, continues: bool = False) -> bytes:
-    """`continues`: it belongs to the same append as the frame before, synced together with it.
-
-    Raises ValueError for a payload that is empty or too long.
-    """
-    if not 0 < len(payload) <= MAX_PAYLOAD:
-        raise ValueError(f"a payload of {len(payload)} bytes")
-    return _frame(payload, continues)
+def require_payloads(payloads: Sequence[bytes]) -> None:
+    """Raises ValueError for a payload that is empty or too long for a frame."""
+    for payload in payloads:
+        if not 0 < len(payload) <= MAX_PAYLOAD:
+            raise ValueError(f"a payload of {len(payload)} bytes")
 
 
-def _frame(payload: bytes, continues: bool = False) -> bytes:
-    length = (len(payload) | (_CONTINUES if continues else 0)).to_bytes(4)
-    return length + _CRC.pack(crc32c(payload, crc32c(length))) + payload
+def encode_append(payloads: Sequence[bytes], epoch: int, sequence: int, offset: int) -> bytes:
+    """The frames of one append that begins at `offset` of a segment."""
+    frames = []
+    for number, payload in enumerate(payloads):
+        length = len(payload) | (_CONTINUES if number > 0 else 0)
+        frames.append(_frame(length, payload, (epoch, sequence), offset))
+        offset += len(frames[-1])
+    return b"".join(frames)
 
 
-SEAL = _frame(b"")
+def encode_seal(epoch: int, sequence: int, offset: int) -> bytes:
+    """The frame that ends a segment at `offset`."""
+    return _frame(0, b"", (epoch, sequence), offset)
+
+
+def _frame(length: int, payload: bytes, segment: tuple[int, int], offset: int) -> bytes:
+    head = length.to_bytes(4)
+    return head + _CRC.pack(_checksum(head, payload, segment, offset)) + payload
+
+
+def _checksum(head: bytes, payload: bytes, segment: tuple[int, int], offset: int) -> int:
+    """Of a frame where it stands, so that it is whole nowhere else: not in a payload that quotes
+    it, in the remains of another file, or behind a piece of its own file that is missing."""
+    return crc32c(payload, crc32c(_PLACE.pack(*segment, offset) + head))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +99,24 @@ class Scanned:
 
 def scan_segment(data: bytes, name: str) -> Scanned:
     """All whole frames. Raises Corruption when damage is not a torn tail."""
+    segment = parse_name(name)
+    assert segment is not None, f"{name} is no segment's name"
     parsed = _parse_header(data, name)
     if parsed is None:
-        if _frame_behind(data, 0) is not None:
+        if _frame_behind(data, 0, segment) is not None:
             raise Corruption(f"The header of log segment {name} is damaged.", position=f"{name}:0")
         return Scanned(None, (), False, len(data))
     header, offset = parsed
-    if not header.belongs_to(name):
+    if (header.epoch, header.sequence) != segment:
         raise Corruption(
             f"Log segment {name} holds segment {header.sequence} of epoch {header.epoch}.",
             position=f"{name}:0",
         )
     frames: list[tuple[bytes, int]] = []
     while offset < len(data):
-        payload = _frame_at(data, offset)
+        payload = _frame_at(data, offset, segment)
         if payload is None:
-            _require_torn_tail(data, offset, name)
+            _require_torn_tail(data, offset, segment)
             return Scanned(header, tuple(frames), False, len(data) - offset)
         offset += _FRAME.size + len(payload)
         if not payload:
@@ -129,7 +147,7 @@ def _parse_header(data: bytes, name: str) -> tuple[Header, int] | None:
     return Header(epoch, sequence, catalog, data[_HEADER.size : end].decode()), end + 4
 
 
-def _frame_at(data: bytes, offset: int) -> bytes | None:
+def _frame_at(data: bytes, offset: int, segment: tuple[int, int]) -> bytes | None:
     """Payload of the frame at `offset`, if it is whole."""
     if offset + _FRAME.size > len(data):
         return None
@@ -139,13 +157,14 @@ def _frame_at(data: bytes, offset: int) -> bytes | None:
     if length > MAX_PAYLOAD or end > len(data):
         return None
     payload = data[offset + _FRAME.size : end]
-    good = crc32c(payload, crc32c(data[offset : offset + 4])) == checksum
-    return payload if good else None
+    good = _checksum(data[offset : offset + 4], payload, segment, offset)
+    return payload if good == checksum else None
 
 
-def _require_torn_tail(data: bytes, offset: int, name: str) -> None:
-    found = _frame_behind(data, offset + 1)
+def _require_torn_tail(data: bytes, offset: int, segment: tuple[int, int]) -> None:
+    found = _frame_behind(data, offset + 1, segment)
     if found is not None:
+        name = segment_name(*segment)
         raise Corruption(
             f"Log segment {name} is damaged at byte {offset}: a later append follows at {found}.",
             cure="Restore the segment from a replica; do not start over it.",
@@ -153,7 +172,7 @@ def _require_torn_tail(data: bytes, offset: int, name: str) -> None:
         )
 
 
-def _frame_behind(data: bytes, offset: int) -> int | None:
+def _frame_behind(data: bytes, offset: int, segment: tuple[int, int]) -> int | None:
     """Offset of a whole frame at or behind `offset` that begins an append, if there is one.
 
     An append begins once the one before is synced, so what lies before it was whole. The frames
@@ -166,7 +185,8 @@ def _frame_behind(data: bytes, offset: int) -> int | None:
     end = len(data)
     reaching, found = {end}, None
     highest = min(end - offset, MAX_PAYLOAD) >> 24
-    # First byte of a length that fits, of both kinds of frames; eight zeros are no frame.
+    # First byte of a length that fits, of both kinds of frames. Eight zeros are passed over: blocks
+    # that were never written are full of them, and they are a seal in one place of four billion.
     starts = re.compile(b"(?!\0{8})[\\x00-\\x%02x\\x80-\\x%02x]" % (highest, highest | 0x80))
     candidates = [match.start() for match in starts.finditer(data, offset)]
     for start in reversed(candidates):
@@ -176,6 +196,6 @@ def _frame_behind(data: bytes, offset: int) -> int | None:
             reaching.add(start)
         elif length > SEARCHED_PAYLOAD or behind > end:
             continue
-        if length < _CONTINUES and _frame_at(data, start) is not None:
+        if length < _CONTINUES and _frame_at(data, start, segment) is not None:
             found = start
     return found

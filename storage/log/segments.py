@@ -8,18 +8,25 @@ file holds is unknown, and to sync again could report success for pages the kern
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 
 from schema.errors import Corruption, Unavailable
 from storage.log.files import LogFiles
-from storage.log.format import SEAL, Header, encode_append, scan_segment, segment_name
+from storage.log.format import (
+    SEAL_BYTES,
+    Header,
+    encode_append,
+    encode_seal,
+    parse_name,
+    require_payloads,
+    scan_segment,
+    segment_name,
+)
 from storage.ports import Position, Segment
 
 SEGMENT_BYTES = 64 << 20
-_NAME = re.compile(r"(\d{10})-(\d{10})\.log")
 
 
 class SegmentedLog:
@@ -69,10 +76,10 @@ class SegmentedLog:
         return log
 
     async def append(self, payloads: Sequence[bytes]) -> Position:
-        data = encode_append(payloads)
+        require_payloads(payloads)
         async with self._turn:
             self._require_working()
-            return await self._append(data)
+            return await self._append(payloads)
 
     async def roll(self) -> None:
         # Housekeeping may be cancelled at any moment; the log must not fail for that.
@@ -80,7 +87,9 @@ class SegmentedLog:
 
     async def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:
         names = [name for name in await self._segment_names() if name >= start[:2]]
-        _require_no_gap([start[:2], *names] if start.sequence else names)
+        if start.sequence and start[:2] not in names:
+            raise _missing(*start[:2])
+        _require_no_gap(names)
         last = dict(names)  # epoch → its last sequence
         for epoch, sequence in names:
             name = segment_name(epoch, sequence)
@@ -121,10 +130,11 @@ class SegmentedLog:
             self._require_working()
             await self._seal()
 
-    async def _append(self, data: bytes) -> Position:
+    async def _append(self, payloads: Sequence[bytes]) -> Position:
         with self._changing():
             if not self._open:
                 await self._begin()
+            data = encode_append(payloads, self._epoch, self._sequence, self._size)
             await self._files.append(self._open, data)
         self._size += len(data)
         position = Position(self._epoch, self._sequence, self._size)
@@ -144,7 +154,7 @@ class SegmentedLog:
             return
         name, self._open = self._open, ""
         with self._changing():
-            await self._files.finish(name, SEAL)
+            await self._files.finish(name, encode_seal(self._epoch, self._sequence, self._size))
 
     async def _finish(self) -> None:
         try:
@@ -155,12 +165,10 @@ class SegmentedLog:
 
     async def _drop_before(self, position: Position) -> int:
         """Front to back, so that a crash in between leaves no gap."""
-        gone = []
-        for segment in await self._segments():
-            name = segment_name(segment.epoch, segment.sequence)
-            if name == self._open or not _ends_before(segment, position):
-                break
-            gone.append(name)
+        names = await self._segment_names()
+        gone = [segment_name(*name) for name in names if name < position[:2]]
+        if self._open in gone:
+            gone.remove(self._open)
         if gone:
             await self._files.delete(gone)
         return len(gone)
@@ -168,14 +176,17 @@ class SegmentedLog:
     async def _segments(self) -> list[Segment]:
         found = []
         for epoch, sequence in await self._segment_names():
-            size, tail = await self._files.tail(segment_name(epoch, sequence), len(SEAL))
-            found.append(Segment(epoch, sequence, tail == SEAL, size))
+            size, tail = await self._files.tail(segment_name(epoch, sequence), SEAL_BYTES)
+            begin = max(size - SEAL_BYTES, 0)
+            found.append(
+                Segment(epoch, sequence, tail == encode_seal(epoch, sequence, begin), size)
+            )
         return found
 
     async def _segment_names(self) -> list[tuple[int, int]]:
         """(epoch, sequence) of all segments, in order."""
-        matches = (_NAME.fullmatch(name) for name in await self._files.names())
-        return sorted((int(match[1]), int(match[2])) for match in matches if match is not None)
+        parsed = [parse_name(name) for name in await self._files.names()]
+        return sorted(name for name in parsed if name is not None)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -194,18 +205,15 @@ class SegmentedLog:
             )
 
 
-def _ends_before(segment: Segment, position: Position) -> bool:
-    """An unsealed segment of an earlier owner is finished too: nobody can append to it."""
-    if (segment.epoch, segment.sequence) == position[:2]:
-        return segment.sealed and segment.bytes - len(SEAL) <= position.offset
-    return (segment.epoch, segment.sequence) < position[:2]
-
-
 def _require_no_gap(names: Sequence[tuple[int, int]]) -> None:
     """Segments are dropped from the front only: those of one epoch follow each other, and those
     of an epoch behind another begin with its first."""
     for (epoch, sequence), (next_epoch, next_sequence) in pairwise(names):
         expected = sequence + 1 if epoch == next_epoch else 1
         if next_sequence > expected:
-            missing = segment_name(next_epoch, expected)
-            raise Corruption(f"Log segment {missing} is missing.", position=f"{missing}:0")
+            raise _missing(next_epoch, expected)
+
+
+def _missing(epoch: int, sequence: int) -> Corruption:
+    name = segment_name(epoch, sequence)
+    return Corruption(f"Log segment {name} is missing.", position=f"{name}:0")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from contract_adapters import LOGS, opened, over, run
 
-from schema.errors import Unavailable
+from schema.errors import Corruption, Unavailable
 from storage.ports import START, Position
 
 every = over(LOGS)
@@ -67,18 +67,21 @@ def test_segments_roll_at_their_size_and_on_demand(adapter, tmp_path):
 
 
 @every
-def test_segments_before_a_position_are_dropped_and_reading_goes_on(adapter, tmp_path):
+def test_segments_before_that_of_a_position_are_dropped_and_reading_goes_on(adapter, tmp_path):
     async def scenario():
         async with opened(adapter, tmp_path, "a", 1) as log:
             first = await log.append([b"one"])
             assert await log.drop_before(first) == 0
             await log.roll()
-            assert await log.drop_before(Position(1, 1, first.offset - 1)) == 0
             second = await log.append([b"two"])
-            assert await log.drop_before(first) == 1
-            assert await log.drop_before(second) == 0
+            assert await log.drop_before(first) == 0
             assert await payloads(log, first) == [b"two"]
+            assert await log.drop_before(second) == 1
+            assert await log.drop_before(second) == 0
+            assert await log.drop_before(Position(1, 3, 0)) == 0
             assert await payloads(log) == [b"two"]
+            with pytest.raises(Corruption):
+                await payloads(log, first)
 
     run(scenario())
 
@@ -93,7 +96,7 @@ def test_a_later_epoch_reads_what_earlier_ones_wrote(adapter, tmp_path):
                 assert position.epoch == epoch
         async with opened(adapter, tmp_path, "a", 4) as log:
             assert all(segment.sealed for segment in await log.segments())
-            assert await log.drop_before(position) == 3
+            assert await log.drop_before(position) == 2
 
     run(scenario())
 

@@ -173,7 +173,7 @@ def test_a_missing_segment_is_corruption(tmp_path):
                 await payloads(log, start)
         path_of(tmp_path, 1).unlink()
         assert await payloads(log) == [b"three"]  # dropped from the front: nothing is missing
-        with pytest.raises(Corruption, match=r"0000000002\.log is missing"):
+        with pytest.raises(Corruption, match=r"0000000001\.log is missing"):
             await payloads(log, Position(1, 1, 50))
 
     run(scenario())
@@ -226,13 +226,15 @@ def test_the_torn_tail_of_an_earlier_owner_is_dropped_and_counted(tmp_path):
     run(scenario())
 
 
-def test_a_sealed_segment_can_be_dropped_up_to_its_very_end(tmp_path):
+def test_the_segment_that_a_reader_begins_in_is_kept_and_missed(tmp_path):
     async def scenario():
         end = await three_segments(tmp_path)
         log = await LocalLog.open(tmp_path, "a", 2)
-        assert await log.drop_before(end._replace(offset=end.offset - 1)) == 2
-        assert await log.drop_before(end) == 1
-        assert await log.segments() == []
+        assert await log.drop_before(end) == 2
+        assert await payloads(log, end) == []
+        path_of(tmp_path, 3).unlink()
+        with pytest.raises(Corruption, match=r"0000000003\.log is missing"):
+            await payloads(log, end)
 
     run(scenario())
 

@@ -9,28 +9,33 @@ from crc32c import crc32c
 
 import storage.log.format
 from schema.errors import Corruption
-from storage.log.format import SEAL, Header, encode_frame, scan_segment, segment_name
+from storage.log.format import (
+    SEAL_BYTES,
+    Header,
+    encode_append,
+    encode_seal,
+    require_payloads,
+    scan_segment,
+    segment_name,
+)
 
 FORMAT_MD = Path(storage.log.format.__file__).with_name("FORMAT.md").read_text()
 NAME = segment_name(1, 1)
 HEADER = Header(1, 1, 7, "a")
 RANDOM = Random(4)
 PAYLOADS = [RANDOM.randbytes(RANDOM.randint(1, 40)) for _ in range(30)]
-FRAMES = [encode_frame(payload) for payload in PAYLOADS]
-OPEN = HEADER.encode() + b"".join(FRAMES)
-SEALED = OPEN + SEAL
 
 
-def ends():
-    """Where the header and each frame end."""
-    offset, found = len(HEADER.encode()), [len(HEADER.encode())]
-    for frame in FRAMES:
-        offset += len(frame)
-        found.append(offset)
-    return found
+def appended(data, *payloads):
+    """`data` with an append of its own for each payload."""
+    for payload in payloads:
+        data += encode_append([payload], 1, 1, len(data))
+    return data
 
 
-ENDS = ends()
+OPEN = appended(HEADER.encode(), *PAYLOADS)
+SEALED = OPEN + encode_seal(1, 1, len(OPEN))
+ENDS = [len(appended(HEADER.encode(), *PAYLOADS[:count])) for count in range(len(PAYLOADS) + 1)]
 
 
 def scanned(data):
@@ -46,9 +51,10 @@ def test_the_example_of_the_document():
     data = bytes.fromhex(re.search(r"```\n(.*?)```", text, re.S).group(1))
     found = scanned(data)
     assert found.header == HEADER
-    assert found.frames == ((b"hi", len(data) - len(SEAL)),)
+    assert found.frames == ((b"hi", len(data) - SEAL_BYTES),)
     assert found.sealed
-    assert data == HEADER.encode() + encode_frame(b"hi") + SEAL
+    written = appended(HEADER.encode(), b"hi")
+    assert data == written + encode_seal(1, 1, len(written))
 
 
 def test_the_checksum_is_castagnoli():
@@ -92,7 +98,7 @@ def test_a_damaged_seal_loses_no_frame_and_is_no_seal(flip):
         data = bytearray(SEALED)
         data[at] ^= flip
         found = scanned(bytes(data))
-        assert (found.sealed, found.torn_bytes) == (False, len(SEAL))
+        assert (found.sealed, found.torn_bytes) == (False, SEAL_BYTES)
         assert [payload for payload, _ in found.frames] == PAYLOADS
 
 
@@ -124,8 +130,7 @@ def test_a_tail_that_was_allocated_but_not_written_is_torn(tail):
 
 
 def test_long_frames_behind_damage_are_found_by_the_chain_to_the_end():
-    long = [encode_frame(bytes([i]) * 200_000) for i in range(3)]
-    data = bytearray(HEADER.encode() + b"".join(long))
+    data = bytearray(appended(HEADER.encode(), *(bytes([i]) * 200_000 for i in range(3))))
     data[ENDS[0] + 100] ^= 1
     with pytest.raises(Corruption) as caught:
         scanned(bytes(data))
@@ -134,14 +139,13 @@ def test_long_frames_behind_damage_are_found_by_the_chain_to_the_end():
 
 def test_the_torn_tail_of_a_large_batch_is_searched_quickly():
     # Half of a batch of small numbers: every second byte could begin a length.
-    batch = encode_frame(bytes(RANDOM.choices((0, 1, 7, 200), k=400_000)))
-    found = scanned(OPEN + batch[:-1])
-    assert found.torn_bytes == len(batch) - 1
+    data = appended(OPEN, bytes(RANDOM.choices((0, 1, 7, 200), k=400_000)))
+    assert scanned(data[:-1]).torn_bytes == len(data) - len(OPEN) - 1
 
 
 def test_bytes_behind_the_seal_are_corruption():
     with pytest.raises(Corruption, match="goes on behind its seal"):
-        scanned(SEALED + FRAMES[0])
+        scanned(appended(SEALED, b"more"))
 
 
 def test_a_segment_under_another_name_is_corruption():
@@ -149,11 +153,12 @@ def test_a_segment_under_another_name_is_corruption():
         scan_segment(OPEN, segment_name(1, 2))
 
 
-def test_a_later_format_version_is_refused_and_not_taken_for_a_torn_header():
+def test_other_format_versions_are_refused_and_not_taken_for_a_torn_header():
     data = bytearray(HEADER.encode())
-    data[8] = 2
-    with pytest.raises(Corruption, match="format version 2"):
-        scanned(bytes(data))
+    for version in (1, 3):
+        data[8] = version
+        with pytest.raises(Corruption, match=f"format version {version}; this program reads 2"):
+            scanned(bytes(data))
 
 
 @pytest.mark.parametrize("name", ["", "slave-é", "x" * 255])
@@ -164,4 +169,23 @@ def test_headers_hold_any_name(name):
 
 def test_payloads_that_no_frame_can_hold_are_refused():
     with pytest.raises(ValueError, match="0 bytes"):
-        encode_frame(b"")
+        require_payloads([b"one", b""])
+
+
+def test_a_frame_is_whole_only_where_it_was_written():
+    frame = encode_append([b"moved"], 1, 1, len(OPEN))
+    assert payloads(OPEN + frame) == [*PAYLOADS, b"moved"]
+    elsewhere = [(2, 1, 0), (1, 2, 0), (1, 1, 1), (1, 1, -1), (1, 1, -len(HEADER.encode()))]
+    for epoch, sequence, moved in elsewhere:
+        data = OPEN + encode_append([b"moved"], epoch, sequence, len(OPEN) + moved)
+        assert payloads(data) == PAYLOADS
+        assert scanned(data).torn_bytes == len(frame)
+    with_a_hole = OPEN[: ENDS[3]] + OPEN[ENDS[4] :]
+    assert payloads(with_a_hole) == PAYLOADS[:3]
+
+
+def test_rows_that_quote_the_log_do_not_make_a_torn_tail_corruption():
+    """A user may store what he has read from a log file; then the machine loses power."""
+    data = appended(OPEN, SEALED + encode_seal(1, 1, 0) * 3)
+    found = scanned(data[:-1])
+    assert [payload for payload, _ in found.frames] == PAYLOADS

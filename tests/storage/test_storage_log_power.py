@@ -7,13 +7,21 @@ import pytest
 
 from schema.errors import Corruption
 from storage.local.log import LocalLog
-from storage.log.format import Header, encode_append, encode_frame, scan_segment, segment_name
+from storage.log.format import Header, encode_append, scan_segment, segment_name
 from storage.ports import START
 
 PAGE = 64
 NAME = segment_name(1, 1)
-SYNCED = Header(1, 1, 0, "a").encode() + encode_append([b"one", b"two"]) + encode_append([b"three"])
-APPEND = encode_append([bytes([65 + i]) * size for i, size in enumerate((30, 100, 5, 60, 90))])
+
+
+def appended(data, *payloads):
+    """`data` with one more append."""
+    return data + encode_append(payloads, 1, 1, len(data))
+
+
+SYNCED = appended(appended(Header(1, 1, 0, "a").encode(), b"one", b"two"), b"three")
+PAYLOADS = [bytes([65 + i]) * size for i, size in enumerate((30, 100, 5, 60, 90))]
+APPEND = appended(SYNCED, *PAYLOADS)[len(SYNCED) :]
 
 
 def payloads(data):
@@ -21,11 +29,13 @@ def payloads(data):
 
 
 def test_frames_of_one_append_differ_only_in_the_bit_that_says_so():
-    assert encode_append([b"hi"]) == encode_frame(b"hi")
-    first, second = encode_frame(b"hi"), encode_frame(b"hi", continues=True)
-    assert encode_append([b"hi", b"hi"]) == first + second
-    assert (first[0], second[0]) == (0x00, 0x80)
-    assert len(first) == len(second)
+    both = encode_append([b"hi", b"ho"], 1, 1, 38)
+    first = encode_append([b"hi"], 1, 1, 38)
+    second = encode_append([b"ho"], 1, 1, 38 + len(first))
+    assert both.startswith(first)
+    assert both[len(first) :].endswith(b"ho")
+    assert (both[0], both[len(first)], second[0]) == (0x00, 0x80, 0x00)
+    assert len(both) == len(first) + len(second)
 
 
 @pytest.mark.parametrize("lost", [b"\0", b"\xee"])
@@ -53,7 +63,7 @@ def test_damage_before_a_whole_append_is_corruption(position):
 
 def test_damage_before_one_append_of_long_frames_is_corruption():
     """Only the chain of its frames tells: the one that ends the data continues the append."""
-    data = bytearray(SYNCED + encode_append([b"a" * 100_000, b"b" * 100_000]))
+    data = bytearray(appended(SYNCED, b"a" * 100_000, b"b" * 100_000))
     data[len(SYNCED) - 1] ^= 1
     with pytest.raises(Corruption):
         scan_segment(bytes(data), NAME)
