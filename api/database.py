@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ from api.planning import PlannedSchema, PlanRequest, plan_schema
 from api.settings import Settings
 from query.engine import PreparedQuery, QueryEngine, QueryStream
 from query.explain import Explanation
+from query.session import new_threads
 from schema.catalog import Catalog
 from schema.errors import HornbeamError, InvalidRequest, SnapshotTooOld, StalePlan
 from storage.codec.rows import Codecs
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
 from storage.local.system import RandomIds, SystemClock
-from storage.ports import TOMBSTONE, Clock, Ids, Log, Put
+from storage.ports import TOMBSTONE, Clock, Coordination, Ids, Log, Put, TableStore
 from storage.rocks.store import RocksStore
 from storage.snapshot import Overlay, ReadItem, Snapshot
 from txlayer import catalog_keeper, identity, outcomes
@@ -46,6 +48,7 @@ from txlayer.model import (
 )
 from txlayer.recovery import recover
 from txlayer.retention import drop_old_segments
+from txlayer.steps import Steps, no_steps
 from txlayer.verify import Checked, Progress, VerifyReport, verify
 
 _LOG = structlog.get_logger(__name__)
@@ -63,14 +66,27 @@ class QueryResult:
     reads: list[ReadItem] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a database runs on. `open_log` takes an epoch and the catalog's version."""
+
+    store: TableStore
+    coordination: Coordination
+    open_log: Callable[[int, int], Awaitable[Log]]
+    clock: Clock
+    ids: Ids
+    new_threads: Callable[[], Executor] = new_threads
+    steps: Steps = no_steps
+
+
 class Database:
-    """An embedded Hornbeam database in one folder. Open with `Database.open`."""
+    """One Hornbeam database. `Database.open` opens an embedded one, `start` one on any ports."""
 
     def __init__(
         self,
         settings: Settings,
-        coordination: LocalCoordination,
-        store: RocksStore,
+        coordination: Coordination,
+        store: TableStore,
         log: Log,
         committer: Committer,
         manager: TransactionManager,
@@ -103,22 +119,39 @@ class Database:
         InvalidRequest when there can be no such folder.
         """
         logs.be_quiet()
-        clock, ids = clock or SystemClock(), ids or RandomIds()
         folder = _made(settings.data)
-        async with contextlib.AsyncExitStack() as undo:
-            coordination = LocalCoordination.open(folder / "coordination")
-            undo.push_async_callback(coordination.close)
+        coordination = LocalCoordination.open(folder / "coordination")
+        try:
             store = RocksStore.open(folder / "store")
+        except BaseException:
+            await coordination.close()
+            raise
+
+        async def open_log(epoch: int, catalog_version: int) -> Log:
+            return await LocalLog.open(
+                folder / "log", settings.slave, epoch, catalog_version=catalog_version
+            )
+
+        ports = Ports(store, coordination, open_log, clock or SystemClock(), ids or RandomIds())
+        return await cls.start(settings, ports)
+
+    @classmethod
+    async def start(cls, settings: Settings, ports: Ports) -> Database:
+        """Recover what is behind `ports`, and serve it. Closes them when that fails.
+
+        Raises Unavailable and Corruption.
+        """
+        store, coordination, clock = ports.store, ports.coordination, ports.clock
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(coordination.close)
             undo.push_async_callback(store.close)
             for table in SYSTEM_TABLES:
                 await store.create_table(table)
             catalog = await load_catalog(store)
             epoch = await _next_epoch(coordination, settings.slave)
-            log = await LocalLog.open(
-                folder / "log", settings.slave, epoch, catalog_version=catalog.version
-            )
+            log = await ports.open_log(epoch, catalog.version)
             undo.push_async_callback(log.close)
-            recovered = await recover(store, log)
+            recovered = await recover(store, log, steps=ports.steps)
             hlc = HybridClock(clock, recovered.last_ts)
             committer = Committer(
                 store=store,
@@ -127,10 +160,13 @@ class Database:
                 hlc=hlc,
                 codecs_for=lambda _version: manager.state.codecs,
                 checkpointed=recovered.position,
+                steps=ports.steps,
                 checkpoint_interval_s=settings.checkpoint_interval_s,
             )
             engine = QueryEngine(
-                memory_limit_mb=settings.query_memory_mb, spill_folder=folder / "spill"
+                memory_limit_mb=settings.query_memory_mb,
+                spill_folder=settings.data / "spill",
+                new_threads=ports.new_threads,
             )
             limits = TransactionLimits(timeout_s=settings.statement_timeout_s)
             manager = TransactionManager(
@@ -138,7 +174,7 @@ class Database:
                 committer=committer,
                 hlc=hlc,
                 clock=clock,
-                ids=ids,
+                ids=ports.ids,
                 engine=engine,
                 catalog=catalog,
                 limits=limits,
@@ -149,7 +185,9 @@ class Database:
             keeper.resume()
             await coordination.join(settings.slave)
             undo.pop_all()
-        _LOG.info("opened", data=str(folder), catalog=catalog.version, replayed=recovered.replayed)
+        _LOG.info(
+            "opened", data=str(settings.data), catalog=catalog.version, replayed=recovered.replayed
+        )
         return cls(
             settings,
             coordination,
@@ -476,7 +514,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-async def _next_epoch(coordination: LocalCoordination, slave: str) -> int:
+async def _next_epoch(coordination: Coordination, slave: str) -> int:
     """A number that no earlier owner of this slave's log has had."""
     path = f"epochs/{slave}"
     known = await coordination.read(path)

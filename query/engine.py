@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +27,7 @@ from query.native import NativePlan, TooManyRows
 from query.planner import Plan, plan_query, plan_residual
 from query.residual import plan_rows
 from query.rewrite import Rewritten, rewrite
-from query.session import Duck, DuckSession
+from query.session import Duck, DuckSession, new_threads
 from schema.catalog import Catalog
 from schema.errors import LimitExceeded, SqlError, StatementTimeout, TypeMismatch, Unsupported
 from schema.model import Column
@@ -49,11 +50,11 @@ class QueryEngine:
         *,
         memory_limit_mb: int = 128,
         spill_folder: Path | None = None,
-        concurrency: int = 4,
+        new_threads: Callable[[], Executor] = new_threads,
         prepared: int = PREPARED,
     ) -> None:
         self.duck = Duck(
-            memory_limit_mb=memory_limit_mb, spill_folder=spill_folder, concurrency=concurrency
+            memory_limit_mb=memory_limit_mb, spill_folder=spill_folder, new_threads=new_threads
         )
         self._prepared: OrderedDict[tuple[str, int, bool, bool], PreparedQuery] = OrderedDict()
         self._limit = prepared

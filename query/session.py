@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -25,16 +25,25 @@ RESULT_ROWS = 2_048
 T = TypeVar("T")
 
 
+def new_threads() -> Executor:
+    """As many queries as these run in DuckDB at the same time."""
+    return ThreadPoolExecutor(4, thread_name_prefix="duckdb")
+
+
 class Duck:
     """The database that all sessions share, and its threads. Opened with the first session."""
 
     def __init__(
-        self, *, memory_limit_mb: int, spill_folder: Path | None, concurrency: int = 4
+        self,
+        *,
+        memory_limit_mb: int,
+        spill_folder: Path | None,
+        new_threads: Callable[[], Executor] = new_threads,
     ) -> None:
         self._memory_limit_mb = memory_limit_mb
         self._spill_folder = spill_folder
-        self._concurrency = concurrency
-        self._threads: ThreadPoolExecutor | None = None
+        self._new_threads = new_threads
+        self._threads: Executor | None = None
         self._database: duckdb.DuckDBPyConnection | None = None
 
     def session(self) -> DuckSession:
@@ -43,7 +52,7 @@ class Duck:
             self._database = connect(
                 memory_limit_mb=self._memory_limit_mb, spill_folder=self._spill_folder
             )
-            self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="duckdb")
+            self._threads = self._new_threads()
         return DuckSession(self, self._database.cursor())
 
     def submit(self, work: Callable[[], T]) -> Future[T]:

@@ -211,4 +211,11 @@ class Coordination(Protocol):
 
     async def members(self) -> tuple[str, ...]: ...
 
+    def alive(self) -> bool:
+        """True as long as it is certain that nobody has been told that this process is gone.
+
+        Judged without asking: by the time since the service was last heard of. A process that
+        was stopped and goes on finds False.
+        """
+
     async def close(self) -> None: ...

@@ -461,11 +461,7 @@ class _Compiler:
                 "A subquery cannot be used for a value here.",
                 cure="Read the value first, or use INSERT … SELECT.",
             )
-        compiled = compile_expression(node, scope)
-        if compiled is not None:
-            return compiled
-        columns, types = scope.columns, self.bound.parameter_types
-        return lambda row, parameters: evaluate(node, columns, [row], parameters, types)[0]
+        return compile_expression(node, scope) or _ByValues(node, scope).value
 
     def _predicate(self, node: exp.Expr, scope: _RowScope) -> Scalar:
         scalar = self._scalar(node, scope)
@@ -566,6 +562,57 @@ class _Compiler:
         if isinstance(item, exp.Alias):
             return [(item.alias, item.this)]
         return [(item.output_name or item.sql(dialect="duckdb"), item)]
+
+
+class _ByValues:
+    """An expression whose types depend on the values of its parameters: `balance + ?`.
+
+    It is compiled for the types of the values, once for each combination, or left to DuckDB.
+    """
+
+    def __init__(self, node: exp.Expr, scope: _RowScope | _ConstantScope) -> None:
+        self._node = node
+        self._scope = scope
+        keys = dict.fromkeys(map(parameter_key, node.find_all(exp.Placeholder)))
+        self._untyped = [key for key in keys if scope.parameter_type(key) is None]
+        self._compiled: dict[tuple[ColumnType | None, ...], Scalar | None] = {}
+
+    def value(self, row: Row, parameters: Parameters) -> Value:
+        types = tuple([_integer_type(parameters[key]) for key in self._untyped])  # type: ignore[index]
+        if types not in self._compiled:
+            known = dict(zip(self._untyped, types, strict=True))
+            self._compiled[types] = compile_expression(self._node, _TypedScope(self._scope, known))
+        compiled = self._compiled[types]
+        if compiled is not None:
+            return compiled(row, parameters)
+        scope = self._scope
+        return evaluate(self._node, scope.columns, [row], parameters, scope.types)[0]
+
+
+class _TypedScope:
+    """`scope`, with the types of more parameters."""
+
+    def __init__(
+        self, scope: _RowScope | _ConstantScope, known: Mapping[int | str, ColumnType | None]
+    ) -> None:
+        self._known = known
+        self.resolve = scope.resolve
+        self._type = scope.parameter_type
+
+    def parameter_type(self, name: int | str) -> ColumnType | None:
+        return self._known.get(name) or self._type(name)
+
+
+_INTEGERS = ((ColumnType(Kind.INTEGER), 1 << 31), (ColumnType(Kind.BIGINT), 1 << 63))
+
+
+def _integer_type(value: Value) -> ColumnType | None:
+    """The type that DuckDB sees in an integer; None for all else."""
+    if type(value) is int:
+        for type_, limit in _INTEGERS:
+            if -limit <= value < limit:
+                return type_
+    return None
 
 
 class _ConstantScope:

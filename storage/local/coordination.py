@@ -85,6 +85,9 @@ class LocalCoordination:
     async def members(self) -> tuple[str, ...]:
         return tuple(sorted(self._members))
 
+    def alive(self) -> bool:
+        return self._lock >= 0  # while the folder is locked, nobody can take over
+
     async def close(self) -> None:
         if self._lock >= 0:
             self._members.clear()

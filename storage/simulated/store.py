@@ -1,44 +1,59 @@
-"""A table store in memory.
+"""A table store in memory: the service, `SimulatedTables`, and a process's way to it.
 
-What a crash would leave is kept apart from what is there: a put belongs to the process's machine
-at once (a crash of the process keeps it) and to the disk after `flush`. `crashed` gives the store
-that the next process finds.
+What a crash would leave is kept apart from what is there: a put belongs to the service's machine
+at once (a crash of a process keeps it) and to the disk after `flush`; `lose` is the crash of the
+machine.
 """
 
 from __future__ import annotations
 
-import asyncio
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from schema.errors import Corruption, Unavailable
 from storage.codec.keys import successor
 from storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from storage.simulated.network import AtOnce, Calls
 
 BATCH = 256
 
 
 @dataclass
+class _Row:
+    """Values by timestamp; `order` holds the timestamps from old to new."""
+
+    order: list[int] = field(default_factory=list)
+    values: dict[int, bytes] = field(default_factory=dict)
+
+
+@dataclass
 class _Table:
-    """Versions by key; `keys` holds the same keys in order."""
+    """Rows by key; `keys` holds the same keys in order."""
 
     keys: list[bytes] = field(default_factory=list)
-    versions: dict[bytes, dict[int, bytes]] = field(default_factory=dict)
+    row: dict[bytes, _Row] = field(default_factory=dict)
 
     def put(self, key: bytes, value: bytes, ts: int) -> None:
-        if key not in self.versions:
+        row = self.row.get(key)
+        if row is None:
             insort(self.keys, key)
-            self.versions[key] = {}
-        self.versions[key][ts] = value
+            row = self.row[key] = _Row()
+        if ts not in row.values:
+            insort(row.order, ts)
+        row.values[ts] = value
 
     def newest(self, key: bytes, at: int) -> Cell | None:
         """Newest version with ts ≤ `at`, tombstones too."""
-        versions = self.versions.get(key, {})
-        ts = max((ts for ts in versions if ts <= at), default=None)
-        return Cell(key, ts, versions[ts]) if ts is not None else None
+        row = self.row.get(key)
+        place = bisect_right(row.order, at) if row is not None else 0
+        if row is None or not place:
+            return None
+        ts = row.order[place - 1]
+        return Cell(key, ts, row.values[ts])
 
     def between(self, start: bytes, end: bytes | None) -> list[bytes]:
         """Keys with start ≤ key < end, in order."""
@@ -53,76 +68,142 @@ class _Table:
 
     def purge(self, horizon: int) -> int:
         dropped = 0
-        for key, versions in self.versions.items():
+        for key, row in self.row.items():
             seen = self.newest(key, horizon)
             if seen is None:
                 continue
-            kept = seen.ts if seen.value != TOMBSTONE else seen.ts + 1
-            gone = [ts for ts in versions if ts < kept]
-            for ts in gone:
-                del versions[ts]
-            dropped += len(gone)
-        self.keys = [key for key in self.keys if self.versions[key]]
-        self.versions = {key: self.versions[key] for key in self.keys}
+            gone = bisect_left(row.order, seen.ts)
+            if seen.value == TOMBSTONE:
+                gone += 1
+            for ts in row.order[:gone]:
+                del row.values[ts]
+            del row.order[:gone]
+            dropped += gone
+        if dropped:
+            self.keys = [key for key in self.keys if self.row[key].order]
+            self.row = {key: self.row[key] for key in self.keys}
         return dropped
 
 
-class SimulatedStore:
-    """A `TableStore` in memory. Every call lets other tasks run before it takes effect."""
+class SimulatedTables:
+    """The service. Every method takes effect at once."""
 
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}
         self._flushed: dict[str, _Table] = {}
         self._unflushed: list[tuple[str, Put, int]] = []
-        self._closed = False
 
-    def crashed(self, keep: Callable[[], bool] | None = None) -> SimulatedStore:
-        """The store as the next process finds it.
-
-        Without `keep` only the process has crashed (or closed the store). With it the machine
-        has: every put since the last flush is kept if `keep` says so.
-        """
-        found = SimulatedStore()
-        found._flushed = deepcopy(self._flushed)
-        if keep is None:
-            found._tables, found._unflushed = deepcopy(self._tables), list(self._unflushed)
-            return found
+    def lose(self, keep: Callable[[], bool]) -> None:
+        """The machine crashes: of what was put since the last flush stays what `keep` says."""
         for table, (key, value), ts in self._unflushed:
             if keep():
-                found._flushed[table].put(key, value, ts)
-        found._tables = deepcopy(found._flushed)
-        return found
+                self._flushed[table].put(key, value, ts)
+        self._unflushed.clear()
+        self._tables = deepcopy(self._flushed)
 
-    # ------------------------------------------------------------ tables
-
-    async def create_table(self, table: str) -> None:
-        await self._turn()
+    def create_table(self, table: str) -> None:
         if table not in self._tables:
             self._tables[table] = _Table()
             self._flushed[table] = _Table()
 
-    async def drop_table(self, table: str) -> None:
-        await self._turn()
+    def drop_table(self, table: str) -> None:
         self._tables.pop(table, None)
         self._flushed.pop(table, None)
         self._unflushed = [item for item in self._unflushed if item[0] != table]
 
-    async def tables(self) -> list[str]:
-        await self._turn()
+    def tables(self) -> list[str]:
         return sorted(self._tables)
 
-    def _table(self, table: str) -> _Table:
-        found = self._tables.get(table)
+    def table(self, name: str) -> _Table:
+        """Raises Corruption: the catalog says that it exists."""
+        found = self._tables.get(name)
         if found is None:
-            raise Corruption(f"Table {table} does not exist in the store.")
+            raise Corruption(f"Table {name} does not exist in the store.")
         return found
+
+    def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
+        found = self.table(table)
+        return [next(found.rows([key], at), None) for key in keys]
+
+    def chunk(
+        self, table: str, start: bytes, end: bytes | None, at: int, reverse: bool, count: int
+    ) -> list[Cell]:
+        """The first `count` rows of a scan."""
+        found = self.table(table)
+        keys = found.between(start, end)
+        return list(islice(found.rows(keys[::-1] if reverse else keys, at), count))
+
+    def prefixes(self, table: str, prefixes: Sequence[bytes], at: int) -> list[list[Cell]]:
+        found = self.table(table)
+        return [
+            list(found.rows(found.between(prefix, successor(prefix)), at)) for prefix in prefixes
+        ]
+
+    def put(self, table: str, puts: Sequence[Put], ts: int) -> None:
+        found = self.table(table)
+        for put in puts:
+            found.put(put.key, put.value, ts)
+            self._unflushed.append((table, put, ts))
+
+    def check_and_put(
+        self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
+    ) -> bool:
+        newest = self.table(table).newest(key, NEWEST)
+        present = newest.value if newest is not None and newest.value != TOMBSTONE else None
+        if present != expected:
+            return False
+        at = max(ts, newest.ts + 1) if newest is not None else ts
+        self.put(table, [Put(key, value)], at)
+        return True
+
+    def flush(self) -> None:
+        for table, (key, value), ts in self._unflushed:
+            self._flushed[table].put(key, value, ts)
+        self._unflushed.clear()
+
+    def purge(self, table: str, horizon: int) -> int:
+        """A crash may undo it: what it dropped shows in no snapshot that is still allowed."""
+        return self.table(table).purge(horizon)
+
+    def size(self, table: str) -> int:
+        return sum(
+            len(key) + len(value)
+            for key, row in self.table(table).row.items()
+            for value in row.values.values()
+        )
+
+
+class SimulatedStore:
+    """A `TableStore`: one process's way to `tables`."""
+
+    def __init__(self, tables: SimulatedTables | None = None, calls: Calls | None = None) -> None:
+        self.service = tables or SimulatedTables()
+        self._calls = calls or AtOnce()
+        self._closed = False
+
+    def crashed(self, keep: Callable[[], bool] | None = None) -> SimulatedStore:
+        """The store as the next process finds it: a copy of this one after a crash of the
+        process or, with `keep`, of the machine."""
+        found = deepcopy(self.service)
+        if keep is not None:
+            found.lose(keep)
+        return SimulatedStore(found)
+
+    # ------------------------------------------------------------ tables
+
+    async def create_table(self, table: str) -> None:
+        await self._reach().one("create_table", lambda: self.service.create_table(table))
+
+    async def drop_table(self, table: str) -> None:
+        await self._reach().one("drop_table", lambda: self.service.drop_table(table))
+
+    async def tables(self) -> list[str]:
+        return await self._reach().one("tables", self.service.tables)
 
     # ------------------------------------------------------------ reads
 
     async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
-        await self._turn()
-        found = self._table(table)
-        return [next(found.rows([key], at), None) for key in keys]
+        return await self._reach().one("get", lambda: self.service.get(table, keys, at))
 
     async def scan(
         self,
@@ -134,75 +215,64 @@ class SimulatedStore:
         reverse: bool = False,
         limit: int | None = None,
     ) -> AsyncIterator[list[Cell]]:
-        await self._turn()
-        found = self._table(table)
-        keys = found.between(start, end)
-        rows = islice(found.rows(keys[::-1] if reverse else keys, at), limit)
-        while batch := list(islice(rows, BATCH)):
+        left = limit
+        while left is None or left > 0:
+            count = BATCH if left is None else min(BATCH, left)
+            chunk = partial(self.service.chunk, table, start, end, at, reverse, count)
+            batch = await self._reach().one("scan", chunk)
+            if not batch:
+                return
             yield batch
-            await self._turn()
+            if len(batch) < count:
+                return
+            left = None if left is None else left - len(batch)
+            if reverse:
+                end = batch[-1].key
+            else:
+                start = batch[-1].key + b"\0"
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int
     ) -> list[list[Cell]]:
-        await self._turn()
-        found = self._table(table)
-        return [
-            list(found.rows(found.between(prefix, successor(prefix)), at)) for prefix in prefixes
-        ]
+        return await self._reach().one(
+            "scan_prefixes", lambda: self.service.prefixes(table, prefixes, at)
+        )
 
     # ------------------------------------------------------------ writes
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
-        await self._turn()
+        calls = self._reach()
         for table in writes:
-            self._table(table)
-        for table, puts in writes.items():
-            for put in puts:
-                self._write(table, put, ts)
+            self.service.table(table)
+        await calls.many(
+            "put", [partial(self.service.put, table, puts, ts) for table, puts in writes.items()]
+        )
 
     async def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
     ) -> bool:
-        await self._turn()
-        newest = self._table(table).newest(key, NEWEST)
-        present = newest.value if newest is not None and newest.value != TOMBSTONE else None
-        if present != expected:
-            return False
-        self._write(table, Put(key, value), max(ts, newest.ts + 1) if newest is not None else ts)
-        return True
-
-    def _write(self, table: str, put: Put, ts: int) -> None:
-        self._tables[table].put(put.key, put.value, ts)
-        self._unflushed.append((table, put, ts))
+        return await self._reach().one(
+            "check_and_put",
+            lambda: self.service.check_and_put(table, key, expected, value, ts),
+        )
 
     async def flush(self) -> None:
-        await self._turn()
-        for table, (key, value), ts in self._unflushed:
-            self._flushed[table].put(key, value, ts)
-        self._unflushed.clear()
+        await self._reach().one("flush", self.service.flush)
 
     # ------------------------------------------------------------ upkeep
 
     async def purge(self, table: str, horizon: int) -> int:
-        # A crash may undo it: what it dropped shows in no snapshot that is still allowed.
-        await self._turn()
-        return self._table(table).purge(horizon)
+        return await self._reach().one("purge", lambda: self.service.purge(table, horizon))
 
     async def size(self, table: str) -> int:
-        await self._turn()
-        return sum(
-            len(key) + len(value)
-            for key, versions in self._table(table).versions.items()
-            for value in versions.values()
-        )
+        return await self._reach().one("size", lambda: self.service.size(table))
 
     async def close(self) -> None:
         if not self._closed:
             await self.flush()
             self._closed = True
 
-    async def _turn(self) -> None:
+    def _reach(self) -> Calls:
         if self._closed:
             raise Unavailable("The store is closed.")
-        await asyncio.sleep(0)
+        return self._calls

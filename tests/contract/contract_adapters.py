@@ -2,10 +2,12 @@
 
 `reopen` tells that an adapter keeps its content when it is closed and opened again, `fences` that
 it keeps out an owner who is still alive; suites that need that run over the adapters that have it.
+`run` runs a coroutine on the kind of event loop that it needs.
 """
 
 import asyncio
 import inspect
+import time
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,7 +21,9 @@ from storage.local.system import SystemClock
 from storage.log.segments import SegmentedLog
 from storage.rocks.store import RocksStore
 from storage.simulated.clock import SimulatedClock
+from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
 from storage.simulated.files import SimulatedDisk, SimulatedFiles
+from storage.simulated.loop import run_simulated
 from storage.simulated.store import SimulatedStore
 
 
@@ -31,6 +35,7 @@ class Adapter:
     open: Callable[..., Any]
     reopen: bool = False
     fences: bool = False
+    run: Callable[[Any], Any] = asyncio.run
 
 
 class InMemory:
@@ -39,6 +44,7 @@ class InMemory:
     def __init__(self):
         self.stores = {}
         self.disks = {}
+        self.registries = {}
 
     def store(self, folder):
         left = self.stores.get(folder)
@@ -48,6 +54,10 @@ class InMemory:
     async def log(self, folder, slave, epoch, **options):
         disk = self.disks.setdefault(folder, SimulatedDisk())
         return await SegmentedLog.open(SimulatedFiles(disk, slave), slave, epoch, **options)
+
+    async def coordination(self, folder):
+        registry = self.registries.setdefault(folder, SimulatedRegistry(time.monotonic))
+        return await SimulatedCoordination.open(registry)
 
 
 MEMORY = InMemory()
@@ -59,10 +69,13 @@ LOGS = (
     Adapter("local", LocalLog.open, reopen=True),
     Adapter("simulated", MEMORY.log, reopen=True, fences=True),
 )
-COORDINATIONS = (Adapter("local", LocalCoordination.open, reopen=True),)
+COORDINATIONS = (
+    Adapter("local", LocalCoordination.open, reopen=True),
+    Adapter("simulated", MEMORY.coordination, reopen=True),
+)
 CLOCKS = (
-    Adapter("system", lambda folder: SystemClock()),
-    Adapter("simulated", lambda folder: SimulatedClock()),
+    Adapter("system", lambda folder: SystemClock(), run=asyncio.run),
+    Adapter("simulated", lambda folder: SimulatedClock(), run=run_simulated),
 )
 
 

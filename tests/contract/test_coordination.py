@@ -57,10 +57,13 @@ def test_values_outlive_the_process_and_members_do_not(adapter, tmp_path):
 
 
 @every
-def test_close_is_idempotent(adapter, tmp_path):
+def test_who_has_closed_is_not_alive(adapter, tmp_path):
     async def scenario():
-        service = adapter.open(tmp_path)
-        await service.close()
-        await service.close()
+        async with opened(adapter, tmp_path) as service:
+            assert service.alive()
+            await service.close()
+            assert not service.alive()
+
+    run(scenario())
 
     run(scenario())

@@ -1,0 +1,155 @@
+"""Coordination in memory: the service, `SimulatedRegistry`, and a process's way to it.
+
+A session lives as long as its heartbeats arrive. The process that holds it judges by itself when
+it can no longer be sure of that: from the moment at which it *sent* the last heartbeat that was
+answered, so it gives up before the service does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from schema.errors import StalePlan, Unavailable
+from storage.ports import Versioned
+from storage.simulated.network import AtOnce, Calls
+
+SESSION_S = 3.0
+HEARTBEAT_S = 0.5
+
+
+@dataclass
+class _Session:
+    heard: float
+    members: set[str] = field(default_factory=set)
+
+
+class SimulatedRegistry:
+    """The service. `time` gives seconds."""
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._values: dict[str, Versioned] = {}
+        self._sessions: dict[int, _Session] = {}
+        self._numbers = itertools.count(1)
+
+    def open_session(self) -> int:
+        number = next(self._numbers)
+        self._sessions[number] = _Session(self._time())
+        return number
+
+    def heartbeat(self, session: int) -> bool:
+        """False: the session has ended."""
+        self._end_silent()
+        if session not in self._sessions:
+            return False
+        self._sessions[session].heard = self._time()
+        return True
+
+    def expire(self, session: int) -> None:
+        """End a session, whoever still lives in it."""
+        self._sessions.pop(session, None)
+
+    def expire_member(self, member: str) -> bool:
+        """End the sessions that show `member`; False if there are none."""
+        found = [n for n, session in self._sessions.items() if member in session.members]
+        for number in found:
+            self.expire(number)
+        return bool(found)
+
+    def read(self, path: str) -> Versioned | None:
+        return self._values.get(path)
+
+    def write(self, path: str, value: bytes, expected: int) -> int:
+        known = self._values.get(path)
+        current = known.version if known is not None else 0
+        if current != expected:
+            raise StalePlan(f"{path} is at version {current}, not {expected}.")
+        self._values[path] = Versioned(value, current + 1)
+        return current + 1
+
+    def join(self, session: int, member: str) -> None:
+        self._end_silent()
+        if session not in self._sessions:
+            raise Unavailable("The session has ended.")
+        self._sessions[session].members.add(member)
+
+    def leave(self, session: int, member: str) -> None:
+        if session in self._sessions:
+            self._sessions[session].members.discard(member)
+
+    def members(self) -> tuple[str, ...]:
+        self._end_silent()
+        return tuple(sorted({m for s in self._sessions.values() for m in s.members}))
+
+    def _end_silent(self) -> None:
+        now = self._time()
+        for number, session in list(self._sessions.items()):
+            if now - session.heard >= SESSION_S:
+                del self._sessions[number]
+
+
+class SimulatedCoordination:
+    """A `Coordination`: one process's session."""
+
+    def __init__(self, registry: SimulatedRegistry, session: int, sent: float,
+                 calls: Calls) -> None:  # fmt: skip
+        self._registry = registry
+        self._session = session
+        self._calls = calls
+        self._sure_until = sent + SESSION_S
+        self._closed = False
+        self._beating = asyncio.ensure_future(self._beat())
+
+    @classmethod
+    async def open(
+        cls, registry: SimulatedRegistry, calls: Calls | None = None
+    ) -> SimulatedCoordination:
+        """Begin a session. Raises Unavailable."""
+        calls, sent = calls or AtOnce(), asyncio.get_running_loop().time()
+        session = await calls.one("open_session", registry.open_session)
+        return cls(registry, session, sent, calls)
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            sent = loop.time()
+            try:
+                lives = await self._calls.one(
+                    "heartbeat", lambda: self._registry.heartbeat(self._session)
+                )
+            except Unavailable:
+                lives = True  # unknown; what was sure before stays sure
+            else:
+                self._sure_until = sent + SESSION_S
+            if not lives:
+                self._sure_until = 0.0
+                return
+            await asyncio.sleep(HEARTBEAT_S)
+
+    def alive(self) -> bool:
+        return not self._closed and asyncio.get_running_loop().time() < self._sure_until
+
+    async def read(self, path: str) -> Versioned | None:
+        return await self._calls.one("read", lambda: self._registry.read(path))
+
+    async def write(self, path: str, value: bytes, expected: int) -> int:
+        return await self._calls.one("write", lambda: self._registry.write(path, value, expected))
+
+    async def join(self, member: str) -> None:
+        await self._calls.one("join", lambda: self._registry.join(self._session, member))
+
+    async def leave(self, member: str) -> None:
+        await self._calls.one("leave", lambda: self._registry.leave(self._session, member))
+
+    async def members(self) -> tuple[str, ...]:
+        return await self._calls.one("members", self._registry.members)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._beating.cancel()
+        await self._calls.one("close", lambda: self._registry.expire(self._session))

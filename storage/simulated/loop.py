@@ -1,0 +1,282 @@
+"""The event loop of a simulation: virtual time, and processes that crash, freeze and thaw.
+
+Nothing here waits. When no callback is ready, time jumps to the next timer. Callbacks run in the
+order in which they became ready, as on any asyncio loop, so a run is a function of the decisions
+that are made in it.
+
+A `Process` is everything that runs in its context: tasks, their children, timers, callbacks. The
+loop asks for the process of each callback before it runs it. Those of a dead process are dropped
+(a crash: no `except` or `finally` runs), those of a frozen one are kept until it thaws (SIGSTOP:
+it finds all that happened meanwhile at once). So both can strike at every await there is.
+
+Threads do not exist: `run_in_executor` runs its work at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+class Stuck(Exception):
+    """Nothing is ready, nothing is due, and the main task is not done."""
+
+
+class Process:
+    """Something that can crash. Make it with `SimulatedLoop.process`."""
+
+    def __init__(self, loop: SimulatedLoop, name: str) -> None:
+        self.name = name
+        self.dead = False
+        self.frozen = False
+        self._burying = False
+        self._loop = loop
+        self._context = copy_context()
+        self._context.run(_PROCESS.set, self)
+        self._held: list[asyncio.Handle] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._steps_left: int | None = None
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` as part of this process."""
+        return self._loop.create_task(work, context=self._context.copy())
+
+    def crash(self) -> None:
+        """Nothing of it runs any more. Idempotent."""
+        self.dead = True
+
+    def crash_after(self, steps: int | None) -> None:
+        """Crash when `steps` more of its callbacks have run: between two of them, at any await.
+
+        None takes that back.
+        """
+        self._steps_left = steps
+
+    def freeze(self) -> None:
+        """Stand still until `thaw`."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        if self.frozen:
+            self.frozen = False
+            self._run_held()
+
+    def _run_held(self) -> None:
+        held, self._held = self._held, []
+        self._loop.resume(self, held)
+
+    def admits(self, handle: asyncio.Handle) -> bool:
+        """May `handle` run now? Asked once for each, just before it would."""
+        if self._burying:
+            return True
+        if self._steps_left is not None and not self.frozen:
+            self._steps_left -= 1
+            self.dead = self.dead or self._steps_left < 0
+        if self.dead or self.frozen:
+            self._held.append(handle)
+            return False
+        return True
+
+    def adopt(self, task: asyncio.Task[Any]) -> None:
+        """Keep a task alive as long as the process: if it is dead, nobody else may hold it."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def bury(self) -> None:
+        """Unwind what a dead process left, so that nothing is pending when the loop closes.
+
+        Its `finally` clauses run now. What they call outside must refuse a process that is dead.
+        """
+        self._burying = True
+        while tasks := [task for task in self._tasks if not task.done()]:
+            for task in tasks:
+                task.cancel()
+            self._run_held()
+            await asyncio.wait(tasks, timeout=1)
+
+
+def current_process() -> Process | None:
+    """The process whose code runs now; None in the world around them."""
+    return _PROCESS.get()
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """An event loop without I/O, threads or real time."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._ready: deque[tuple[Process | None, asyncio.Handle]] = deque()
+        self._timers: list[tuple[float, int, Process | None, asyncio.TimerHandle]] = []
+        self._numbers = itertools.count()
+        self._closed = False
+        self._running = False
+        self._world = copy_context()
+        self.steps = 0
+        """Callbacks run so far."""
+        self.uncaught: list[dict[str, Any]] = []
+        """What was reported to the exception handler: no run may end with any."""
+
+    # ------------------------------------------------------------ processes
+
+    def process(self, name: str) -> Process:
+        """A new process; what it runs is begun with `Process.start`."""
+        return self._world.copy().run(Process, self, name)
+
+    def resume(self, process: Process, handles: list[asyncio.Handle]) -> None:
+        """Run what `process` missed while it stood still."""
+        self._ready.extend((process, handle) for handle in handles)
+
+    def in_world(self, delay: float, callback: Callable[[], object]) -> None:
+        """Call after `delay` seconds, outside of every process."""
+        self.call_at(self._now + delay, callback, context=self._world)
+
+    # ------------------------------------------------------------ running
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Run until `future`, a coroutine or future, is done. Raises Stuck."""
+        task = asyncio.ensure_future(future, loop=self)
+        asyncio._set_running_loop(self)
+        self._running = True
+        try:
+            while not task.done():
+                self._turn()
+        finally:
+            self._running = False
+            asyncio._set_running_loop(None)
+        return task.result()
+
+    def _turn(self) -> None:
+        """Run all that is ready, or let time pass to the next timer."""
+        if not self._ready:
+            self._jump()
+        for _ in range(len(self._ready)):
+            process, handle = self._ready.popleft()
+            if handle.cancelled() or (process is not None and not process.admits(handle)):
+                continue
+            self.steps += 1
+            handle._run()
+
+    def _jump(self) -> None:
+        while self._timers and self._timers[0][3].cancelled():
+            heapq.heappop(self._timers)
+        if not self._timers:
+            raise Stuck("nothing is ready and nothing is due")
+        self._now = max(self._now, self._timers[0][0])
+        while self._timers and self._timers[0][0] <= self._now:
+            _, _, process, handle = heapq.heappop(self._timers)
+            self._ready.append((process, handle))
+
+    def time(self) -> float:
+        """Seconds since the simulation began."""
+        return self._now
+
+    # ------------------------------------------------------------ scheduling
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        context = context if context is not None else copy_context()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append((context.get(_PROCESS), handle))
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        context = context if context is not None else copy_context()
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        entry = (when, next(self._numbers), context.get(_PROCESS), handle)
+        heapq.heappush(self._timers, entry)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled timers stay in the heap until they are due."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, T], *, name: object = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        task = asyncio.Task(coro, loop=self, name=None if name is None else str(name),
+                            context=context)  # fmt: skip
+        process = (context if context is not None else copy_context()).get(_PROCESS)
+        if process is not None:
+            process.adopt(task)
+        return task
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    # ------------------------------------------------------------ what asyncio asks of a loop
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """There is no debug mode."""
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.uncaught.append(context)
+
+    async def shutdown_asyncgens(self) -> None:
+        """Generators are closed by those who use them."""
+
+    async def shutdown_default_executor(self) -> None:
+        """There are no threads."""
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+
+class InlineExecutor(Executor):
+    """Runs work when it is submitted: for libraries that bring their own threads."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def run_simulated(main: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run` under virtual time."""
+    loop = SimulatedLoop()  # type: ignore[abstract]  # what needs I/O is not implemented
+    with contextlib.closing(loop):
+        result: T = loop.run_until_complete(main)
+        return result

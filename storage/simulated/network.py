@@ -1,0 +1,118 @@
+"""Calls across process boundaries: they take time, overtake one another, and fail in every way.
+
+A call has an *effect*, a plain function that is run in the world outside of every process at the
+moment the request arrives, whether or not the caller still lives. So what a crashed or frozen
+process had sent goes on to happen, as it does on a network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from schema.errors import Unavailable
+from storage.simulated.chaos import Chaos, Fault
+from storage.simulated.loop import Process, SimulatedLoop
+
+T = TypeVar("T")
+Effect = Callable[[], T]
+
+
+class Calls(Protocol):
+    """How an adapter reaches its service."""
+
+    async def one(self, name: str, effect: Effect[T]) -> T:
+        """The result of `effect`. Raises Unavailable, then with the outcome unknown."""
+
+    async def many(self, name: str, effects: Sequence[Effect[None]]) -> None:
+        """All of them, each at a moment of its own. After Unavailable any of them took place."""
+
+
+class AtOnce:
+    """A service inside the process that never fails: other tasks run, then the effect does."""
+
+    async def one(self, name: str, effect: Effect[T]) -> T:
+        await asyncio.sleep(0)
+        return effect()
+
+    async def many(self, name: str, effects: Sequence[Effect[None]]) -> None:
+        await asyncio.sleep(0)
+        for effect in effects:
+            effect()
+
+
+class Outage:
+    """Whether a service answers at all."""
+
+    def __init__(self) -> None:
+        self.away = False
+
+
+class RemoteCalls:
+    """The way of one process to one service.
+
+    `refused` fails a call before its effect, `unknown` after it. A service that is away refuses
+    everything after a while.
+    """
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        chaos: Chaos,
+        process: Process,
+        service: str,
+        *,
+        refused: Fault | None = None,
+        unknown: Fault | None = None,
+        outage: Outage | None = None,
+    ) -> None:
+        self._loop = loop
+        self._chaos = chaos
+        self._process = process
+        self._service = service
+        self._refused = refused
+        self._unknown = unknown
+        self._outage = outage or Outage()
+
+    async def one(self, name: str, effect: Effect[T]) -> T:
+        reply = self._sent(name, effect)
+        result: T = await reply
+        return result
+
+    async def many(self, name: str, effects: Sequence[Effect[None]]) -> None:
+        await asyncio.gather(*[self._sent(name, effect) for effect in effects])
+
+    def _sent(self, name: str, effect: Effect[T]) -> asyncio.Future[Any]:
+        if self._process.dead:
+            raise asyncio.CancelledError
+        reply: asyncio.Future[Any] = self._loop.create_future()
+
+        def arrive() -> None:
+            self._chaos.note(f"{self._loop.time():.6f} {self._process.name} {name}")
+            if self._outage.away or (self._refused and self._chaos.strikes(self._refused)):
+                answer(Unavailable(f"The {self._service} refused {name}."))
+                return
+            try:
+                result: Any = effect()
+            except Exception as error:
+                result = error
+            if self._unknown and self._chaos.strikes(self._unknown):
+                result = Unavailable(f"The {self._service} has not answered {name}.")
+            answer(result)
+
+        def answer(result: Any) -> None:
+            self._loop.in_world(self._chaos.latency(), lambda: settle(reply, result))
+
+        self._loop.in_world(self._chaos.latency(), arrive)
+        return reply
+
+
+def settle(reply: asyncio.Future[Any], result: Any) -> None:
+    if reply.done():  # the caller has gone
+        return
+    if isinstance(result, BaseException):
+        reply.set_exception(result)
+        reply.exception()  # seen: the caller may be dead
+    else:
+        reply.set_result(result)

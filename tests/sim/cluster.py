@@ -1,0 +1,393 @@
+"""A simulated cluster: one database, the processes that serve it in turn, and all that goes wrong.
+
+The table store, the log's disk and the coordination service live in the world; they outlive every
+process. One process at a time owns the database, as far as the coordination service knows. When
+that has given the owner up (dead, frozen, cut off), the supervisor starts a successor under the
+next epoch, which fences the log and recovers. The old owner may still run: a zombie.
+
+Clients are part of the world. They never fail; their requests and the answers may get lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from api.database import Database, Ports
+from api.settings import Settings
+from schema.errors import Corruption, DiskFull, HornbeamError, Unavailable
+from storage.log.format import scan_segment
+from storage.log.segments import SegmentedLog
+from storage.simulated import files
+from storage.simulated.chaos import Chaos, Fault, Profile
+from storage.simulated.clock import SimulatedClock, SimulatedIds
+from storage.simulated.coordination import SESSION_S, SimulatedCoordination, SimulatedRegistry
+from storage.simulated.files import SimulatedDisk, SimulatedFiles
+from storage.simulated.loop import InlineExecutor, Process, SimulatedLoop
+from storage.simulated.network import Outage, RemoteCalls, settle
+from storage.simulated.store import SimulatedStore, SimulatedTables
+
+SLAVE = "a"
+REQUEST_TIMEOUT_S = 5.0
+SUPERVISION_S = 0.1
+OWNER_TIMEOUT_S = 60.0
+ZOMBIE_S = 20.0
+"""A process that has been replaced is killed for good so long after."""
+
+
+class NoAnswer(Exception):
+    """The client has waited in vain: the outcome is unknown."""
+
+
+class Node:
+    """One process that serves the database, or wants to, or did."""
+
+    def __init__(self, process: Process, clock: SimulatedClock) -> None:
+        self.process = process
+        self.clock = clock
+        self.database: Database | None = None
+        self.failure: BaseException | None = None
+        self.replaced_at: float | None = None
+
+    @property
+    def serves(self) -> bool:
+        return self.database is not None and not self.process.dead
+
+    @property
+    def healthy(self) -> bool:
+        """Does it serve, and will it go on?"""
+        return self.serves and not self.process.frozen and self.database.ready()
+
+
+class Cluster:
+    """`start` it, `ask` it, `heal` it, `stop` it. All inside one `SimulatedLoop`."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        chaos: Chaos,
+        *,
+        new_node: Callable[[Settings, Ports], Awaitable[Database]] = Database.start,
+        segment_bytes: int = 1 << 16,
+        **options: Any,
+    ) -> None:
+        self.loop = loop
+        self.chaos = chaos
+        self.settings = Settings(data=Path("simulated"), slave=SLAVE, **_OPTIONS | options)
+        self.tables = SimulatedTables()
+        self.disk = SimulatedDisk()
+        self.disk.fault = self._file_fault
+        self.registry = SimulatedRegistry(loop.time)
+        self.nodes: list[Node] = []
+        self.healed = False
+        self.corruptions_found = 0
+        self._flipped: list[tuple[str, int, int]] = []
+        self._new_node = new_node
+        self._segment_bytes = segment_bytes
+        self._outage = Outage()
+        self._disk_full = False
+        self._world: list[asyncio.Task[None]] = []
+
+    # ------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Serve; faults begin with `unleash`."""
+        self._launch()
+        self._world.append(asyncio.ensure_future(self._supervise()))
+        await self.owner()
+
+    def unleash(self) -> None:
+        """Let things go wrong from now on."""
+        self.chaos.unleash()
+        for fault, strike in self._strikes().items():
+            if fault in self.chaos.profile.every_s:
+                self._world.append(asyncio.ensure_future(self._strike(fault, strike)))
+
+    async def heal(self) -> Database:
+        """No more faults, no zombies; the database as its last owner serves it."""
+        self.healed = True
+        self.chaos.calm()
+        self._restore_bits()
+        self._outage.away = self._disk_full = False
+        for node in self.nodes:
+            node.process.crash_after(None)
+            node.process.thaw()
+            if node is not self.nodes[-1]:
+                node.process.crash()
+        await asyncio.sleep(2 * SESSION_S)  # until everybody knows who has lost a session
+        return await self.owner()
+
+    async def owner(self) -> Database:
+        """Waits until there is a healthy one."""
+        for _ in range(round(OWNER_TIMEOUT_S / SUPERVISION_S)):
+            if self.nodes[-1].healthy:
+                return self.nodes[-1].database
+            await asyncio.sleep(SUPERVISION_S)
+        raise AssertionError(f"nobody serves: {self.nodes[-1].failure!r}")
+
+    async def stop(self) -> None:
+        """End everything and unwind what is left of it."""
+        for task in self._world:
+            task.cancel()
+        for node in self.nodes:
+            node.process.crash()
+        for node in self.nodes:
+            await node.process.bury()
+            if node.database is not None:
+                node.database.engine.close()
+
+    # ------------------------------------------------------------ clients
+
+    async def ask(self, work: Callable[[Database], Awaitable[Any]]) -> Any:
+        """Run `work` at the database, on the far side of a network.
+
+        Raises HornbeamError as the database does, and NoAnswer.
+        """
+        node = self._addressed()
+        reply = self.loop.create_future()
+
+        def arrive() -> None:
+            if not node.serves:
+                answer(Unavailable("Connection refused."))
+            elif not self.chaos.strikes(Fault.REQUEST_LOST):
+                node.process.start(handle())
+
+        async def handle() -> None:
+            try:
+                result = await work(node.database)
+            except HornbeamError as error:
+                result = error
+            if not self.chaos.strikes(Fault.REPLY_LOST):
+                answer(result)
+
+        def answer(result: Any) -> None:
+            self.loop.in_world(self.chaos.latency(), lambda: settle(reply, result))
+
+        self.loop.in_world(self.chaos.latency(), arrive)
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                return await reply
+        except TimeoutError:
+            raise NoAnswer from None
+
+    def _addressed(self) -> Node:
+        """Mostly the newest process; some clients have not heard of it yet."""
+        known = [node for node in self.nodes if not node.process.dead] or self.nodes
+        if len(known) > 1 and self.chaos.random.random() < 0.3:
+            return self.chaos.random.choice(known)
+        return known[-1]
+
+    # ------------------------------------------------------------ processes
+
+    def _launch(self) -> None:
+        """A new process that will own the database."""
+        process = self.loop.process(f"node {len(self.nodes) + 1}")
+        clock = SimulatedClock(skew_ms=self._skew())
+        node = Node(process, clock)
+        self.nodes.append(node)
+        self.chaos.note(f"{self.loop.time():.6f} launch")
+        process.start(self._serve(node))
+
+    def _skew(self) -> int:
+        limit = self.chaos.profile.skew_ms
+        if self.healed or not self.chaos.strikes(Fault.CLOCK_SKEW):
+            return 0
+        return self.chaos.random.randint(-limit, limit)
+
+    async def _serve(self, node: Node) -> None:
+        try:
+            node.database = await self._new_node(self.settings, await self._ports(node))
+        except HornbeamError as error:
+            node.failure = error
+            if isinstance(error, Corruption):
+                self._mend(error)
+
+    async def _ports(self, node: Node) -> Ports:
+        def calls(service: str, **faults: Any) -> RemoteCalls:
+            return RemoteCalls(self.loop, self.chaos, node.process, service, **faults)
+
+        files_calls = calls("log")
+
+        async def carry(operation: files.Operation) -> Any:
+            return await files_calls.one(operation.kind, operation.apply)
+
+        async def open_log(epoch: int, catalog_version: int) -> SegmentedLog:
+            return await SegmentedLog.open(
+                SimulatedFiles(self.disk, SLAVE, carry=carry),
+                SLAVE,
+                epoch,
+                catalog_version=catalog_version,
+                segment_bytes=self._segment_bytes,
+            )
+
+        store = calls(
+            "store", refused=Fault.STORE_REFUSED, unknown=Fault.STORE_UNKNOWN, outage=self._outage
+        )
+        return Ports(
+            SimulatedStore(self.tables, store),
+            await SimulatedCoordination.open(
+                self.registry, calls("coordination", refused=Fault.COORDINATION_REFUSED)
+            ),
+            open_log,
+            node.clock,
+            SimulatedIds(self.chaos.random),
+            InlineExecutor,
+        )
+
+    async def _supervise(self) -> None:
+        """Replace an owner that has failed, or that the coordination service has given up."""
+        while True:
+            await asyncio.sleep(SUPERVISION_S)
+            self._end_zombies()
+            node = self.nodes[-1]
+            if self._has_failed(node):
+                node.process.crash()
+                await asyncio.sleep(self.chaos.between(self.chaos.profile.down_s))
+                self._launch()
+            elif node.process.dead or (node.serves and SLAVE not in self.registry.members()):
+                node.replaced_at = self.loop.time()
+                self._launch()
+
+    def _has_failed(self, node: Node) -> bool:
+        """Would the process have ended by itself?"""
+        if node.process.dead or node.process.frozen:
+            return False
+        return node.failure is not None or (node.serves and not node.database.ready())
+
+    def _end_zombies(self) -> None:
+        for node in self.nodes[:-1]:
+            since = node.replaced_at
+            if since is not None and self.loop.time() - since > ZOMBIE_S:
+                node.process.crash()
+
+    # ------------------------------------------------------------ faults that strike by themselves
+
+    def _strikes(self) -> dict[Fault, Callable[[], Awaitable[bool]]]:
+        return {
+            Fault.CRASH: self._crash,
+            Fault.MACHINE_CRASH: self._crash_machine,
+            Fault.FREEZE: self._freeze,
+            Fault.SESSION_EXPIRED: self._expire,
+            Fault.CLOCK_JUMP: self._jump,
+            Fault.STORE_AWAY: self._take_store_away,
+            Fault.DISK_FULL: self._fill_disk,
+            Fault.BIT_FLIP: self._flip,
+        }
+
+    async def _strike(self, fault: Fault, strike: Callable[[], Awaitable[bool]]) -> None:
+        while not self.healed:
+            await asyncio.sleep(self.chaos.until_next(fault))
+            if not self.healed and await strike():
+                self.chaos.strike(fault)
+
+    async def _crash(self) -> bool:
+        node = self.nodes[-1]
+        node.process.crash_after(self.chaos.random.randint(0, 200))
+        return not node.process.dead
+
+    async def _crash_machine(self) -> bool:
+        """The machine under everything: what nobody has synced is lost in part."""
+        for node in self.nodes:
+            node.process.crash()
+        keep = self.chaos.random.random()
+        self.tables.lose(lambda: self.chaos.random.random() < keep)
+        self.disk.crash(self._remains)
+        return True
+
+    def _remains(self, end: files.Unsynced) -> bytes | None:
+        if not end.named and self.chaos.random.random() < 0.5:
+            return None
+        torn = end.without_sectors(lambda _: self.chaos.random.random() < 0.5)
+        return torn[: self.chaos.random.randint(0, len(torn))]
+
+    async def _freeze(self) -> bool:
+        node = self.nodes[-1]
+        if not node.serves or node.process.frozen:
+            return False
+        node.process.freeze()
+        duration = self.chaos.between(self.chaos.profile.frozen_s)
+        self.loop.in_world(duration, node.process.thaw)
+        return True
+
+    async def _expire(self) -> bool:
+        return self.registry.expire_member(SLAVE)
+
+    async def _jump(self) -> bool:
+        limit = self.chaos.profile.jump_ms
+        self.nodes[-1].clock.skew_ms = self.chaos.random.randint(-limit, limit)
+        return True
+
+    async def _take_store_away(self) -> bool:
+        self._outage.away = True
+        await asyncio.sleep(self.chaos.between(self.chaos.profile.away_s))
+        self._outage.away = False
+        return True
+
+    async def _fill_disk(self) -> bool:
+        self._disk_full = True
+        await asyncio.sleep(self.chaos.between(self.chaos.profile.away_s))
+        self._disk_full = False
+        return True
+
+    def _file_fault(self, operation: files.Operation) -> files.Fault | None:
+        if operation.kind not in (files.Kind.CREATE, files.Kind.APPEND, files.Kind.FINISH):
+            return None
+        part = self.chaos.random.randint(0, len(operation.data)) if self.chaos.fails else 0
+        synced = bool(part % 2)
+        if self._disk_full:
+            return files.Fault(DiskFull("The disk is full."), part, synced=synced)
+        if self.chaos.strikes(Fault.LOG_REFUSED):
+            return files.Fault(Unavailable("Refused."))
+        if self.chaos.strikes(Fault.LOG_TORN):
+            return files.Fault(Unavailable("Written in part."), part, synced=synced)
+        if self.chaos.strikes(Fault.LOG_UNKNOWN):
+            return files.Fault(Unavailable("No answer."), files.ALL, synced=True)
+        return None
+
+    async def _flip(self) -> bool:
+        """Turn one stored bit of the log over, but not in the last append of an unsealed segment:
+        damage there cannot be told from a write that never finished."""
+        if self._flipped:
+            return False
+        stored = self.disk.files(SLAVE)
+        name = self.chaos.random.choice(sorted(stored)) if stored else ""
+        if not name:
+            return False
+        data = bytes(stored[name].data[: stored[name].synced])
+        try:
+            scanned = scan_segment(data, name)
+        except Corruption:
+            return False
+        ends = [offset for _, offset in scanned.frames]
+        limit = len(data) if scanned.sealed else (ends[-2] if len(ends) > 1 else 0)
+        if not limit:
+            return False
+        offset, mask = self.chaos.random.randrange(limit), 1 << self.chaos.random.randrange(8)
+        self.disk.flip(SLAVE, name, offset, mask)
+        self._flipped.append((name, offset, mask))
+        return True
+
+    def _mend(self, found: Corruption) -> None:
+        """Recovery has noticed damage: put the bit back, as an operator would from a replica."""
+        if not self._flipped:
+            raise found
+        self.corruptions_found += 1
+        self._restore_bits()
+
+    def _restore_bits(self) -> None:
+        for name, offset, mask in self._flipped:
+            if name in self.disk.files(SLAVE):
+                self.disk.flip(SLAVE, name, offset, mask)
+        self._flipped.clear()
+
+
+_OPTIONS: dict[str, Any] = {
+    "housekeeping_interval_s": 5.0,
+    "snapshot_retention_s": 60.0,
+    "log_retention_s": 3_600.0,
+    "query_memory_mb": 64,
+}
+
+__all__ = ["Cluster", "NoAnswer", "Node", "Profile"]

@@ -1,0 +1,62 @@
+"""The oracle: at every commit, every view and index equals its definition over the base rows.
+
+The log holds what was committed, in order, with all bytes that were written. It is replayed here
+batch by batch; after each the views are recomputed from the base rows. At the end the store must
+hold exactly what the log says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cluster import SLAVE, Cluster
+
+from api.database import Database
+from maintain.recompute import recompute
+from storage.log.format import scan_segment
+from storage.ports import NEWEST, TOMBSTONE
+from txlayer.records import Batch, commits, decode
+
+
+async def check_every_commit(
+    cluster: Cluster, database: Database, acknowledged: dict[str, int]
+) -> None:
+    """Raises AssertionError with the commit at which something differs."""
+    catalog, codecs = database.catalog, database.manager.state.codecs
+    maintained = [n for n in (*catalog.view, *catalog.index) if catalog.maintained(n)]
+    names = {codecs(name).layout.table: name for name in (*catalog.schema.names, *maintained)}
+    rows = {name: {} for name in names.values()}
+    last_ts, told = 0, Counter(acknowledged.values())
+    for batch in _batches(cluster):
+        assert batch.ts > last_ts, f"commit {batch.ts} follows {last_ts} in the log"
+        last_ts = batch.ts
+        for commit in commits(batch):
+            for table, puts in commit.writes.items():
+                if table in names:
+                    codec, stored = codecs(names[table]), rows[names[table]]
+                    for put in puts:
+                        if put.value == TOMBSTONE:
+                            stored.pop(put.key, None)
+                        else:
+                            stored[put.key] = codec.decode(put.value)
+        told.pop(batch.ts, None)
+        base = {name: list(rows[name].values()) for name in catalog.schema.names}
+        for name in maintained:
+            expected = Counter(recompute(catalog, base, name))
+            assert Counter(rows[name].values()) == expected, f"{name} at {batch.ts}"
+    assert not told, f"acknowledged, and not in the log: {sorted(told)[:3]}"
+    for name, expected in rows.items():
+        cells = cluster.tables.chunk(codecs(name).layout.table, b"", None, NEWEST, False, 1 << 30)
+        found = {cell.key: codecs(name).decode(cell.value) for cell in cells}
+        assert found == expected, f"the store's {name} is not what the log says"
+
+
+def _batches(cluster: Cluster) -> list[Batch]:
+    """Everything that was committed, in the order of the log."""
+    found = []
+    for name, file in sorted(cluster.disk.files(SLAVE).items()):
+        for payload, _ in scan_segment(bytes(file.data), name).frames:
+            record = decode(payload)
+            if isinstance(record, Batch):
+                found.append(record)
+    return found

@@ -1,0 +1,267 @@
+"""One simulated run: a workload and a fault workload, from a seed to a verdict.
+
+    clients ask for transactions and reads while things go wrong
+    → faults end, the cluster heals
+    → nothing is stuck, no acknowledged commit is lost, every view equals its definition at every
+      commit, and the workload's own invariants hold
+
+The run is a function of (seed, workload, profile, transactions): `trace_hash` tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import structlog
+from cluster import Cluster, NoAnswer
+from oracle import check_every_commit
+
+from api.database import Database
+from schema.catalog import Catalog
+from schema.errors import ConstraintViolation, HornbeamError, OutcomeUnknown, Unavailable
+from storage.simulated.chaos import Chaos, Fault, Profile
+from storage.simulated.loop import SimulatedLoop, run_simulated
+from txlayer.model import Statement, TransactionRequest, TransactionResult
+
+CLIENTS = 8
+PAUSE_S = 0.02
+STUCK_AFTER_S = 60.0
+
+
+class Workload(Protocol):
+    """What clients do, and what must hold whatever goes wrong."""
+
+    def catalog(self) -> Catalog:
+        """Schema, views and indexes."""
+
+    async def set_up(self, database: Database) -> None:
+        """First rows, before anything goes wrong."""
+
+    async def step(self, client: Client) -> None:
+        """One transaction or read of one client. Raises AssertionError when an answer is wrong."""
+
+    async def check(self, database: Database, journal: Journal) -> None:
+        """Invariants over the final state."""
+
+
+@dataclass
+class Journal:
+    """What clients were told. `acknowledged` holds answers by idempotency key, `unresolved` the
+    requests whose outcome nobody has been told yet."""
+
+    acknowledged: dict[str, TransactionResult] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    unresolved: dict[str, TransactionRequest] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class Client:
+    """One client: a session that passes its bookmark on and asks again until it knows."""
+
+    def __init__(self, name: str, cluster: Cluster, journal: Journal, rng: random.Random) -> None:
+        self.name = name
+        self.random = rng
+        self.journal = journal
+        self.bookmark = 0
+        self._cluster = cluster
+        self._requests = 0
+
+    async def transact(self, *statements: Statement, **options: Any) -> TransactionResult | None:
+        """A write transaction, retried under one key until its outcome is known; None when it
+        was refused or aborted for good. Raises ConstraintViolation."""
+        self._requests += 1
+        key = f"{self.name}/{self._requests}"
+        request = TransactionRequest(tuple(statements), idempotency_key=key, **options)
+        self.journal.unresolved[key] = request
+        maybe_done = False
+        for _ in range(50):
+            try:
+                result = await self._cluster.ask(lambda db: db.transact(self._marked(request)))
+            except (NoAnswer, OutcomeUnknown):
+                maybe_done = True
+                await asyncio.sleep(PAUSE_S)
+            except ConstraintViolation:
+                self._settle(key, None)
+                raise
+            except Unavailable:
+                await asyncio.sleep(PAUSE_S)
+            except HornbeamError as error:
+                if not maybe_done:
+                    self._settle(key, None)
+                self.journal.counts[type(error).__name__] += 1
+                return None
+            else:
+                self._settle(key, result)
+                self.bookmark = max(self.bookmark, result.commit_ts)
+                return result
+        self.journal.counts["gave up"] += 1
+        return None
+
+    def _marked(self, request: TransactionRequest) -> TransactionRequest:
+        return replace(request, bookmark=self.bookmark)
+
+    def _settle(self, key: str, result: TransactionResult | None) -> None:
+        del self.journal.unresolved[key]
+        if result is None:
+            self.journal.refused.add(key)
+        else:
+            self.journal.acknowledged[key] = result
+
+    async def read(self, *queries: str | tuple[str, Sequence[Any]]) -> list[list[tuple]] | None:
+        """Queries at one snapshot that holds all this client knows of; None when refused."""
+
+        async def work(database: Database) -> tuple[int, list[list[tuple]]]:
+            found, at = [], None
+            for query in queries:
+                sql, parameters = query if isinstance(query, tuple) else (query, ())
+                async with database.query(
+                    sql, parameters, bookmark=self.bookmark, snapshot=at
+                ) as result:
+                    at = result.snapshot
+                    found.append(list(await result.stream.all()))
+            return at, found
+
+        try:
+            at, found = await self._cluster.ask(work)
+        except (NoAnswer, HornbeamError) as error:
+            self.journal.counts[f"read: {type(error).__name__}"] += 1
+            return None
+        assert at >= self.bookmark, f"a snapshot {at} before the bookmark {self.bookmark}"
+        self.bookmark = at
+        self.journal.counts["reads"] += 1
+        return found
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run did and found."""
+
+    seed: int
+    committed: int
+    reads: int
+    unresolved: int
+    fired: Counter[Fault]
+    processes: int
+    simulated_s: float
+    real_s: float
+    trace_hash: str
+    counts: Counter[str]
+
+
+def simulate(
+    seed: int,
+    workload: Callable[[random.Random], Workload],
+    profile: Profile,
+    transactions: int = 500,
+    **options: Any,
+) -> Report:
+    """Run it. Raises AssertionError, or whatever the cluster could not handle."""
+    gc.collect()
+    gc.disable()  # when it runs depends on what ran before, and it runs finalizers
+    began = time.perf_counter()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        report = run_simulated(_run(seed, workload, profile, transactions, options))
+    finally:
+        gc.enable()
+    return replace(report, real_s=time.perf_counter() - began)
+
+
+async def _run(
+    seed: int,
+    new_workload: Callable[[random.Random], Workload],
+    profile: Profile,
+    transactions: int,
+    options: dict[str, Any],
+) -> Report:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimulatedLoop)
+    chaos, journal = Chaos(seed, profile), Journal()
+    rng = random.Random(f"workload {seed}")
+    workload = new_workload(rng)
+    cluster = Cluster(loop, chaos, **options)
+    try:
+        await _prepare(cluster, workload)
+        cluster.unleash()
+        left = iter(range(transactions))
+
+        async def run_client(client: Client) -> None:
+            for _ in left:
+                await workload.step(client)
+
+        await _all(
+            run_client(Client(f"c{n}", cluster, journal, random.Random(f"{seed} {n}")))
+            for n in range(CLIENTS)
+        )
+        database = await cluster.heal()
+        await _resolve(cluster, journal)
+        await _require_nothing_stuck(database)
+        at = {key: answer.commit_ts for key, answer in journal.acknowledged.items()}
+        await check_every_commit(cluster, database, at)
+        await workload.check(database, journal)
+    finally:
+        await cluster.stop()
+    assert not loop.uncaught, loop.uncaught
+    return Report(
+        seed,
+        len(journal.acknowledged),
+        journal.counts["reads"],
+        len(journal.unresolved),
+        chaos.fired,
+        len(cluster.nodes),
+        loop.time(),
+        0.0,
+        chaos.trace_hash,
+        journal.counts,
+    )
+
+
+async def _prepare(cluster: Cluster, workload: Workload) -> None:
+    await cluster.start()
+    database = await cluster.owner()
+
+    async def set_up() -> None:
+        await database.keeper.apply(workload.catalog())
+        await database.keeper.wait_built()
+        await workload.set_up(database)
+
+    await cluster.nodes[-1].process.start(set_up())
+
+
+async def _all(work: Any) -> None:
+    """Until all are done; the first failure ends the others."""
+    async with asyncio.TaskGroup() as group:
+        for coroutine in work:
+            group.create_task(coroutine)
+
+
+async def _resolve(cluster: Cluster, journal: Journal) -> None:
+    """Ask once more for everything of which nobody knows what became of it: now it must be told."""
+    for key, request in list(journal.unresolved.items()):
+        try:
+            result = await cluster.ask(lambda db, request=request: db.transact(request))
+        except ConstraintViolation:
+            journal.refused.add(key)
+        else:
+            journal.acknowledged[key] = result
+        del journal.unresolved[key]
+
+
+async def _require_nothing_stuck(database: Database) -> None:
+    """Proof 12: some time after the last fault no lock is held and the watermark moves."""
+    await asyncio.sleep(STUCK_AFTER_S)
+    locks = database.manager.locks
+    assert locks.held_count == 0, "locks are held though nothing runs"
+    assert locks.waiting_count == 0, "somebody waits for a lock that nobody will free"
+    assert not database.manager.unfinished, "transactions are in doubt though nothing runs"
+    before = database.watermark()
+    await asyncio.sleep(1)
+    assert database.watermark() >= before

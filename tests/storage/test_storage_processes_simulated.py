@@ -1,0 +1,228 @@
+"""The simulation's own laws: crashed, frozen and thawed processes, and calls that go wrong."""
+
+import asyncio
+
+import pytest
+
+from schema.errors import Unavailable
+from storage.ports import NEWEST, Put
+from storage.simulated.chaos import Chaos, Fault, Profile
+from storage.simulated.coordination import SESSION_S, SimulatedCoordination, SimulatedRegistry
+from storage.simulated.loop import Stuck, current_process, run_simulated
+from storage.simulated.network import Outage, RemoteCalls
+from storage.simulated.store import SimulatedStore, SimulatedTables
+
+
+async def tick(seen, name):
+    try:
+        while True:
+            await asyncio.sleep(1)
+            seen.append((name, asyncio.get_running_loop().time()))
+    finally:
+        seen.append((name, "unwound"))
+
+
+def test_of_a_process_that_crashes_nothing_runs_any_more_until_it_is_buried():
+    async def scenario():
+        loop, seen = asyncio.get_running_loop(), []
+        process = loop.process("p")
+        process.start(tick(seen, "p"))
+        await asyncio.sleep(2.5)
+        process.crash()
+        await asyncio.sleep(5)
+        assert seen == [("p", 1.0), ("p", 2.0)]
+        await process.bury()
+        assert seen[2:] == [("p", "unwound")]
+
+    run_simulated(scenario())
+
+
+def test_a_process_that_thaws_finds_all_its_timers_due():
+    async def scenario():
+        loop, seen = asyncio.get_running_loop(), []
+        process = loop.process("p")
+        process.start(tick(seen, "p"))
+        process.start(tick(seen, "q"))
+        await asyncio.sleep(0.5)
+        process.freeze()
+        await asyncio.sleep(10)
+        assert seen == []
+        process.thaw()
+        await asyncio.sleep(1.1)
+        assert seen == [("p", 10.5), ("q", 10.5), ("p", 11.5), ("q", 11.5)]
+        process.crash()
+        await process.bury()
+
+    run_simulated(scenario())
+
+
+@pytest.mark.parametrize("steps", range(13))
+def test_a_process_can_crash_at_each_of_its_steps(steps):
+    async def scenario():
+        loop, seen = asyncio.get_running_loop(), []
+        process = loop.process("p")
+
+        async def count():
+            for n in range(10):
+                seen.append(n)
+                await asyncio.sleep(0)
+
+        process.start(count())
+        process.crash_after(steps)
+        await asyncio.sleep(1)
+        assert seen == list(range(min(steps, 10)))
+        # The eleventh step sees the loop end.
+        assert process.dead is (steps < 11)
+        await process.bury()
+
+    run_simulated(scenario())
+
+
+def test_children_and_callbacks_belong_to_their_process():
+    async def scenario():
+        process, seen = asyncio.get_running_loop().process("p"), []
+
+        async def child():
+            seen.append(current_process())
+
+        async def parent():
+            asyncio.get_running_loop().call_later(1, lambda: seen.append(current_process()))
+            await asyncio.gather(child(), child())
+
+        await process.start(parent())
+        await asyncio.sleep(2)
+        assert seen == [process] * 3
+        assert current_process() is None
+
+    run_simulated(scenario())
+
+
+def test_a_simulation_in_which_nothing_can_happen_says_so():
+    async def scenario():
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(Stuck):
+        run_simulated(scenario())
+
+
+def calls(process, rates, **options):
+    chaos = Chaos(1, Profile(rate=rates))
+    chaos.unleash()
+    loop = asyncio.get_running_loop()
+    return RemoteCalls(
+        loop, chaos, process, "store", refused=Fault.STORE_REFUSED, unknown=Fault.STORE_UNKNOWN,
+        **options,
+    )  # fmt: skip
+
+
+def test_a_refused_call_has_no_effect_and_an_unknown_one_has():
+    async def scenario():
+        process, seen = asyncio.get_running_loop().process("p"), []
+        with pytest.raises(Unavailable, match="refused"):
+            await calls(process, {Fault.STORE_REFUSED: 1}).one("x", lambda: seen.append("refused"))
+        with pytest.raises(Unavailable, match="has not answered"):
+            await calls(process, {Fault.STORE_UNKNOWN: 1}).one("x", lambda: seen.append("unknown"))
+        assert await calls(process, {}).one("x", lambda: 7) == 7
+        assert seen == ["unknown"]
+
+    run_simulated(scenario())
+
+
+def test_what_a_process_sent_before_it_died_still_arrives():
+    async def scenario():
+        process, seen = asyncio.get_running_loop().process("p"), []
+        process.start(calls(process, {}).one("x", lambda: seen.append(1)))
+        await asyncio.sleep(0)
+        process.crash()
+        assert seen == []
+        await asyncio.sleep(1)
+        assert seen == [1]
+        with pytest.raises(asyncio.CancelledError):
+            await calls(process, {}).one("x", lambda: seen.append(2))
+        await process.bury()
+        assert seen == [1]
+
+    run_simulated(scenario())
+
+
+def test_a_service_that_is_away_refuses_everything():
+    async def scenario():
+        outage = Outage()
+        reach = calls(asyncio.get_running_loop().process("p"), {}, outage=outage)
+        outage.away = True
+        with pytest.raises(Unavailable):
+            await reach.one("x", lambda: 1)
+        outage.away = False
+        assert await reach.one("x", lambda: 1) == 1
+
+    run_simulated(scenario())
+
+
+def test_a_put_that_fails_may_have_written_a_part():
+    async def scenario():
+        process, tables, parts = asyncio.get_running_loop().process("p"), SimulatedTables(), set()
+        store = SimulatedStore(tables, calls(process, {Fault.STORE_REFUSED: 0.5}))
+        for table in ("a", "b"):
+            tables.create_table(table)
+        for ts in range(1, 30):
+            try:
+                await store.put({"a": [Put(b"k", b"v")], "b": [Put(b"k", b"v")]}, ts)
+            except Unavailable:
+                await asyncio.sleep(1)
+                cells = (tables.get(t, [b"k"], NEWEST)[0] for t in ("a", "b"))
+                parts.add(tuple(cell is not None and cell.ts == ts for cell in cells))
+        assert parts == {(False, False), (True, False), (False, True)}
+
+    run_simulated(scenario())
+
+
+def test_a_frozen_process_loses_its_session_and_knows_it_when_it_thaws():
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        registry, process = SimulatedRegistry(loop.time), loop.process("p")
+        session = await process.start(SimulatedCoordination.open(registry))
+        await process.start(session.join("a"))
+        await asyncio.sleep(10)
+        assert session.alive()
+        assert registry.members() == ("a",)
+        process.freeze()
+        await asyncio.sleep(SESSION_S + 1)
+        assert registry.members() == ()
+        assert not session.alive()
+        process.thaw()
+        await asyncio.sleep(10)
+        assert not session.alive()
+        process.crash()
+        await process.bury()
+
+    run_simulated(scenario())
+
+
+def test_a_session_that_is_expired_ends_although_its_process_lives():
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        registry, process = SimulatedRegistry(loop.time), loop.process("p")
+        session = await process.start(SimulatedCoordination.open(registry))
+        await process.start(session.join("a"))
+        assert registry.expire_member("a")
+        assert not registry.expire_member("a")
+        await asyncio.sleep(1)
+        assert not session.alive()
+        with pytest.raises(Unavailable):
+            await session.join("a")
+        process.crash()
+        await process.bury()
+
+    run_simulated(scenario())
+
+
+def test_decisions_are_a_function_of_the_seed():
+    profile = Profile(rate={Fault.SLOW: 0.5})
+
+    def drawn(seed):
+        chaos = Chaos(seed, profile)
+        chaos.unleash()
+        return [chaos.latency() for _ in range(100)], chaos.trace_hash
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
