@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-SEARCH_LIMIT = 1_000_000
+SEARCH_LIMIT = 100_000
 
 
 class Edge(enum.IntEnum):

@@ -1,6 +1,8 @@
 """The linearizability judge is itself proven, on hand-made histories."""
 
 import re
+from itertools import combinations, permutations
+from random import Random
 
 import pytest
 from linearizable import (
@@ -222,6 +224,73 @@ def test_many_histories_in_one_start_keep_their_order():
     verdicts = check_all(History(history(text)) for text in texts)
     assert [v.linearizable for v in verdicts] == [text in GOOD.values() for text in texts]
     assert check_all([]) == []
+
+
+def possible(operations):
+    """Is there an order, agreeing with real time, in which each answers as it did?"""
+    unknown = [op for op in operations if op.outcome == "unknown"]
+    for absent in (set(c) for n in range(len(unknown) + 1) for c in combinations(unknown, n)):
+        for order in permutations(op for op in operations if op not in absent):
+            if not any(
+                later.returned is not None and later.returned < earlier.call
+                for i, later in enumerate(order)
+                for earlier in order[:i]
+            ) and answers_the_same(order):
+                return True
+    return False
+
+
+def answers_the_same(order):
+    row = None
+    for op in order:
+        result = None
+        match op.kind:
+            case "read":
+                result = row
+            case "write":
+                row = op.argument
+            case "add":
+                result = row = None if row is None else row + op.argument
+            case "cas":
+                result = row == op.expected
+                row = op.argument if result else row
+        if op.result is not NOT_TOLD and (op.result, type(op.result)) != (result, type(result)):
+            return False
+    return True
+
+
+def random_operation(process, choice):
+    kind = choice.choice(["read", "write", "add", "cas"])
+    call, is_unknown = choice.randrange(8), choice.random() < 0.2
+    values = [None, 1, 2, 3]
+    result = {
+        "read": choice.choice(values),
+        "write": NOT_TOLD,
+        "add": choice.choice([*values, NOT_TOLD]),
+        "cas": choice.choice([True, False, NOT_TOLD]),
+    }[kind]
+    return Operation(
+        process,
+        "x",
+        kind,
+        call=call,
+        returned=None if is_unknown else call + choice.randrange(6),
+        argument=1 if kind == "add" else choice.choice(values),
+        expected=choice.choice(values),
+        result=NOT_TOLD if is_unknown else result,
+        outcome="unknown" if is_unknown else "ok",
+    )
+
+
+def test_it_says_what_trying_every_order_says():
+    choice = Random(4)
+    tried = [
+        [random_operation(process, choice) for process in range(choice.randrange(2, 6))]
+        for _ in range(2000)
+    ]
+    expected = [possible(operations) for operations in tried]
+    assert [v.linearizable for v in check_all(map(History, tried))] == expected
+    assert 400 < sum(expected) < 1600  # both happen often
 
 
 def test_the_description_says_where_it_stops():
