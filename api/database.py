@@ -180,7 +180,7 @@ class Database:
                 limits=limits,
             )
             await committer.start()
-            keeper = CatalogKeeper(store, manager, engine, hlc, clock)
+            keeper = CatalogKeeper(store, manager, engine, hlc, clock, steps=ports.steps)
             await keeper.drop_orphans()
             keeper.resume()
             await coordination.join(settings.slave)

@@ -36,6 +36,7 @@ from txlayer.admission import check_stored
 from txlayer.hlc import HybridClock
 from txlayer.manager import TransactionManager
 from txlayer.state import CatalogState
+from txlayer.steps import Step, Steps, no_steps
 
 TABLE = "s.catalog"
 _VERSION = struct.Struct(">Q")
@@ -97,12 +98,15 @@ class CatalogKeeper:
         engine: QueryEngine,
         hlc: HybridClock,
         clock: Clock,
+        *,
+        steps: Steps = no_steps,
     ) -> None:
         self._store = store
         self._manager = manager
         self._engine = engine
         self._hlc = hlc
         self._clock = clock
+        self._steps = steps
         self._changing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._building: asyncio.Task[None] | None = None
@@ -141,18 +145,18 @@ class CatalogKeeper:
             catalog = await make(current)
             for layout in _layouts(catalog):
                 await self._store.create_table(layout)
+            self._steps(Step.TABLES_CREATED)
             await self._stop_building()
             try:
                 self.floor = await self._publish(lambda: self._admitted(catalog))
             except HornbeamError:
-                for layout in _layouts(catalog) - _layouts(current):
-                    await self._store.drop_table(layout)
+                await self._drop(_layouts(catalog) - _layouts(current))
                 raise
             finally:
                 self._begin_builds()
             gone = _layouts(current) - _layouts(catalog)
             if gone:
-                self._spawn(self._drop(gone, catalog.version))
+                self._spawn(self._drop_unread(gone, catalog.version))
 
     def resume(self) -> None:
         """After a start: builds that a crash interrupted begin again."""
@@ -161,10 +165,8 @@ class CatalogKeeper:
 
     async def drop_orphans(self) -> None:
         """After a start: tables that a crash kept from being dropped."""
-        known = _layouts(self.state.catalog)
-        for table in await self._store.tables():
-            if not table.startswith("s.") and table not in known:
-                await self._store.drop_table(table)
+        stored = {name for name in await self._store.tables() if not name.startswith("s.")}
+        await self._drop(stored - _layouts(self.state.catalog))
 
     async def refresh_counts(self, *, factor: float = 2.0) -> None:
         """Publish row counts when one has changed by `factor`; planning follows them."""
@@ -208,9 +210,11 @@ class CatalogKeeper:
             put = Put(_VERSION.pack(catalog.version), encode_catalog(catalog))
             await self._store.put({TABLE: [put]}, self._hlc.tick())
             await self._store.flush()
+            self._steps(Step.CATALOG_STORED)
             return catalog
 
         at = await self._manager.switch(stored)
+        self._steps(Step.SWITCHED)
         if self.state.catalog.row_counts:
             self._manager.growth = Counter()
         return at
@@ -237,6 +241,7 @@ class CatalogKeeper:
                 built = transition(State.BUILDING, Event.BUILT)
                 states[index.name] = transition(built, Event.CAUGHT_UP)
                 build.finished = True
+        self._steps(Step.ADMITTED)
         return replace(catalog, states=tuple(states.items()))
 
     def _begin_builds(self) -> None:
@@ -273,6 +278,7 @@ class CatalogKeeper:
                 self.builds[name].error = str(error)
                 _LOG.error("build failed", name=name, error=str(error))
         await self._store.flush()
+        self._steps(Step.BUILT)
         await self._mark_readable(built)
         for name in built:
             self.builds[name].finished = True
@@ -282,6 +288,7 @@ class CatalogKeeper:
         reader = Snapshot(self._store, codecs, build.at)
         async for batch in build_batches(catalog, codecs, build.name, reader):
             puts = [Put(key, codec.encode(row)) for key, row in batch.rows]
+            self._steps(Step.BUILDING)
             await self._store.put({codec.layout.table: puts}, build.at)
             build.rows += len(puts)
             await self._clock.sleep(0)
@@ -306,10 +313,15 @@ class CatalogKeeper:
             )
             self.floor = await self._publish(_ready(readable))
 
-    async def _drop(self, tables: set[str], version: int) -> None:
+    async def _drop_unread(self, tables: set[str], version: int) -> None:
         await self.readers.wait_until_past(version)
+        await self._drop(tables)
+
+    async def _drop(self, tables: set[str]) -> None:
         for table in sorted(tables):
+            self._steps(Step.DROPPING)
             await self._store.drop_table(table)
+        self._steps(Step.DROPPED)
 
 
 def _ready(catalog: Catalog) -> Callable[[], Awaitable[Catalog]]:

@@ -1,8 +1,8 @@
 """Where the write path can be cut by a crash: the registry of its named steps.
 
-The committer and recovery call a hook with each step as they reach it. In production it does
-nothing; a simulation raises there, throws the process's memory away, recovers, and compares.
-A new step is added here and is thereby crashed at by every such test.
+The committer, recovery and the catalog's keeper call a hook with each step as they reach it. In
+production it does nothing; a simulation raises there, throws the process's memory away, recovers,
+and compares. A new step is added here and is thereby crashed at by every such test.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 class Step(enum.StrEnum):
-    """In the order in which one transaction meets them."""
+    """In the order in which one transaction meets them, then a recovery, then a schema change."""
 
     QUEUED = "queued"
     """Encoded, about to wait for the next batch; nothing is durable."""
@@ -36,6 +36,22 @@ class Step(enum.StrEnum):
     """Recovery has put everything; the store is not flushed."""
     RECOVERED = "recovered"
     """Recovery's own checkpoint is durable."""
+    TABLES_CREATED = "tables created"
+    """All tables of the next catalog exist; it is not stored."""
+    ADMITTED = "admitted"
+    """Stored rows hold the next catalog's constraints, its UNIQUE indexes are filled."""
+    CATALOG_STORED = "catalog stored"
+    """The next catalog is durable, and in force after a restart; writers still use the old one."""
+    SWITCHED = "switched"
+    """Writers use the new catalog."""
+    BUILDING = "building"
+    """A build is about to put a batch of rows."""
+    BUILT = "built"
+    """What was built is durable; the catalog does not say so."""
+    DROPPING = "dropping"
+    """A table that no catalog names is about to be dropped."""
+    DROPPED = "dropped"
+    """All such tables are gone."""
 
 
 Steps = Callable[[str], None]

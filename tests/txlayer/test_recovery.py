@@ -171,10 +171,6 @@ def test_a_crash_between_the_puts_of_a_batch_is_made_good(rows):
     asyncio.run(survive(Step.CHECKPOINTED, 1_000, None, fault))
 
 
-def test_every_step_of_the_registry_is_crashed_at():
-    assert set(COMMITTING + RECOVERING) == set(Step)
-
-
 @settings(max_examples=40)
 @given(
     st.sampled_from(COMMITTING + RECOVERING),
