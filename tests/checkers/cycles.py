@@ -88,15 +88,15 @@ class Graph:
     def add_timeline(self, edge: Edge, why: Any, events: Iterable[Event]) -> None:
         """Put what is done at a moment before all that begins later. Events of one time are
         concurrent: beginnings sort before endings."""
-        moment = None
-        sealed = True
+        moment: int | None = None
+        sealed = False
         for event in sorted(events):
             if event.done:
-                if sealed:
+                if moment is None or sealed:
+                    previous, moment, sealed = moment, len(self.out), False
                     self.out.append({})
-                    if moment is not None:
-                        self.add(moment, len(self.out) - 1, edge, why)
-                    moment, sealed = len(self.out) - 1, False
+                    if previous is not None:
+                        self.add(previous, moment, edge, why)
                 self.add(event.transaction, moment, edge, why)
             elif moment is not None:
                 self.add(moment, event.transaction, edge, why)
@@ -175,6 +175,9 @@ class _Seen(NamedTuple):
     ordered: bool
 
 
+_Place = tuple[int, _Seen]
+
+
 @dataclass(frozen=True)
 class _Search:
     """Which cycles are looked for: of `base`, inside `inside`, with an edge of `weakest` if that
@@ -244,9 +247,9 @@ class _Search:
         """Breadth first over (node, what was seen), back to `start`, over at most `most`
         transactions; moments cost nothing. Returns the closed path, and the steps that it took.
         """
-        none = _Seen(0, False, False, False)
-        first = (then, self.after(none, self.first))
-        came: dict[Any, Any] = {first: None}
+        is_rw = self.first is Edge.RW
+        first = (then, _Seen(int(is_rw), False, is_rw, self.first is self.weakest))
+        came: dict[_Place, _Place | None] = {first: None}
         cost = {first: 1}
         queue = deque([first])
         steps = 0
@@ -275,8 +278,8 @@ class _Search:
         return None, steps
 
 
-def _trail(came: dict[Any, Any], at: Any) -> list[int]:
-    nodes = []
+def _trail(came: dict[_Place, _Place | None], at: _Place | None) -> list[int]:
+    nodes: list[int] = []
     while at is not None:
         nodes.append(at[0])
         at = came[at]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _operation(word: str) -> Operation:
 def _transaction(
     name: str, attributes: list[str], operations: tuple[Operation, ...]
 ) -> Transaction:
-    said: dict[str, object] = {"process": name, "invoked": 0, "completed": 1000}
+    said: dict[str, Any] = {"process": name, "invoked": 0, "completed": 1000}
     for word in attributes:
         label, _, value = word.partition("=")
         if times := _TIMES.fullmatch(word):

@@ -343,7 +343,7 @@ def _add_appends(graph: Graph, observed: _Observed) -> None:
             writers = observed.writer[key, before], observed.writer[key, after]
             graph.add(*writers, Edge.WW, (key, before, after))
     for key, unseen in observed.unseen.items():
-        if spine := observed.spines.get(key):
+        if spine := observed.spines.get(key, ()):
             for value in unseen:
                 writers = observed.writer[key, spine[-1]], observed.writer[key, value]
                 graph.add(*writers, Edge.WW, (key, spine[-1], value))
