@@ -65,8 +65,8 @@ def test_the_shortest_cycle_is_told():
 
 
 def test_a_long_history_is_no_deeper_than_the_stack_allows():
-    """5000 transactions in one cycle: each appends after the one before it, the first last."""
-    count = 5000
+    """2000 transactions in one cycle: each appends after the one before it, the first last."""
+    count = 2000
     history = [
         Transaction(f"T{n}", (Append(f"k{n}", 1), Append(f"k{(n + 1) % count}", 2)), "p", 0, 1)
         for n in range(count)
