@@ -35,10 +35,10 @@ class Transaction:
     """One transaction or query, as its client saw it. Times are of one clock, in any unit.
 
     `completed` is None when no answer came. A `snapshot` is a read-only query; it may be older than
-    real time unless it is `strong`. `bookmark` says that the client passed on the newest of all that
-    earlier transactions of `process` had answered: a write's timestamp, a query's S. `commit_ts` is the timestamp that
-    a write answered, `snapshot_ts` the S that a snapshot read at. `roots` are those that it locked
-    or read; None stands for its keys, each a root of its own.
+    real time unless it is `strong`. `bookmark` says that the client passed on the newest of all
+    that earlier transactions of `process` had answered: a write's timestamp, a query's S.
+    `commit_ts` is the timestamp that a write answered, `snapshot_ts` the S that a snapshot read at.
+    `roots` are those that it locked or read; None stands for its keys, each a root of its own.
     """
 
     name: str
