@@ -23,7 +23,13 @@ from query.engine import PreparedQuery, QueryEngine, QueryStream
 from query.explain import Explanation
 from query.session import new_threads
 from schema.catalog import Catalog
-from schema.errors import HornbeamError, InvalidRequest, SnapshotTooOld, StalePlan
+from schema.errors import (
+    HornbeamError,
+    InvalidRequest,
+    SnapshotTooOld,
+    StalePlan,
+    Unavailable,
+)
 from storage.codec.rows import Codecs
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
@@ -32,7 +38,7 @@ from storage.ports import TOMBSTONE, Clock, Coordination, Ids, Log, Put, TableSt
 from storage.rocks.store import RocksStore
 from storage.snapshot import Overlay, ReadItem, Snapshot
 from txlayer import catalog_keeper, identity, outcomes
-from txlayer.catalog_keeper import CatalogKeeper, load_catalog
+from txlayer.catalog_keeper import CatalogKeeper, Claim
 from txlayer.committer import Committer
 from txlayer.hlc import HybridClock
 from txlayer.locks import LockTable
@@ -147,7 +153,8 @@ class Database:
             undo.push_async_callback(store.close)
             for table in SYSTEM_TABLES:
                 await store.create_table(table)
-            catalog = await load_catalog(store)
+            claim = await Claim.take(store, coordination, clock)
+            catalog = claim.catalog
             epoch = await _next_epoch(coordination, settings.slave)
             log = await ports.open_log(epoch, catalog.version)
             undo.push_async_callback(log.close)
@@ -160,6 +167,8 @@ class Database:
                 hlc=hlc,
                 codecs_for=lambda _version: manager.state.codecs,
                 checkpointed=recovered.position,
+                reserved=recovered.last_ts,
+                alive=coordination.alive,
                 steps=ports.steps,
                 checkpoint_interval_s=settings.checkpoint_interval_s,
             )
@@ -180,9 +189,11 @@ class Database:
                 limits=limits,
             )
             await committer.start()
-            keeper = CatalogKeeper(store, manager, engine, hlc, clock, steps=ports.steps)
+            keeper = CatalogKeeper(
+                store, manager, engine, committer, claim, clock, steps=ports.steps
+            )
             await keeper.drop_orphans()
-            keeper.resume()
+            await keeper.resume()
             await coordination.join(settings.slave)
             undo.pop_all()
         _LOG.info(
@@ -230,7 +241,25 @@ class Database:
 
     async def transact(self, request: TransactionRequest) -> TransactionResult:
         """Run a write transaction. Raises HornbeamError."""
-        return await self.manager.execute(request)
+        try:
+            result = await self.manager.execute(request)
+        except Unavailable:
+            raise
+        except HornbeamError:
+            self._require_owner()  # what it was refused for may be another process's half-done work
+            raise
+        if request.dry_run or not result.affected:
+            self._require_owner()
+        return result
+
+    def _require_owner(self) -> None:
+        """What was read is the newest only as long as nobody else can have committed."""
+        if not self._coordination.alive():
+            raise Unavailable(
+                "This process may have been replaced: it has not heard of the coordination service"
+                " for too long.",
+                cure="Ask again; another process answers, or this one once it has restarted.",
+            )
 
     async def execute(
         self, sql: str, parameters: Parameters = (), **options: Any
@@ -330,10 +359,14 @@ class Database:
         if bookmark:
             self._hlc.merge(bookmark)
             if bookmark > self.committer.watermark():
-                # Committed, and not applied yet (an answer 202), or a bulk write under way.
+                # Committed, and not applied yet (an answer 202).
                 await self.committer.drain()
+            if bookmark > self.committer.watermark():
+                # Not from this process. It may answer only if it still owns the log.
+                await self.committer.reserve()
         newest = self.committer.watermark()
         if asked is None:
+            self._require_owner()
             return newest
         if asked > newest:
             raise InvalidRequest(
@@ -499,7 +532,7 @@ class Database:
         horizon = self.clock.wall_ms() - int(self.settings.outcome_retention_s * 1000)
         async for cells in self.store.scan(outcomes.TABLE, b"", None, horizon):
             deleted = [Put(cell.key, TOMBSTONE) for cell in cells]
-            await self.store.put({outcomes.TABLE: deleted}, self._hlc.tick())
+            await self.store.put({outcomes.TABLE: deleted}, await self.committer.reserve())
 
 
 def _made(folder: Path) -> Path:

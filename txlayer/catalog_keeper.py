@@ -8,6 +8,10 @@ Why the build may begin at T and write with timestamp T: every commit after the 
 new view itself, with a later timestamp, so whichever row is newer wins; every commit before it is
 in the snapshot T (architecture.md, "View life cycle"). A build that dies is simply done again at
 a later T: whatever has changed since the first T carries a newer cell.
+
+Which version is in force is a value of the coordination service, changed by compare-and-set. A new
+owner *claims* it before it loads the catalog; whoever owned it before cannot change it any more,
+however late the writes arrive that it had sent.
 """
 
 from __future__ import annotations
@@ -27,28 +31,96 @@ from maintain.recompute import build_batches
 from query.engine import QueryEngine
 from schema.catalog import Catalog, Forest, Purpose, State
 from schema.codec import decode_catalog, encode_catalog
-from schema.errors import HornbeamError, StalePlan
+from schema.errors import Corruption, HornbeamError, StalePlan, Unavailable
 from schema.model import Schema
 from storage.codec.rows import Codecs
-from storage.ports import NEWEST, Clock, Put, TableStore
+from storage.ports import NEWEST, Clock, Coordination, Put, TableStore, Versioned
 from storage.snapshot import Snapshot
 from txlayer.admission import check_stored
-from txlayer.hlc import HybridClock
+from txlayer.committer import Committer
 from txlayer.manager import TransactionManager
 from txlayer.state import CatalogState
 from txlayer.steps import Step, Steps, no_steps
 
 TABLE = "s.catalog"
 _VERSION = struct.Struct(">Q")
+_PATH = "catalog"
+"""Where coordination says which version is in force."""
+_RETRY_S = 0.1
 _LOG = structlog.get_logger(__name__)
 
 
-async def load_catalog(store: TableStore) -> Catalog:
-    """The newest stored version; an empty catalog, version 0, in a new database."""
+class Replaced(Unavailable):
+    """Another process owns the catalog now."""
+
+
+class Claim:
+    """The right to say which version of the catalog is in force, until somebody else takes it."""
+
+    def __init__(self, coordination: Coordination, clock: Clock, catalog: Catalog, held: int):
+        self._coordination = coordination
+        self._clock = clock
+        self._held = held
+        self.catalog = catalog
+        """That was in force when the claim was made."""
+
+    @classmethod
+    async def take(cls, store: TableStore, coordination: Coordination, clock: Clock) -> Claim:
+        """Take it from whoever had it. In a new database an empty catalog, version 0, is in
+        force. Raises Unavailable, also when another process takes it at the same time."""
+        known = await coordination.read(_PATH)
+        version = int(known.value) if known is not None else await _newest_version(store)
+        try:
+            held = await coordination.write(
+                _PATH, str(version).encode(), known.version if known is not None else 0
+            )
+        except StalePlan as error:
+            raise Replaced(error.message) from None
+        return cls(coordination, clock, await _load(store, version), held)
+
+    async def put_in_force(self, version: int) -> None:
+        """There is no way back once the first try is sent: it goes on until it is known.
+
+        Raises Replaced.
+        """
+        value = str(version).encode()
+        while self._coordination.alive():
+            try:
+                self._held = await self._written(value)
+            except Replaced:
+                raise
+            except Unavailable:
+                await self._clock.sleep(_RETRY_S)
+            else:
+                return
+        raise Replaced("The session with the coordination service has ended.")
+
+    async def _written(self, value: bytes) -> int:
+        try:
+            return await self._coordination.write(_PATH, value, self._held)
+        except StalePlan:
+            known = await self._coordination.read(_PATH)
+            if known != Versioned(value, self._held + 1):  # else it was an earlier try of ours
+                raise Replaced("Another process has taken the catalog over.") from None
+            return known.version
+
+
+async def _newest_version(store: TableStore) -> int:
+    """For databases made before versions were put in force by coordination."""
     async for batch in store.scan(TABLE, b"", None, NEWEST, reverse=True, limit=1):
         for cell in batch:
-            return decode_catalog(cell.value)
-    return Catalog(0, Schema(()), Forest(()))
+            version: int = _VERSION.unpack(cell.key)[0]
+            return version
+    return 0
+
+
+async def _load(store: TableStore, version: int) -> Catalog:
+    if version == 0:
+        return Catalog(0, Schema(()), Forest(()))
+    (cell,) = await store.get(TABLE, [_VERSION.pack(version)], NEWEST)
+    if cell is None:
+        raise Corruption(f"Version {version} of the catalog is in force, and not stored.")
+    return decode_catalog(cell.value)
 
 
 @dataclass
@@ -96,7 +168,8 @@ class CatalogKeeper:
         store: TableStore,
         manager: TransactionManager,
         engine: QueryEngine,
-        hlc: HybridClock,
+        committer: Committer,
+        claim: Claim,
         clock: Clock,
         *,
         steps: Steps = no_steps,
@@ -104,7 +177,8 @@ class CatalogKeeper:
         self._store = store
         self._manager = manager
         self._engine = engine
-        self._hlc = hlc
+        self._committer = committer
+        self._claim = claim
         self._clock = clock
         self._steps = steps
         self._changing = asyncio.Lock()
@@ -143,24 +217,22 @@ class CatalogKeeper:
         async with self._changing:
             current = self.state.catalog
             catalog = await make(current)
-            for layout in _layouts(catalog):
+            for layout in sorted(_layouts(catalog) - _layouts(current)):
+                await self._store.drop_table(layout)  # a change that failed may have filled it
                 await self._store.create_table(layout)
             self._steps(Step.TABLES_CREATED)
             await self._stop_building()
             try:
-                self.floor = await self._publish(lambda: self._admitted(catalog))
-            except HornbeamError:
-                await self._drop(_layouts(catalog) - _layouts(current))
-                raise
+                self.floor = await self._publish(lambda at: self._admitted(catalog, at))
             finally:
                 self._begin_builds()
             gone = _layouts(current) - _layouts(catalog)
             if gone:
                 self._spawn(self._drop_unread(gone, catalog.version))
 
-    def resume(self) -> None:
-        """After a start: builds that a crash interrupted begin again."""
-        self.floor = self._hlc.observe()
+    async def resume(self) -> None:
+        """After a start: builds that a crash interrupted begin again. Raises Unavailable."""
+        self.floor = await self._committer.reserve()
         self._begin_builds()
 
     async def drop_orphans(self) -> None:
@@ -202,15 +274,17 @@ class CatalogKeeper:
 
     # ------------------------------------------------------------ inside
 
-    async def _publish(self, make: Callable[[], Awaitable[Catalog]]) -> int:
-        """Store, then switch: a crash in between finds the stored version in force."""
+    async def _publish(self, make: Callable[[int], Awaitable[Catalog]]) -> int:
+        """Store, put in force, switch: a crash in between finds one of both versions."""
 
-        async def stored() -> Catalog:
-            catalog = await make()
+        async def stored(at: int) -> Catalog:
+            catalog = await make(at)
             put = Put(_VERSION.pack(catalog.version), encode_catalog(catalog))
-            await self._store.put({TABLE: [put]}, self._hlc.tick())
+            await self._store.put({TABLE: [put]}, at)
             await self._store.flush()
             self._steps(Step.CATALOG_STORED)
+            await self._claim.put_in_force(catalog.version)
+            self._steps(Step.CATALOG_IN_FORCE)
             return catalog
 
         at = await self._manager.switch(stored)
@@ -219,12 +293,12 @@ class CatalogKeeper:
             self._manager.growth = Counter()
         return at
 
-    async def _admitted(self, catalog: Catalog) -> Catalog:
+    async def _admitted(self, catalog: Catalog, at: int) -> Catalog:
         """`catalog`, once stored rows hold its new constraints and its UNIQUE indexes are filled.
 
         The first commit under it relies on them, so writers wait meanwhile.
         """
-        at, codecs, states = self._hlc.observe(), Codecs(catalog), dict(catalog.states)
+        codecs, states = Codecs(catalog), dict(catalog.states)
         reader = Snapshot(self._store, codecs, at)
 
         async def count(sql: str) -> int:
@@ -324,10 +398,10 @@ class CatalogKeeper:
         self._steps(Step.DROPPED)
 
 
-def _ready(catalog: Catalog) -> Callable[[], Awaitable[Catalog]]:
+def _ready(catalog: Catalog) -> Callable[[int], Awaitable[Catalog]]:
     """For a catalog that adds no constraint."""
 
-    async def given() -> Catalog:
+    async def given(_at: int) -> Catalog:
         return catalog
 
     return given

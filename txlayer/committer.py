@@ -10,14 +10,19 @@ time hold locks against one another, so those of one batch may share a timestamp
 A timestamp is *in flight* from its tick until its batch is applied, and the watermark stays below
 it. One whose outcome is unknown (the log failed) stays in flight until the process is restarted
 and the log is read again.
+
+A timestamp is *reserved* when the log says so (a batch or a checkpoint has it or a higher one): the
+next owner of the log begins above it, whatever its wall clock shows and whether or not this owner
+still runs. The watermark never passes what is reserved, so no snapshot that was ever read can be
+written into.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -41,6 +46,8 @@ MAX_LOGGED = 8
 PATIENCE_S = 5.0
 """After this long without the store's answer, a client is told "committed, not applied yet"."""
 CHECKPOINT_INTERVAL_S = 1.0
+RESERVED_MS = 3_000
+"""Timestamps are reserved so far ahead of wall time."""
 RETRY_MIN_S, RETRY_MAX_S = 0.01, 1.0
 CLOSE_TIMEOUT_S = 10.0
 """Closing waits so long for the store. What it leaves is in the log and is replayed."""
@@ -110,6 +117,8 @@ class Committer:
         hlc: HybridClock,
         codecs_for: Callable[[int], Codecs],
         checkpointed: Position = START,
+        reserved: int = 0,
+        alive: Callable[[], bool] = lambda: True,
         steps: Steps = no_steps,
         max_waiting: int = MAX_WAITING,
         checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
@@ -119,6 +128,7 @@ class Committer:
         self._clock = clock
         self._hlc = hlc
         self._codecs_for = codecs_for
+        self._alive = alive
         self._steps = steps
         self._checkpoint_interval_s = checkpoint_interval_s
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(max_waiting)
@@ -133,6 +143,7 @@ class Committer:
         self._timers: list[asyncio.Task[None]] = []
         self._applied_upto = checkpointed
         self._catalog_version = 0
+        self._reserved = reserved
         self.checkpointed = checkpointed
         """All of the log before this is applied and durable in the store."""
         self.failed: HornbeamError | None = None
@@ -221,21 +232,22 @@ class Committer:
         return await waiting.answer
 
     def watermark(self) -> int:
-        """The newest timestamp at which everything is applied; later commits are all above it."""
-        return min(self._in_flight) - 1 if self._in_flight else self._hlc.observe()
+        """The newest timestamp at which everything is applied; later commits are all above it,
+        those of later owners too."""
+        newest = min(self._in_flight) - 1 if self._in_flight else self._hlc.observe()
+        return min(newest, self._reserved)
 
-    def hold(self) -> AbstractContextManager[int]:
-        """Reserve a timestamp and keep the watermark below it while the context lasts."""
-        return self._hold()
+    async def reserve(self) -> int:
+        """A timestamp of now, which no commit from now on falls on or below.
 
-    @contextmanager
-    def _hold(self) -> Iterator[int]:
-        ts = self._hlc.tick()
-        self._in_flight.add(ts)
-        try:
-            yield ts
-        finally:
-            self._in_flight.discard(ts)
+        For writes that do not go through the log. Raises Unavailable, when this process has been
+        replaced too.
+        """
+        self._require_working()
+        now = self._hlc.observe()
+        if now > self._reserved:
+            await self._append_checkpoint(self.checkpointed)
+        return now
 
     # ------------------------------------------------------------ stages
 
@@ -250,6 +262,7 @@ class Committer:
                 self._fail(error)
                 return
             batch.logged_at = self._clock.monotonic()
+            self._reserved = max(self._reserved, batch.ts)
             self._steps(Step.LOGGED)
             await self._logged.put(batch)
 
@@ -271,15 +284,23 @@ class Committer:
         while True:
             batch = await self._logged.get()
             self._steps(Step.APPLYING)
-            await self._put(merged_writes(w.writes for w in batch.members), batch.ts)
+            try:
+                await self._put(merged_writes(w.writes for w in batch.members), batch.ts)
+            except Unavailable as error:
+                await self._answer_early(0.0)
+                self._fail(error)
+                return
             self._steps(Step.APPLIED)
             self._finish(batch)
             self._steps(Step.FINISHED)
 
     async def _put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
-        """Put what is committed: there is no way but forward, so it is tried for ever."""
+        """Put what is committed: there is no way but forward, so it is tried for ever, or until
+        another process has taken over, which puts it from the log."""
         pause_s = RETRY_MIN_S
         while True:
+            if not self._alive():
+                raise Unavailable("Another process may have taken over.", cure="Restart.")
             try:
                 await self._store.put(writes, ts)
             except Unavailable as error:
@@ -336,20 +357,26 @@ class Committer:
             upto = self._applied_upto
             if upto == self.checkpointed or self.failed is not None:
                 return
-            record = Checkpoint(upto, self._hlc.last, self._catalog_version)
             try:
                 await self._store.flush()
             except Unavailable as error:
                 _LOG.warning("no checkpoint: the store does not flush", error=str(error))
                 return
             self._steps(Step.CHECKPOINT_FLUSHED)
-            try:
-                await self._log.append([encode(record)])
-            except Unavailable as error:
-                self._fail(error)
-                return
-            self.checkpointed = upto
-            self._steps(Step.CHECKPOINTED)
+            with contextlib.suppress(Unavailable):  # the committer has failed, and says why
+                await self._append_checkpoint(upto)
+                self._steps(Step.CHECKPOINTED)
+
+    async def _append_checkpoint(self, upto: Position) -> None:
+        """Note in the log what is applied and durable, and what is reserved."""
+        reserved = self._hlc.ahead(RESERVED_MS)
+        try:
+            await self._log.append([encode(Checkpoint(upto, reserved, self._catalog_version))])
+        except Unavailable as error:
+            self._fail(error)
+            raise
+        self.checkpointed = max(self.checkpointed, upto)
+        self._reserved = max(self._reserved, reserved)
 
     # ------------------------------------------------------------ failure
 

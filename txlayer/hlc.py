@@ -26,22 +26,26 @@ class HybridClock:
         self.last = max(self._clock.wall_ms(), self.last + 1)
         return self.last
 
-    def merge(self, ts: int, *, trusted: bool = False) -> None:
+    def merge(self, ts: int) -> None:
         """See to it that later timestamps are later than `ts`.
 
-        Raises InvalidRequest if `ts` is more than 500 ms ahead of wall time, unless it is
-        `trusted` (read from our own log).
+        Raises InvalidRequest if `ts` is more than 500 ms ahead of wall time.
         """
         if ts <= self.last:
             return
         ahead_ms = ts - self._clock.wall_ms()
-        if ahead_ms > MAX_AHEAD_MS and not trusted:
+        if ahead_ms > MAX_AHEAD_MS:
             raise InvalidRequest(
                 f"Timestamp {ts} lies {ahead_ms} ms in the future.",
                 cure="Pass a bookmark that this database gave out; check the machines' clocks.",
                 ahead_ms=ahead_ms,
             )
         self.last = ts
+
+    def ahead(self, ms: int) -> int:
+        """A timestamp to reserve: not passed before wall time has gone on by `ms`, and not
+        before the clock has caught up with what was reserved already."""
+        return max(self.last, self._clock.wall_ms() + ms)
 
     def observe(self) -> int:
         """Now, for publishing as a watermark: no later tick falls on it or below."""

@@ -314,17 +314,18 @@ class TransactionManager:
 
     # ------------------------------------------------------------ schema
 
-    async def switch(self, prepare: Callable[[], Awaitable[Catalog]]) -> int:
+    async def switch(self, prepare: Callable[[int], Awaitable[Catalog]]) -> int:
         """Put the catalog that `prepare` makes into force between transactions.
 
-        `prepare` runs while no transaction is inside and every commit is applied; when it raises,
-        nothing has changed. Returns a timestamp T: every commit under an older catalog is ≤ T and
-        applied, every one under the new catalog is later.
+        `prepare` is given a timestamp T, which is returned: every commit under an older catalog
+        is ≤ T and applied, every one under the new catalog is later, whoever makes it. No
+        transaction is inside meanwhile; when `prepare` raises, nothing has changed.
         """
         async with self._gate.closed():
             await self._committer.drain()
-            self.state = CatalogState(await prepare(), self._engine)
-            return self._hlc.observe()
+            at = await self._committer.reserve()
+            self.state = CatalogState(await prepare(at), self._engine)
+            return at
 
     async def close(self) -> None:
         """Wait for commits under way."""

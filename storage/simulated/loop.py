@@ -91,7 +91,10 @@ class Process:
     def adopt(self, task: asyncio.Task[Any]) -> None:
         """Keep a task alive as long as the process: if it is dead, nobody else may hold it."""
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended, context=self._context)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
 
     async def bury(self) -> None:
         """Unwind what a dead process left, so that nothing is pending when the loop closes.

@@ -157,7 +157,7 @@ class Cluster:
         async def handle() -> None:
             try:
                 result = await work(node.database)
-            except HornbeamError as error:
+            except Exception as error:
                 result = error
             if not self.chaos.strikes(Fault.REPLY_LOST):
                 answer(result)
@@ -199,10 +199,11 @@ class Cluster:
     async def _serve(self, node: Node) -> None:
         try:
             node.database = await self._new_node(self.settings, await self._ports(node))
+        except Corruption as error:
+            node.failure = error
+            self._mend(error)
         except HornbeamError as error:
             node.failure = error
-            if isinstance(error, Corruption):
-                self._mend(error)
 
     async def _ports(self, node: Node) -> Ports:
         def calls(service: str, **faults: Any) -> RemoteCalls:

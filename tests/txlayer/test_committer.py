@@ -19,6 +19,7 @@ from schema.errors import (
 from storage.ports import NEWEST, START
 from txlayer.committer import MAX_LOGGED, PATIENCE_S, Committed
 from txlayer.records import Batch, Checkpoint, commits, decode
+from txlayer.recovery import recover
 
 
 def running(world: World, scenario: Callable[[], Awaitable[None]]) -> None:
@@ -158,31 +159,77 @@ def test_the_watermark_stays_below_what_is_in_flight():
         assert before <= world.committer.watermark() == batch.ts - 1
         gate.set()
         committed = await task
-        assert world.committer.watermark() >= world.clock.wall_ms() > committed.ts
+        assert world.committer.watermark() == committed.ts
 
     running(world, scenario)
 
 
-def test_a_hold_keeps_the_watermark_below_it_and_commits_pass_it():
+def test_the_watermark_never_passes_what_the_log_has_reserved():
     world = World()
 
     async def scenario():
-        with world.committer.hold() as held:
-            committed = await world.committer.commit(prepared(1, "a"))
-            assert committed.ts > held
-            assert world.committer.watermark() == held - 1
-        assert world.committer.watermark() >= committed.ts
+        assert world.committer.watermark() == 0  # the log is empty: nothing is promised yet
+        committed = await world.committer.commit(prepared(1, "a"))
+        assert world.committer.watermark() == committed.ts
+        await world.clock.advance(1.5)  # a checkpoint
+        reserved = max(r.hlc for r in records(world) if isinstance(r, Checkpoint))
+        assert committed.ts < world.committer.watermark() <= reserved
+        await world.clock.advance(3_600)
+        assert world.committer.watermark() == reserved
+        now = await world.committer.reserve()
+        assert now == world.clock.wall_ms() <= world.committer.watermark()
+
+    running(world, scenario)
+
+
+@pytest.mark.parametrize("back_ms", [0, 1_000, 1_000_000])
+def test_the_next_owner_commits_above_every_snapshot_ever_read(back_ms):
+    world = World()
+
+    async def scenario():
+        await world.committer.commit(prepared(1, "a"))
+        await world.clock.advance(1.5)
+        seen = world.committer.watermark()
+        store, log = world.store.after_crash(None), world.log.after_crash(2)
+        recovered = await recover(store, log)
+        clock = VirtualClock(world.clock.wall_ms() - back_ms)
+        fresh = World(store, log, clock=clock, last_ts=recovered.last_ts)
+        await fresh.committer.start()
+        task = begin(fresh, 2, "a")
+        await settle()
+        assert (await task).ts > seen
+        await fresh.committer.close()
+
+    running(world, scenario)
+
+
+def test_what_has_been_replaced_stops_putting_and_says_that_it_is_committed():
+    alive = [True]
+    world = World(alive=lambda: alive[0])
+
+    async def scenario():
+        def fault(_ts):
+            alive[0] = False
+            raise Unavailable("away")
+
+        world.store.fault = fault
+        task = begin(world, 1, "a")
+        await settle()
+        await world.clock.advance(2)
+        assert not (await task).applied
+        assert world.committer.failed is not None
+        assert world.store.cells == {}
 
     running(world, scenario)
 
 
 @settings(max_examples=40)
-@given(st.lists(st.sampled_from(["commit", "watermark", "settle", "time", "back", "hold"])))
+@given(st.lists(st.sampled_from(["commit", "watermark", "settle", "time", "back", "reserve"])))
 def test_the_watermark_never_goes_back_nor_over_a_later_commit(actions):
     world = World()
 
     async def scenario():
-        seen, tasks, holds, number = [0], [], [], 0
+        seen, tasks, number = [0], [], 0
         for action in actions:
             match action:
                 case "commit":
@@ -197,12 +244,8 @@ def test_the_watermark_never_goes_back_nor_over_a_later_commit(actions):
                     await world.clock.advance(0.003)
                 case "back":
                     world.clock.base_ms -= 2_000
-                case "hold":
-                    holds.append(world.committer.hold())
-                    assert holds[-1].__enter__() > seen[-1]
-        seen.append(world.committer.watermark())
-        for hold in holds:
-            hold.__exit__(None, None, None)
+                case "reserve":
+                    assert await world.committer.reserve() >= seen[-1]
         seen.append(world.committer.watermark())
         assert seen == sorted(seen)
         for published, task in tasks:

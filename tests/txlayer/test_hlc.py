@@ -45,11 +45,17 @@ def test_merge_takes_the_near_future_and_refuses_the_far_one():
     with pytest.raises(InvalidRequest, match="future") as refused:
         clock.merge(5_000 + MAX_AHEAD_MS + 2)
     assert refused.value.details["ahead_ms"] == MAX_AHEAD_MS + 2
-    clock.merge(1_000_000, trusted=True)
-    assert clock.tick() == 1_000_001
 
 
 def test_merging_the_past_changes_nothing():
     clock = HybridClock(VirtualClock(5_000), last=7_000)
     clock.merge(6_999)
     assert clock.last == 7_000
+
+
+def test_what_is_reserved_ahead_does_not_add_up():
+    wall = VirtualClock(5_000)
+    clock = HybridClock(wall)
+    assert clock.ahead(3_000) == 8_000
+    assert HybridClock(wall, last=8_000).ahead(3_000) == 8_000
+    assert HybridClock(wall, last=8_001).ahead(3_000) == 8_001

@@ -207,6 +207,7 @@ class World:
         clock: VirtualClock | None = None,
         steps: Callable[[str], None] = lambda _: None,
         last_ts: int = 0,
+        alive: Callable[[], bool] = lambda: True,
         max_waiting: int = 10_000,
     ) -> None:
         self.store = store or MemoryStore()
@@ -221,6 +222,8 @@ class World:
             clock=self.clock,
             hlc=self.hlc,
             codecs_for=lambda _version: lambda _name: codec,  # type: ignore[arg-type,return-value]
+            reserved=last_ts,
+            alive=alive,
             steps=steps,
             max_waiting=max_waiting,
         )
