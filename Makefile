@@ -3,10 +3,13 @@
 PYTHON ?= python3
 DATA ?= var/hornbeam
 CUSTOMERS ?= 1000
+SEEDS ?= 100
+FIRST_SEED ?= 1
+TRANSACTIONS ?= 500
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check serve bench lock clean
+.PHONY: demo test check sim serve bench lock clean
 
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -30,6 +33,11 @@ check: $(READY)  ## style, types, layers, dead code and dead files
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 	$(BIN)/python -m tests.dead_files
+
+sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MIX=, TRANSACTIONS=
+	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/txlayer:tests/checkers $(BIN)/python tests/sim \
+	  --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(if $(MINUTES),--minutes $(MINUTES)) \
+	  --transactions $(TRANSACTIONS) $(addprefix --workload ,$(WORKLOAD)) $(addprefix --mix ,$(MIX))
 
 serve: $(READY)  ## serve the database in DATA on 127.0.0.1:8780
 	@$(BIN)/hornbeam serve --data $(DATA)

@@ -1,0 +1,71 @@
+"""Which workload meets which faults: drawn from the seed, composed in `scenarios.toml`."""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from simulation import Workload
+from workload_bank import Bank
+
+from storage.simulated.chaos import Fault, Profile
+
+WORKLOADS: Mapping[str, type[Workload]] = {"bank": Bank}
+_FILE = Path(__file__).with_name("scenarios.toml")
+_OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}
+
+
+@dataclass(frozen=True)
+class Mix:
+    """A fault workload by name."""
+
+    name: str
+    weight: float
+    profile: Profile
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What one seed runs."""
+
+    seed: int
+    workload: str
+    mix: Mix
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload} × {self.mix.name}"
+
+
+def load_mixes(file: Path = _FILE) -> list[Mix]:
+    """Raises ValueError for a fault that does not exist, KeyError for such a group."""
+    data = tomllib.loads(file.read_text())
+    return [_mix(entry, data["group"]) for entry in data["mix"]]
+
+
+def _mix(entry: Mapping[str, Any], groups: Mapping[str, Any]) -> Mix:
+    taken = [groups[name] for name in entry["groups"]]
+    rate = {_fault(n): v for group in taken for n, v in group.get("rate", {}).items()}
+    every_s = {_fault(n): v for group in taken for n, v in group.get("every_s", {}).items()}
+    options = {n: tuple(v) if isinstance(v, list) else v for n, v in entry.items() if n in _OPTIONS}
+    profile = Profile(rate=rate, every_s=every_s, **options)
+    return Mix(entry["name"], entry["weight"], profile)
+
+
+def _fault(name: str) -> Fault:
+    return Fault(name.replace("_", " "))
+
+
+def scenario(
+    seed: int, workloads: Sequence[str] = tuple(WORKLOADS), mixes: Sequence[str] = ()
+) -> Scenario:
+    """The one that `seed` means, among those that are allowed (default: all)."""
+    allowed = [mix for mix in load_mixes() if not mixes or mix.name in mixes]
+    rng = random.Random(f"scenario {seed}")
+    workload = rng.choice(sorted(workloads))
+    (mix,) = rng.choices(allowed, [mix.weight for mix in allowed])
+    return Scenario(seed, workload, mix)
