@@ -33,6 +33,7 @@ check: $(READY)  ## style, types, layers, dead code and dead files
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 	$(BIN)/python -m tests.dead_files
+	$(BIN)/python -m tests.tidy
 
 sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MIX=, TRANSACTIONS=
 	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/txlayer:tests/checkers $(BIN)/python tests/sim \

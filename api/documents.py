@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from api.metrics import now_s
 from maintain.changes import Mutation
 from query.binder import OutputColumn
 from query.explain import Explanation
@@ -56,13 +56,13 @@ def column_documents(columns: Sequence[OutputColumn]) -> list[dict[str, Any]]:
 
 
 def tail_document(result: QueryResult, began: float) -> dict[str, Any]:
-    """What is known once all rows are read. `began` is a time of `time.perf_counter`."""
+    """What is known once all rows are read. `began` is a time of `metrics.now_s`."""
     reads = result.reads
     return {
         "snapshot": result.snapshot,
         "served_by": list(result.served_by),
         "reads": None if reads is None else [[r.layout, r.key.hex(), r.ts] for r in reads],
-        "elapsed_ms": round((time.perf_counter() - began) * 1000, 3),
+        "elapsed_ms": round((now_s() - began) * 1000, 3),
     }
 
 

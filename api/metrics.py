@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 from starlette.types import Scope
 
 from api.database import Database
 from txlayer.model import TransactionResult
+
+
+def now_s() -> float:
+    """Seconds of the event loop's own clock: a simulation has time of its own."""
+    return asyncio.get_running_loop().time()
+
 
 _METHODS = {"GET", "POST", "HEAD", "OPTIONS"}
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import structlog
@@ -10,7 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import problems
-from api.metrics import Metrics
+from api.metrics import Metrics, now_s
 from api.settings import Settings
 from schema.errors import HornbeamError, LimitExceeded, Overloaded
 
@@ -68,7 +67,7 @@ class Guard:
         )
 
     async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began, status, seen = time.perf_counter(), 0, 0
+        began, status, seen = now_s(), 0, 0
 
         async def counted() -> Message:
             nonlocal seen
@@ -92,7 +91,7 @@ class Guard:
             _log(scope, error)
             if not status:
                 await problems.unexpected()(scope, receive, noted)
-        self._metrics.request(scope, status, time.perf_counter() - began)
+        self._metrics.request(scope, status, now_s() - began)
 
 
 def _log(scope: Scope, error: Exception) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import AsyncExitStack
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from fastapi import Header, Request, Response
 from api import answers
 from api.database import Database
 from api.documents import explanation_document
+from api.metrics import now_s
 from api.models import ExplainBody, QueryBody
 from api.requests import (
     Db,
@@ -39,11 +39,11 @@ async def query(
     A large JSON answer streams; an error in the middle of it ends it with an `error` member
     instead of `snapshot`. An error in the middle of an Arrow stream cuts the connection.
     """
-    began, limits = time.perf_counter(), settings_of(request)
+    began, limits = now_s(), settings_of(request)
     check_parameters(body.parameter_lists(), limits)
     answering = _answer(body, database_of(request), limits, began, arrow=ARROW in accept)
     response = await unless_gone(request.receive, answering)
-    metrics_of(request).query(time.perf_counter() - began)
+    metrics_of(request).query(now_s() - began)
     return response
 
 

@@ -1,0 +1,35 @@
+"""The tidy check finds what it is there to find, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import tidy
+
+OFFENCES = {
+    "import time": ["time"],
+    "from time import monotonic": ["time"],
+    "import socket, json": ["socket"],
+    "import random\nrandom.random()": ["random"],
+    "import datetime as dt\ndt.datetime.now()": ["datetime.now"],
+    "from datetime import date\ndate.today()": ["date.today"],
+    "import uuid\nuuid.uuid4()": ["uuid.uuid4"],
+    "from uuid import uuid4": ["uuid.uuid4"],
+    "import os\nos.urandom(8)": ["os.urandom"],
+    "import random\nrandom.Random(7)": [],
+    "import uuid\nuuid.UUID(bytes=b'')": [],
+    "import datetime as dt\ndt.datetime.fromtimestamp(0)": [],
+    "now = transaction.now": [],
+}
+
+
+@pytest.mark.parametrize("source", OFFENCES)
+def test_what_asks_the_machine_is_found(source, tmp_path):
+    file = tmp_path / "module.py"
+    file.write_text(source)
+    assert [line.split()[-1] for line in tidy.offences(file)] == OFFENCES[source]
+
+
+def test_the_packages_are_tidy(monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent.parent)
+    assert tidy.main() == 0

@@ -1,0 +1,60 @@
+"""Fail when code that a simulation runs asks the machine instead of its ports (`make check`).
+
+Wall time, randomness, fresh ids and sockets come through ports (`storage/ports.py`), so that one
+seed decides a whole run. Only adapters of the machine, and the program that listens, may use them.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGES = ("schema", "storage", "query", "viewselect", "maintain", "txlayer", "api")
+ADAPTERS = ("storage/local/", "storage/rocks/", "api/serve.py")
+SEEDED = {"random.Random"}
+"""Generators that are given a seed are what the simulation draws from."""
+
+MODULES = {"time", "random", "secrets", "socket", "select", "selectors", "threading"}
+CALLS = {
+    *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
+    *("uuid.uuid1", "uuid.uuid4", "uuid.getnode", "os.urandom", "os.getrandom", "os.times"),
+}
+
+
+def offences(path: Path) -> Iterator[str]:
+    """`file:line what`, for everything in `path` that asks the machine."""
+    tree = ast.parse(path.read_text())
+    seeded = {name.split(".")[0] for name in SEEDED if name in path.read_text()}
+    for node in ast.walk(tree):
+        for what in _asked(node):
+            if what not in seeded:
+                yield f"{path}:{getattr(node, 'lineno', 0)} {what}"
+
+
+def _asked(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Import():
+            yield from (a.name for a in node.names if a.name.split(".")[0] in MODULES)
+        case ast.ImportFrom(module=str(module)):
+            if module.split(".")[0] in MODULES:
+                yield module
+            names = (f"{module.split('.')[-1]}.{alias.name}" for alias in node.names)
+            yield from (name for name in names if name in CALLS)
+        case ast.Attribute():
+            dotted = ast.unparse(node)
+            yield from (call for call in CALLS if f".{dotted}".endswith(f".{call}"))
+
+
+def main() -> int:
+    files = (path for package in PACKAGES for path in sorted(Path(package).rglob("*.py")))
+    inside = (path for path in files if not str(path).startswith(ADAPTERS))
+    found = [offence for path in inside for offence in offences(path)]
+    for offence in found:
+        print(f"{offence}: use the Clock or Ids port, or move this into an adapter")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
