@@ -70,7 +70,7 @@ def batch(number, random):
     """A commit of a row, its view row and its outcome; now and then it deletes."""
     key = b"%d" % random.randrange(20)
     row = TOMBSTONE if number % 7 == 6 else b"row %d" % number
-    identity = number.to_bytes(16)
+    identity = Random(number).randbytes(16)
     commit = Commit(
         identity,
         7,
