@@ -1,13 +1,14 @@
 """Optimistic transactions, as the client library runs them: look, decide, commit if it still holds.
 
 What a transaction looks at is one snapshot, and it notes the version of every row that was read.
-Its commit is refused when one of them has changed (ReadConflict).
+Writes can be tried, to see their results. Its commit is refused (ReadConflict) when a row that was
+looked at has changed, or a write that was tried would have another result.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from cluster import NoAnswer
@@ -16,7 +17,13 @@ from simulation import PAUSE_S, Client
 from api.database import Database
 from schema.errors import HornbeamError
 from storage.snapshot import ReadItem
-from txlayer.model import Statement, TransactionResult
+from txlayer.model import (
+    Replay,
+    Statement,
+    StatementResult,
+    TransactionRequest,
+    TransactionResult,
+)
 
 
 class Interactive:
@@ -26,6 +33,7 @@ class Interactive:
         self.client = client
         self.snapshot: int | None = None
         self._reads: dict[tuple[str, bytes], ReadItem] = {}
+        self._replay: Replay | None = None
 
     async def look(self, sql: str, parameters: Sequence[Any] = (), **options: Any) -> list | None:
         """The rows of a query at the transaction's snapshot; None when there was no answer."""
@@ -42,16 +50,35 @@ class Interactive:
                 rows = list(await result.stream.all())
                 return result.snapshot, rows, result.reads
 
-        try:
-            self.snapshot, rows, reads = await self.client._cluster.ask(work)
-        except (NoAnswer, HornbeamError) as error:
-            self.client.journal.counts[f"look: {type(error).__name__}"] += 1
-            await asyncio.sleep(PAUSE_S)
+        answer = await self._ask(work)
+        if answer is None:
             return None
+        self.snapshot, rows, reads = answer
         for item in reads:
             self._reads.setdefault((item.layout, item.key), item)
         return rows
 
+    async def attempt(self, *statements: Statement) -> list[StatementResult] | None:
+        """What writes would do, without doing them; None when they would fail, or had no answer.
+
+        `commit` must be given the same, and may be given more after them.
+        """
+        request = TransactionRequest(statements, dry_run=True, bookmark=self.client.bookmark)
+        answer = await self._ask(lambda database: database.transact(request))
+        if answer is None:
+            return None
+        self._replay = answer.replay
+        return list(answer.statements)
+
+    async def _ask(self, work: Callable[[Database], Awaitable[Any]]) -> Any:
+        try:
+            return await self.client._cluster.ask(work)
+        except (NoAnswer, HornbeamError) as error:
+            self.client.journal.counts[f"look: {type(error).__name__}"] += 1
+            await asyncio.sleep(PAUSE_S)
+            return None
+
     async def commit(self, *statements: Statement) -> TransactionResult | None:
-        """As `Client.transact`, if what was looked at has not changed."""
-        return await self.client.transact(*statements, reads=tuple(self._reads.values()))
+        """As `Client.transact`, if what was looked at and tried is as it was."""
+        reads = tuple(self._reads.values())
+        return await self.client.transact(*statements, reads=reads, replay=self._replay)
