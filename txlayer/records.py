@@ -37,8 +37,8 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """All records before `applied_upto` are applied, and durable in the store.
 
-    `hlc` is a timestamp that no later commit may fall on or below; `catalog_version` is that of
-    the last commit applied.
+    `hlc` is reserved: this owner may have shown timestamps up to it, and no commit of a later
+    owner falls on it or below. `catalog_version` is that of the last commit applied.
     """
 
     applied_upto: Position

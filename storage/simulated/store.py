@@ -37,6 +37,10 @@ class _Table:
     keys: list[bytes] = field(default_factory=list)
     row: dict[bytes, _Row] = field(default_factory=dict)
 
+    def copy(self) -> _Table:
+        rows = {key: _Row(row.order[:], row.values.copy()) for key, row in self.row.items()}
+        return _Table(self.keys[:], rows)
+
     def put(self, key: bytes, value: bytes, ts: int) -> None:
         row = self.row.get(key)
         if row is None:
@@ -99,7 +103,7 @@ class SimulatedTables:
             if keep():
                 self._flushed[table].put(key, value, ts)
         self._unflushed.clear()
-        self._tables = deepcopy(self._flushed)
+        self._tables = {name: table.copy() for name, table in self._flushed.items()}
 
     def create_table(self, table: str) -> None:
         if table not in self._tables:

@@ -40,7 +40,7 @@ _JOINED = "SELECT a_id, a_balance, p_amount FROM account, page WHERE a_id = p_a_
 
 class Bank:
     def __init__(self, rng: random.Random) -> None:
-        self.accounts = rng.choice([2, 3, 5, 8])
+        self.accounts = rng.choice([2, 3, 5, 8, 16])
 
     def catalog(self) -> Catalog:
         return catalog_of(SCHEMA, view_indexes=[("account__page", "a_balance")])

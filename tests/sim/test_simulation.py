@@ -1,0 +1,80 @@
+"""The simulation's share of the suite: many seeds, no violation, and every run repeatable."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from scenarios import WORKLOADS, load_mixes, scenario
+
+from storage.simulated.chaos import Fault
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+SEEDS, TRANSACTIONS = 220, 520
+COMMITTED_SEEDS = tomllib.loads((HERE / "seeds.toml").read_text())["seed"]
+
+
+def simulated(*arguments, expect=0):
+    """Totals of a run in a process of its own, where the order of sets is fixed."""
+    paths = [ROOT, ROOT / "tests", ROOT / "tests/txlayer", ROOT / "tests/checkers"]
+    done = subprocess.run(
+        [sys.executable, str(HERE), "--json", *map(str, arguments)],
+        env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": ":".join(map(str, paths))},
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == expect, done.stderr[-8_000:] + done.stdout[-2_000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.timeout(1_200)
+def test_no_seed_finds_a_violation(capsys):
+    totals = simulated("--seeds", SEEDS, "--transactions", TRANSACTIONS)
+    with capsys.disabled():
+        print(
+            f"\n{totals['seeds']} seeds, {totals['committed']:,} commits,"
+            f" {totals['reads']:,} reads, {totals['processes']:,} processes,"
+            f" {sum(totals['fired'].values()):,} faults, {totals['real_s']:.0f} s"
+        )
+    assert totals["failures"] == []
+    assert totals["seeds"] == SEEDS
+    assert totals["committed"] + totals["reads"] >= 0.85 * SEEDS * TRANSACTIONS
+    assert set(totals["fired"]) == {str(fault) for fault in Fault}
+    assert {name.split(" × ")[0] for name in totals["scenarios"]} == set(WORKLOADS)
+
+
+def test_a_seed_always_runs_the_same_way():
+    arguments = ("--seeds", 8, "--first-seed", 9_000, "--transactions", 150)
+    first, second = simulated(*arguments), simulated(*arguments, "--jobs", 1)
+    assert first["traces"] == second["traces"]
+    assert len(set(first["traces"].values())) == 8
+
+
+@pytest.mark.parametrize("known", COMMITTED_SEEDS, ids=lambda known: str(known["seed"]))
+def test_seeds_that_once_failed(known):
+    """What they found is told in docs/protocols/found.md."""
+    totals = simulated(
+        "--seeds", 1, "--first-seed", known["seed"], "--transactions", known["transactions"],
+        "--workload", known["workload"], "--mix", known["mix"],
+    )  # fmt: skip
+    assert totals["failures"] == []
+
+
+def test_every_fault_belongs_to_a_mix_and_every_mix_is_drawn():
+    mixes = load_mixes()
+    assert set().union(*(mix.profile.faults for mix in mixes)) == set(Fault)
+    drawn = {(s.workload, s.mix.name) for s in map(scenario, range(1_000))}
+    assert drawn == {(workload, mix.name) for workload in WORKLOADS for mix in mixes}
+
+
+def test_mixes_name_what_exists(tmp_path):
+    file = tmp_path / "scenarios.toml"
+    file.write_text('[group.x.rate]\nbad_luck = 1\n[[mix]]\nname = "m"\ngroups = ["x"]\nweight = 1')
+    with pytest.raises(ValueError, match="bad luck"):
+        load_mixes(file)
+    file.write_text('[group]\n[[mix]]\nname = "m"\ngroups = ["x"]\nweight = 1')
+    with pytest.raises(KeyError, match="x"):
+        load_mixes(file)
