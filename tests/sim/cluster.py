@@ -11,7 +11,7 @@ Clients are part of the world. They never fail; their requests and the answers m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,7 @@ class Cluster:
         self.nodes: list[Node] = []
         self.healed = False
         self.corruptions_found = 0
+        self._archive: dict[str, bytes] = {}
         self._flipped: list[tuple[str, int, int]] = []
         self._new_node = new_node
         self._segment_bytes = segment_bytes
@@ -137,6 +138,14 @@ class Cluster:
             await node.process.bury()
             if node.database is not None:
                 node.database.engine.close()
+
+    def whole_log(self) -> dict[str, bytes]:
+        """Every segment there ever was, by name, those that have been dropped too."""
+        return self._archive | self._segments(list(self.disk.files(SLAVE)))
+
+    def _segments(self, names: Sequence[str]) -> dict[str, bytes]:
+        stored = self.disk.files(SLAVE)
+        return {name: bytes(stored[name].data) for name in names if name in stored}
 
     # ------------------------------------------------------------ clients
 
@@ -333,6 +342,8 @@ class Cluster:
         return True
 
     def _file_fault(self, operation: files.Operation) -> files.Fault | None:
+        if operation.kind is files.Kind.DELETE:
+            self._archive |= self._segments(operation.names)
         if operation.kind not in (files.Kind.CREATE, files.Kind.APPEND, files.Kind.FINISH):
             return None
         part = self.chaos.random.randint(0, len(operation.data)) if self.chaos.fails else 0
@@ -385,9 +396,9 @@ class Cluster:
 
 
 _OPTIONS: dict[str, Any] = {
-    "housekeeping_interval_s": 5.0,
-    "snapshot_retention_s": 60.0,
-    "log_retention_s": 3_600.0,
+    "housekeeping_interval_s": 2.0,
+    "snapshot_retention_s": 5.0,
+    "log_retention_s": 3.0,
     "query_memory_mb": 64,
 }
 

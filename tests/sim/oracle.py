@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cluster import SLAVE, Cluster
+from cluster import Cluster
 
 from api.database import Database
 from maintain.recompute import recompute
@@ -54,8 +54,8 @@ async def check_every_commit(
 def _batches(cluster: Cluster) -> list[Batch]:
     """Everything that was committed, in the order of the log."""
     found = []
-    for name, file in sorted(cluster.disk.files(SLAVE).items()):
-        for payload, _ in scan_segment(bytes(file.data), name).frames:
+    for name, data in sorted(cluster.whole_log().items()):
+        for payload, _ in scan_segment(data, name).frames:
             record = decode(payload)
             if isinstance(record, Batch):
                 found.append(record)
