@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from schema.errors import Unavailable
@@ -26,7 +27,7 @@ class Calls(Protocol):
         """The result of `effect`. Raises Unavailable, then with the outcome unknown."""
 
     async def many(self, name: str, effects: Sequence[Effect[None]]) -> None:
-        """All of them, each at a moment of its own. After Unavailable any of them took place."""
+        """All of them, in any order and not at one moment. After Unavailable any took place."""
 
 
 class AtOnce:
@@ -47,6 +48,15 @@ class Outage:
 
     def __init__(self) -> None:
         self.away = False
+
+
+PARTS = 3
+"""Into so many messages a call of many effects is split."""
+
+
+def _run(effects: Sequence[Effect[None]]) -> None:
+    for effect in effects:
+        effect()
 
 
 class RemoteCalls:
@@ -81,7 +91,10 @@ class RemoteCalls:
         return result
 
     async def many(self, name: str, effects: Sequence[Effect[None]]) -> None:
-        await asyncio.gather(*[self._sent(name, effect) for effect in effects])
+        parts: list[list[Effect[None]]] = [[] for _ in range(PARTS)]
+        for effect in effects:
+            self._chaos.random.choice(parts).append(effect)
+        await asyncio.gather(*[self._sent(name, partial(_run, part)) for part in parts if part])
 
     def _sent(self, name: str, effect: Effect[T]) -> asyncio.Future[Any]:
         if self._process.dead:

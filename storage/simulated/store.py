@@ -143,11 +143,9 @@ class SimulatedTables:
             list(found.rows(found.between(prefix, successor(prefix)), at)) for prefix in prefixes
         ]
 
-    def put(self, table: str, puts: Sequence[Put], ts: int) -> None:
-        found = self.table(table)
-        for put in puts:
-            found.put(put.key, put.value, ts)
-            self._unflushed.append((table, put, ts))
+    def put(self, table: str, put: Put, ts: int) -> None:
+        self.table(table).put(put.key, put.value, ts)
+        self._unflushed.append((table, put, ts))
 
     def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
@@ -157,7 +155,7 @@ class SimulatedTables:
         if present != expected:
             return False
         at = max(ts, newest.ts + 1) if newest is not None else ts
-        self.put(table, [Put(key, value)], at)
+        self.put(table, Put(key, value), at)
         return True
 
     def flush(self) -> None:
@@ -248,9 +246,12 @@ class SimulatedStore:
         calls = self._reach()
         for table in writes:
             self.service.table(table)
-        await calls.many(
-            "put", [partial(self.service.put, table, puts, ts) for table, puts in writes.items()]
-        )
+        effects = [
+            partial(self.service.put, table, put, ts)
+            for table, puts in writes.items()
+            for put in puts
+        ]
+        await calls.many("put", effects)
 
     async def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int

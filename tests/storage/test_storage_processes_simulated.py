@@ -71,8 +71,8 @@ def test_a_process_can_crash_at_each_of_its_steps(steps):
         process.crash_after(steps)
         await asyncio.sleep(1)
         assert seen == list(range(min(steps, 10)))
-        # The eleventh step sees the loop end.
-        assert process.dead is (steps < 11)
+        # The eleventh step sees the loop end, the twelfth tells that the task is done.
+        assert process.dead is (steps < 12)
         await process.bury()
 
     run_simulated(scenario())
