@@ -9,7 +9,7 @@ TRANSACTIONS ?= 500
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check sim serve bench lock clean
+.PHONY: demo test check sim mutants serve bench lock clean
 
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -39,6 +39,10 @@ sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MI
 	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/txlayer:tests/checkers $(BIN)/python tests/sim \
 	  --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  --transactions $(TRANSACTIONS) $(addprefix --workload ,$(WORKLOAD)) $(addprefix --mix ,$(MIX))
+
+mutants: $(READY)  ## plant protocol bugs; the simulation must find each. MUTANT="boolean lock"
+	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/sim:tests/txlayer:tests/checkers \
+	  $(BIN)/python tests/sim/mutants.py $(if $(MUTANT),--only "$(MUTANT)")
 
 serve: $(READY)  ## serve the database in DATA on 127.0.0.1:8780
 	@$(BIN)/hornbeam serve --data $(DATA)
