@@ -8,7 +8,7 @@ Fault model
 
 - Time. Every call to a service takes time there and back; calls overtake one another. Wall clocks
   of processes are skewed and jump, forwards and backwards; monotonic time is right.
-- Network. A request is lost, comes late, or comes after its sender is gone; a reply is lost after
+- Network. A request is lost, comes late, twice, or after its sender is gone; a reply is lost after
   the request took effect, so that the caller does not know.
 - Table store. Each row is written at a moment of its own: the rows of one put may become visible
   in any order and interleave with everything else; a put that fails has written any part. Calls

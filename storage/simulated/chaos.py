@@ -22,6 +22,8 @@ class Fault(enum.StrEnum):
     """A call takes far longer than the others."""
     REQUEST_LOST = "request lost"
     """A client's request never arrives; the client waits in vain."""
+    REQUEST_TWICE = "request twice"
+    """A client's request arrives twice, the second time perhaps long after the first."""
     REPLY_LOST = "reply lost"
     """A request took effect, and its answer never arrives."""
     STORE_REFUSED = "store refused"

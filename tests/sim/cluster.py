@@ -175,6 +175,8 @@ class Cluster:
             self.loop.in_world(self.chaos.latency(), lambda: settle(reply, result))
 
         self.loop.in_world(self.chaos.latency(), arrive)
+        if self.chaos.strikes(Fault.REQUEST_TWICE):
+            self.loop.in_world(self.chaos.latency(), arrive)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 return await reply
