@@ -34,6 +34,7 @@ class Totals:
 
     seeds: int = 0
     committed: int = 0
+    refused: int = 0
     reads: int = 0
     processes: int = 0
     simulated_s: float = 0.0
@@ -46,6 +47,7 @@ class Totals:
     def add(self, name: str, report: Report) -> None:
         self.seeds += 1
         self.committed += report.committed
+        self.refused += report.refused
         self.reads += report.reads
         self.processes += report.processes
         self.simulated_s += report.simulated_s
@@ -55,9 +57,14 @@ class Totals:
         self.traces[report.seed] = report.trace_hash
 
     @property
+    def transactions(self) -> int:
+        """All whose outcome is known: committed, refused for good, and reads."""
+        return self.committed + self.refused + self.reads
+
+    @property
     def per_second(self) -> float:
-        """Transactions and reads per second of one core."""
-        return (self.committed + self.reads) / self.cpu_s if self.cpu_s else 0.0
+        """Transactions per second of one core."""
+        return self.transactions / self.cpu_s if self.cpu_s else 0.0
 
 
 def main() -> int:
@@ -154,7 +161,7 @@ def _progress(totals: Totals, began: float, options: argparse.Namespace) -> None
         share = f"{done}" if options.minutes else f"{done}/{options.seeds}"
         seconds = time.monotonic() - began
         print(
-            f"\r{share} seeds, {totals.committed + totals.reads:,} transactions,"
+            f"\r{share} seeds, {totals.transactions:,} transactions,"
             f" {len(totals.failures)} failed, {seconds:.0f} s ",
             end="", file=sys.stderr, flush=True,
         )  # fmt: skip
@@ -162,7 +169,12 @@ def _progress(totals: Totals, began: float, options: argparse.Namespace) -> None
 
 def _tell(totals: Totals, real_s: float, silent: list[str], options: argparse.Namespace) -> None:
     if options.json:
-        print(json.dumps(vars(totals) | {"real_s": real_s, "silent": silent}))
+        print(
+            json.dumps(
+                vars(totals)
+                | {"transactions": totals.transactions, "real_s": real_s, "silent": silent}
+            )
+        )
         return
     print(f"\n{'scenario':<32}{'seeds':>8}")
     for name, count in sorted(totals.scenarios.items()):
@@ -173,7 +185,8 @@ def _tell(totals: Totals, real_s: float, silent: list[str], options: argparse.Na
     if len(totals.traces) == 1:
         print(f"\ntrace {next(iter(totals.traces.values()))}")
     print(
-        f"\n{totals.seeds} seeds, {totals.committed:,} commits, {totals.reads:,} reads,"
+        f"\n{totals.seeds} seeds, {totals.transactions:,} transactions ({totals.committed:,} commits,"
+        f" {totals.refused:,} refused, {totals.reads:,} reads),"
         f" {totals.processes:,} processes, {totals.simulated_s / 3600:.1f} simulated hours"
         f" in {real_s:.0f} s; {totals.per_second:,.0f} transactions per second and core"
     )

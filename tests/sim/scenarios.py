@@ -11,10 +11,18 @@ from typing import Any
 
 from simulation import Workload
 from workload_bank import Bank
+from workload_cloudtps import CloudTps
+from workload_list import LinkedList
+from workload_orders import Orders
 
 from storage.simulated.chaos import Fault, Profile
 
-WORKLOADS: Mapping[str, type[Workload]] = {"bank": Bank}
+WORKLOADS: Mapping[str, type[Workload]] = {
+    "bank": Bank,
+    "cloudtps": CloudTps,
+    "list": LinkedList,
+    "orders": Orders,
+}
 _FILE = Path(__file__).with_name("scenarios.toml")
 _OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}
 

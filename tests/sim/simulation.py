@@ -146,6 +146,7 @@ class Report:
 
     seed: int
     committed: int
+    refused: int
     reads: int
     unresolved: int
     fired: Counter[Fault]
@@ -213,6 +214,7 @@ async def _run(
     return Report(
         seed,
         len(journal.acknowledged),
+        len(journal.refused),
         journal.counts["reads"],
         len(journal.unresolved),
         chaos.fired,
@@ -248,7 +250,9 @@ async def _resolve(cluster: Cluster, journal: Journal) -> None:
     for key, request in list(journal.unresolved.items()):
         try:
             result = await cluster.ask(lambda db, request=request: db.transact(request))
-        except ConstraintViolation:
+        except (Unavailable, OutcomeUnknown):
+            raise
+        except HornbeamError:  # it has not been done, and cannot be any more
             journal.refused.add(key)
         else:
             journal.acknowledged[key] = result
