@@ -185,8 +185,8 @@ def _tell(totals: Totals, real_s: float, silent: list[str], options: argparse.Na
     if len(totals.traces) == 1:
         print(f"\ntrace {next(iter(totals.traces.values()))}")
     print(
-        f"\n{totals.seeds} seeds, {totals.transactions:,} transactions ({totals.committed:,} commits,"
-        f" {totals.refused:,} refused, {totals.reads:,} reads),"
+        f"\n{totals.seeds} seeds, {totals.transactions:,} transactions"
+        f" ({totals.committed:,} commits, {totals.refused:,} refused, {totals.reads:,} reads),"
         f" {totals.processes:,} processes, {totals.simulated_s / 3600:.1f} simulated hours"
         f" in {real_s:.0f} s; {totals.per_second:,.0f} transactions per second and core"
     )

@@ -32,7 +32,8 @@ from storage.simulated.loop import SimulatedLoop, run_simulated
 from txlayer.model import Statement, TransactionRequest, TransactionResult
 
 CLIENTS = 8
-PAUSE_S = 0.02
+PAUSE_S, MAX_PAUSE_S = 0.01, 1.0
+TRIES = 25
 STUCK_AFTER_S = 60.0
 
 
@@ -82,17 +83,17 @@ class Client:
         request = TransactionRequest(tuple(statements), idempotency_key=key, **options)
         self.journal.unresolved[key] = request
         maybe_done = False
-        for _ in range(50):
+        for attempt in range(TRIES):
             try:
                 result = await self._cluster.ask(lambda db: db.transact(self._marked(request)))
             except (NoAnswer, OutcomeUnknown):
                 maybe_done = True
-                await asyncio.sleep(PAUSE_S)
+                await self._pause(attempt)
             except ConstraintViolation:
                 self._settle(key, None)
                 raise
             except Unavailable:
-                await asyncio.sleep(PAUSE_S)
+                await self._pause(attempt)
             except HornbeamError as error:
                 if not maybe_done:
                     self._settle(key, None)
@@ -104,6 +105,11 @@ class Client:
                 return result
         self.journal.counts["gave up"] += 1
         return None
+
+    async def _pause(self, attempt: int) -> None:
+        """Back off, as well-behaved clients do."""
+        most_s = min(PAUSE_S * 2**attempt, MAX_PAUSE_S)
+        await asyncio.sleep(most_s * self.random.uniform(0.5, 1))
 
     def _marked(self, request: TransactionRequest) -> TransactionRequest:
         return replace(request, bookmark=self.bookmark)

@@ -14,7 +14,7 @@ from storage.simulated.chaos import Fault
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-SEEDS, TRANSACTIONS = 220, 520
+SEEDS, TRANSACTIONS = 250, 480
 COMMITTED_SEEDS = tomllib.loads((HERE / "seeds.toml").read_text())["seed"]
 
 
