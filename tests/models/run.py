@@ -1,0 +1,254 @@
+"""Check the protocol models: `python tests/models/run.py`, or `make models`.
+
+Every model is checked exhaustively (never by bitstate hashing) and must hold; every broken variant
+must break the property it is expected to break, shown by a shortest run (breadth-first search).
+Prints a table, with `--stories` the counter-examples too; exits with 1 if anything is otherwise.
+Spin's files go to a temporary folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TIME_LIMIT_S = 1800
+MEMORY_LIMIT_MB = 6000
+MAX_DEPTH = 10_000
+
+SMALL = ("SLAVES=2", "ROOTS=2", "CRASHES=1")
+FAULTLESS = ("SLAVES=2", "ROOTS=2", "CRASHES=0")
+CHAIN = ("SLAVES=3", "ROOTS=2", "CRASHES=2", "LAST_SNAPSHOT=0")
+# Two-phase commit has as many roots as slaves; CONFIGURATION chooses one of its beginnings.
+PAIR = ("SLAVES=2", "CRASHES=1", "CONFIGURATION=0")
+FAULTLESS_PAIR = ("SLAVES=2", "CRASHES=0")
+
+# Broken variants: the bounds that suffice to show it, and the property that falls.
+BROKEN = {
+    "commit": {
+        "NO_FENCE": (SMALL, "EXCLUSIVE"),
+        "FENCE_SEGMENT_ONLY": (SMALL, "DURABLE"),
+        "READ_BEFORE_FENCE": (SMALL, "DURABLE"),
+        "UNLOCK_BEFORE_APPLIED": (FAULTLESS, "SERIAL"),
+        "WATERMARK_EARLY": (FAULTLESS, "SNAPSHOT"),
+        "REPLAY_NEW_TIMESTAMP": (SMALL, "SNAPSHOT"),
+        "GRANT_BEFORE_REPLAY": (SMALL, "SERIAL"),
+        "CHECKPOINT_EARLY": (SMALL, "DURABLE"),
+        "SUCCESSOR_KEEPS_CLOCK": (SMALL, "RISING"),
+        "CLOCK_NOT_NOTED": (CHAIN, "RISING"),
+        "STALE_SUCCESSOR": (CHAIN, "EXCLUSIVE"),
+        "GRANT_TO_SUCCEEDED": (CHAIN, "STUCK"),
+        "JOIN_WITHOUT_MERGE": (SMALL, "SNAPSHOT"),
+        "DROP_DEAD_WATERMARK": (SMALL, "SNAPSHOT"),
+        "PURGE_UNDER_ZOMBIE": (SMALL, "SNAPSHOT"),
+    },
+    "twophase": {
+        "DECISION_NOT_LOGGED": (PAIR, "ATOMIC"),
+        "PRESUME_COMMIT": (PAIR, "ATOMIC"),
+        "FORGET_BEFORE_APPLIED": (FAULTLESS_PAIR, "ATOMIC"),
+        "UNLOCK_ON_VOTE": (FAULTLESS_PAIR, "SERIAL"),
+        "VOTE_BEFORE_LOGGED": (FAULTLESS_PAIR, "DURABLE"),
+        "WATERMARK_PAST_VOTE": (FAULTLESS_PAIR, "SNAPSHOT"),
+        "DECISION_NOT_MERGED": (("SLAVES=3", "CRASHES=0"), "RISING"),
+        "ANSWER_BEFORE_FENCE": (PAIR, "DURABLE"),
+        "CHECKPOINT_PAST_PREPARED": (PAIR, "DURABLE"),
+        "CHECKPOINT_PAST_DECISION": (PAIR, "ATOMIC"),
+        "APPLIED_WITHOUT_RECORD": (PAIR, "ATOMIC"),
+        "GRANT_IN_DOUBT": (PAIR, "SERIAL"),
+        "STALE_VOTE": (FAULTLESS_PAIR, "DURABLE"),
+        "WAIT_FOR_ANYBODY": (FAULTLESS_PAIR, "STUCK"),
+    },
+}
+
+_STORY = re.compile(r"(slave \d|a successor|master|reader|purge|FAULT|[A-Z]{5,}):? ")
+_PROPERTY = re.compile(r"([A-Z]{5,}): ")
+
+
+class MissingTool(Exception):
+    """Spin or the C compiler is not there."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run. `expected` is the property that falls; None: all hold."""
+
+    model: str
+    defines: tuple[str, ...]
+    variant: str | None = None
+    expected: str | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """`broken` is the property that fell, "" if Spin gave no reason; None: all hold."""
+
+    case: Case
+    broken: str | None
+    states: int
+    depth: int
+    memory_mb: float
+    seconds: float
+    story: tuple[str, ...]
+
+    @property
+    def as_expected(self) -> bool:
+        return self.broken == self.case.expected
+
+
+def small_cases() -> list[Case]:
+    """Both models at small bounds, and every broken variant: what the suite runs."""
+    commit = [Case("commit", bounds) for bounds in (FAULTLESS, SMALL)]
+    twophase = [Case("twophase", ("SLAVES=2", n)) for n in ("CRASHES=0", "CRASHES=1")]
+    return [*commit, *twophase, *_broken_cases()]
+
+
+def all_cases() -> list[Case]:
+    """Three slaves, three roots, up to two crashes, and every broken variant.
+
+    A run ends when its crashes are used up, so fewer crashes are runs of their own. The eight
+    beginnings of two-phase commit are checked one by one where memory asks for it.
+    """
+    crashes = (("CRASHES=0",), ("CRASHES=1",), ("CRASHES=2",))
+    commit = [Case("commit", ("SLAVES=3", "ROOTS=3", *n)) for n in crashes]
+    twophase = [Case("twophase", ("SLAVES=3", *n)) for n in crashes[:2]]
+    twophase += [
+        Case("twophase", ("SLAVES=3", "CRASHES=2", f"CONFIGURATION={n}")) for n in range(8)
+    ]
+    return [*commit, *twophase, *_broken_cases()]
+
+
+def _broken_cases() -> Iterator[Case]:
+    for model, variants in BROKEN.items():
+        for variant, (defines, expected) in variants.items():
+            yield Case(model, defines, variant, expected)
+
+
+def require_tools() -> None:
+    """Raises MissingTool."""
+    missing = [tool for tool in ("spin", "gcc") if shutil.which(tool) is None]
+    if missing:
+        raise MissingTool(
+            f"{' and '.join(missing)} not found: the models need Spin 6 and a C compiler. "
+            "Install them, on Debian with: apt-get install spin gcc libc6-dev"
+        )
+
+
+def check(case: Case) -> Result:
+    """Have Spin write a verifier, compile it, run it. Raises RuntimeError if a tool fails."""
+    with tempfile.TemporaryDirectory(prefix="hornbeam-models-") as name:
+        folder = Path(name)
+        defines = [f"-D{define}" for define in (*case.defines, case.variant) if define]
+        model = str(HERE / f"{case.model}.pml")
+        _run(folder, "spin", "-a", *defines, model)
+        search = ["-DBFS", "-O1"] if case.variant else ["-O2"]
+        _run(
+            folder,
+            *("gcc", "-w", "-DSAFETY", "-DCOLLAPSE", f"-DMEMLIM={MEMORY_LIMIT_MB}", *search),
+            *("-o", "pan", "pan.c"),
+        )
+        output = _run(folder, "./pan", f"-m{MAX_DEPTH}")
+        story = [
+            line
+            for trail in folder.glob("*.trail")
+            for line in _story(_run(folder, "spin", "-t", "-T", "-k", trail.name, *defines, model))
+        ]
+    return _result(case, output, tuple(story))
+
+
+def _run(folder: Path, *command: str) -> str:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIME_LIMIT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}")
+    return done.stdout
+
+
+def _story(trail: str) -> tuple[str, ...]:
+    lines = (line.strip() for line in trail.splitlines())
+    return tuple(line for line in lines if _STORY.match(line))
+
+
+def _result(case: Case, output: str, story: tuple[str, ...]) -> Result:
+    """Raises RuntimeError for a search that neither found an error nor saw every state."""
+
+    def number(pattern: str) -> float:
+        found = re.search(pattern, output)
+        if found is None:
+            raise RuntimeError(f"{case}: no {pattern!r} in\n{output}")
+        return float(found[1])
+
+    errors = number(r"errors: (\d+)")
+    if not errors and ("not completed" in output or "too small" in output):
+        raise RuntimeError(f"{case}: the search is not exhaustive:\n{output}")
+    fallen = _PROPERTY.match(story[-1]) if story else None
+    return Result(
+        case=case,
+        broken=None if not errors else fallen[1] if fallen else "",
+        states=int(number(r"([\d.e+]+) states, stored")),
+        depth=int(number(r"depth reached (\d+)")),
+        memory_mb=number(r"([\d.]+)\ttotal actual memory usage"),
+        seconds=number(r"elapsed time ([\d.e+-]+) seconds"),
+        story=story,
+    )
+
+
+def check_all(cases: Sequence[Case], jobs: int) -> Iterator[Result]:
+    """In the order of `cases`, `jobs` at a time."""
+    require_tools()
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(check, cases)
+
+
+def _line(result: Result) -> str:
+    case = result.case
+    found = "holds" if result.broken is None else f"{result.broken or 'error'} falls"
+    verdict = found if result.as_expected else f"{found}, UNEXPECTED"
+    return (
+        f"{case.model:9} {case.variant or '-':25} {' '.join(case.defines):38} {verdict:18}"
+        f"{result.states:>12,} {result.depth:>6} {result.memory_mb:>8,.0f} {result.seconds:>8.1f}"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--small", action="store_true", help="small bounds: what the suite runs")
+    parser.add_argument("--stories", action="store_true", help="print the counter-examples")
+    parser.add_argument("--jobs", type=int, default=2, help="searches at a time (default 2)")
+    parser.add_argument("--only", metavar="TEXT", default="", help="variants that contain TEXT")
+    options = parser.parse_args()
+    cases = small_cases() if options.small else all_cases()
+    cases = [case for case in cases if options.only in (case.variant or "")]
+    print(
+        f"{'model':9} {'variant':25} {'bounds':38} {'result':18}"
+        f"{'states':>12} {'depth':>6} {'MB':>8} {'seconds':>8}"
+    )
+    unexpected = 0
+    try:
+        for result in check_all(cases, options.jobs):
+            unexpected += not result.as_expected
+            print(_line(result), flush=True)
+            if result.story and (options.stories or not result.as_expected):
+                print("".join(f"    {line}\n" for line in result.story), end="", flush=True)
+    except MissingTool as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 1 if unexpected else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""The protocol models hold at small bounds, and every broken variant is found out.
+
+`make models` checks them at three slaves, three roots and two crashes.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+from run import BROKEN, HERE, Case, MissingTool, check, require_tools, small_cases
+
+CASES = small_cases()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tools():
+    """Spin and a C compiler. Without them nothing here is shown, so this is a failure."""
+    try:
+        require_tools()
+    except MissingTool as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: "-".join((case.model, case.variant or case.defines[-1]))
+)
+def test_small_bounds(case):
+    result = check(case)
+    assert result.broken == case.expected, "\n".join(result.story)
+    assert result.states > 0
+
+
+@pytest.mark.parametrize("model", BROKEN)
+def test_each_switch_in_a_model_is_a_broken_variant_that_is_run(model):
+    """A variant that nobody runs proves nothing, and one that the header hides is not found."""
+    text = (HERE / f"{model}.pml").read_text()
+    header, _, program = text.partition("*/")
+    listed = header.partition("Broken variants, each by a -D:")[2]
+    bounds = {"SLAVES", "ROOTS", "CRASHES", "LAST_SNAPSHOT", "CONFIGURATION"}
+    switches = re.findall(r"^#\s*(?:ifdef|ifndef|elif defined\()\s*\(?(\w+)", program, re.MULTILINE)
+    assert set(re.findall(r"[A-Z_]{4,}", listed)) == set(BROKEN[model])
+    assert set(switches) - bounds == set(BROKEN[model])
+
+
+def test_a_tool_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setenv("PATH", str(Path("/nowhere")))
+    with pytest.raises(MissingTool, match=r"spin and gcc not found.*apt-get install spin gcc"):
+        require_tools()
+
+
+def test_a_search_that_is_cut_short_is_not_taken_for_proof(monkeypatch):
+    monkeypatch.setattr("run.MAX_DEPTH", 20)
+    with pytest.raises(RuntimeError, match="not exhaustive"):
+        check(Case("commit", ("SLAVES=2", "ROOTS=2", "CRASHES=1")))
