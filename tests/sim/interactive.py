@@ -82,3 +82,8 @@ class Interactive:
         """As `Client.transact`, if what was looked at and tried is as it was."""
         reads = tuple(self._reads.values())
         return await self.client.transact(*statements, reads=reads, replay=self._replay)
+
+
+def next_key(client: Client) -> str:
+    """The idempotency key of the next transaction of `client`."""
+    return f"{client.name}/{client._requests + 1}"
