@@ -1,0 +1,199 @@
+"""Kinds of transactions and of schema changes to crash in, on a small shop.
+
+Each can be asked for again, as a client does that has had no answer: it has an idempotency key, or
+looks first whether it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from database_world import SHOP, catalog_of
+
+from api.database import Database
+from schema.catalog import Catalog
+from schema.ddl import load_ddl
+from schema.errors import UniqueViolation
+from storage.ports import NEWEST, TOMBSTONE, Put
+from txlayer.model import RepairRows, Statement, TransactionRequest, TransactionResult, Work
+from txlayer.steps import Step
+
+COMMIT = frozenset(
+    {
+        Step.QUEUED,
+        Step.TICKED,
+        Step.LOGGED,
+        Step.APPLYING,
+        Step.APPLIED,
+        Step.FINISHED,
+        Step.CHECKPOINT_FLUSHED,
+        Step.CHECKPOINTED,
+    }
+)
+PUBLISH = frozenset({Step.CATALOG_STORED, Step.CATALOG_IN_FORCE, Step.SWITCHED})
+CHANGE = PUBLISH | {Step.TABLES_CREATED, Step.ADMITTED}
+BUILD = frozenset({Step.BUILDING, Step.BUILT})
+DROP = frozenset({Step.DROPPING, Step.DROPPED})
+
+VIEWS = (
+    ("customer", "orders"),
+    ("customer", "orders", "line"),
+    ("line", "gift"),
+    ("customer", "orders", "line", "gift"),
+)
+
+
+def shop(*, views: int = len(VIEWS), unique: str = "", base: Catalog | None = None) -> Catalog:
+    """The shop with the first so many of VIEWS, perhaps with a UNIQUE index more."""
+    ddl = f"CREATE UNIQUE INDEX added ON {unique};" if unique else ""
+    filters = [("customer__orders", "c_name"), ("customer__orders__line", "l_quantity")]
+    return catalog_of(load_ddl(SHOP + ddl), views=VIEWS[:views], view_indexes=filters, base=base)
+
+
+async def _nothing(_: Database) -> None:
+    pass
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """`ask` gives an answer, the same each time; `prepare` comes before it, on `catalog`. `passes`
+    are steps on its way, `recovers` those that some recovery takes when it was cut."""
+
+    name: str
+    ask: Callable[[Database], Awaitable[Any]]
+    passes: frozenset[Step] = COMMIT
+    recovers: frozenset[Step] = frozenset({Step.REPLAYING, Step.REPLAYED, Step.RECOVERED})
+    prepare: Callable[[Database], Awaitable[None]] = _nothing
+    catalog: Catalog = field(default_factory=shop)
+
+
+# ------------------------------------------------------------ transactions
+
+
+def told(result: TransactionResult) -> tuple[Any, ...]:
+    """All of an answer but how long it took."""
+    return result.transaction_id, result.commit_ts, result.statements, dict(result.affected)
+
+
+async def _transact(database: Database, key: str, *work: Work) -> tuple[Any, ...]:
+    return told(await database.transact(TransactionRequest(work, idempotency_key=key)))
+
+
+def _transaction(name: str, *statements: str) -> Kind:
+    return Kind(name, lambda database: _transact(database, name, *map(Statement, statements)))
+
+
+async def _ask_twice(database: Database) -> Any:
+    """A client that does not wait for the first answer before it asks again."""
+    work = Statement("UPDATE product SET p_stock = p_stock + 1 WHERE p_id = 2")
+    first, second = await asyncio.gather(*[_transact(database, "twice", work) for _ in range(2)])
+    assert first == second
+    return first
+
+
+async def _load(database: Database) -> Any:
+    rows = [(100 + n, 1 + n % 3, n) for n in range(30)]
+    columns = ["o_id", "o_c_id", "o_total"]
+    return told(await database.load("orders", columns, rows, idempotency_key="load"))
+
+
+_DAMAGED = "customer__orders"
+
+
+async def _damage(database: Database) -> None:
+    """The rows of one view are gone, behind everybody's back."""
+    table = database.catalog.layout(_DAMAGED).table
+    async for cells in database.store.scan(table, b"", None, NEWEST):
+        puts = [Put(cell.key, TOMBSTONE) for cell in cells]
+        await database.store.put({table: puts}, database.watermark())
+
+
+async def _repair(database: Database) -> Any:
+    """What `verify --repair` does with what it has found."""
+    codec = database.manager.state.codecs(_DAMAGED)
+    keys = tuple(codec.key_of((order,)) for order in (10, 11, 20))
+    return await _transact(database, "repair", RepairRows(_DAMAGED, keys))
+
+
+async def _keep_house(database: Database) -> Any:
+    """Counts, old versions, old segments of the log."""
+    answer = await _transact(
+        database, "stock", Statement("INSERT INTO product VALUES (5, 'a', 1), (6, 'b', 1)")
+    )
+    await database.keeper.refresh_counts(factor=1.1)
+    await asyncio.sleep(1.5)
+    await database.log.roll()
+    await database.purge()
+    return answer
+
+
+# ------------------------------------------------------------ schema changes
+
+
+def _change(name: str, passes: frozenset[Step], *, before: int = len(VIEWS), **wanted: Any) -> Kind:
+    """From the shop with `before` views to one that is `wanted`."""
+
+    async def ask(database: Database) -> None:
+        catalog = shop(base=database.catalog, **wanted)
+        if dict(catalog.states) != database.catalog.state:
+            await database.keeper.apply(catalog)
+
+    recovers = frozenset({Step.REPLAYED, Step.RECOVERED}) | DROP
+    return Kind(name, ask, CHANGE | passes, recovers | passes, catalog=shop(views=before))
+
+
+async def _refuse(database: Database) -> None:
+    """Products are not unique among lines: the index is refused."""
+    try:
+        await database.keeper.apply(shop(unique="line (l_p_id)", base=database.catalog))
+    except UniqueViolation:
+        return
+    raise AssertionError("rows that break a constraint were admitted")
+
+
+KINDS = (
+    _transaction("insert of a row", "INSERT INTO product VALUES (3, 'cap', 1)"),
+    _transaction(
+        "insert of a tree",
+        "INSERT INTO customer VALUES (4, 'dee', 0, 'd@x')",
+        "INSERT INTO orders VALUES (40, 4, 3), (41, 4, 4)",
+        "INSERT INTO line VALUES (40, 1, 1, 1), (40, 2, 2, 1), (41, 1, 1, 1)",
+        "INSERT INTO gift VALUES (4, 40, 1, 'new')",
+    ),
+    _transaction(
+        "update of view rows", "UPDATE line SET l_quantity = 9 WHERE l_o_id = 10 AND l_no = 1"
+    ),
+    _transaction("update of an ancestor", "UPDATE customer SET c_name = 'zed' WHERE c_id = 1"),
+    _transaction("move of a subtree", "UPDATE orders SET o_c_id = 2 WHERE o_id = 10"),
+    _transaction("delete with cascade", "DELETE FROM orders WHERE o_id = 11"),
+    _transaction("delete with set null", "DELETE FROM line WHERE l_o_id = 20 AND l_no = 1"),
+    _transaction(
+        "unique value moved",
+        "UPDATE customer SET c_email = NULL WHERE c_id = 1",
+        "UPDATE customer SET c_email = 'a@x' WHERE c_id = 3",
+    ),
+    _transaction(
+        "on conflict do update",
+        "INSERT INTO product VALUES (1, 'pen', 7), (4, 'bag', 1)"
+        " ON CONFLICT (p_id) DO UPDATE SET p_stock = product.p_stock + excluded.p_stock",
+    ),
+    _transaction(
+        "two roots",
+        "UPDATE customer SET c_balance = c_balance - 5 WHERE c_id = 1",
+        "UPDATE customer SET c_balance = c_balance + 5 WHERE c_id = 2",
+    ),
+    _transaction(
+        "identity column", "INSERT INTO event (v_kind) VALUES ('in'), ('out') RETURNING v_id"
+    ),
+    Kind("asked twice", _ask_twice),
+    Kind("bulk load", _load),
+    Kind("repair", _repair, prepare=_damage),
+    Kind("housekeeping", _keep_house, COMMIT | PUBLISH),
+    _change("view added", BUILD, before=len(VIEWS) - 1),
+    _change("view dropped", DROP, views=len(VIEWS) - 1),
+    _change("unique index added", frozenset(), unique="gift (g_text)"),
+    Kind("schema refused", _refuse, frozenset({Step.TABLES_CREATED}), DROP),
+)

@@ -1,0 +1,237 @@
+"""A world to crash in: what outlives a process, and the life of one process on it.
+
+Fault model. A process dies at one *point* of its life and nothing of it runs after that: at a named
+step of the protocol (`txlayer.steps`), just before or just after any one effect on store, log files
+or coordination, half way through a write of a file, or between any two callbacks of the event loop.
+With it its machine may die: of what was not synced remains nothing, or any rows and any sectors.
+
+Everything else goes right, in no time, and in the same order each time. So two lives that begin on
+the same world and are cut at different points agree up to the earlier one, and all points of a life
+are found by living it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from api.database import Database, Ports
+from api.settings import Settings
+from storage.log.segments import SegmentedLog
+from storage.simulated.clock import START_MS, SimulatedClock, SimulatedIds
+from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from storage.simulated.files import Kind, Operation, SimulatedDisk, SimulatedFiles, Unsynced
+from storage.simulated.loop import InlineExecutor, Process, run_simulated
+from storage.simulated.store import SimulatedStore, SimulatedTables
+
+SLAVE = "a"
+POLL_S = 0.1
+CLOCK_BACK_MS = 3_600_000
+WRITES = {"put", "check_and_put", "flush", "create_table", "drop_table", "purge", "write", "join"}
+"""Calls of store and coordination that change something."""
+FILE_WRITES = {Kind.CREATE, Kind.APPEND, Kind.FINISH}
+NOBODY_READS = {Kind.NAMES, Kind.READ, Kind.TAIL}
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _no_fault(_: Operation) -> None:
+    return None
+
+
+class World:
+    """What outlives a process. At rest it is bytes (`image`), so that it can be kept and copied."""
+
+    def __init__(self) -> None:
+        self.tables = SimulatedTables()
+        self.disk = SimulatedDisk()
+        self.disk.fault = _no_fault
+        self.registry = SimulatedRegistry(_now)
+        self.wall_ms = START_MS
+
+    @staticmethod
+    def of(image: bytes) -> World:
+        found: World = pickle.loads(image)
+        return found
+
+    def image(self) -> bytes:
+        return pickle.dumps(self)
+
+    def lose(self, seed: int) -> None:
+        """The machine dies. 0 leaves nothing that was not synced, other seeds leave a part."""
+        rng = random.Random(seed)
+        share = rng.random() if seed else 0.0
+        self.tables.lose(lambda: rng.random() < share)
+
+        def remains(end: Unsynced) -> bytes | None:
+            if rng.random() >= share:
+                return b"" if end.named else None
+            torn = end.without_sectors(lambda _: rng.random() >= share)
+            return torn[: rng.randint(0, len(torn))]
+
+        self.disk.crash(remains)
+
+
+@lru_cache(1_000)
+def left(image: bytes, machine: int | None) -> bytes:
+    """What the next process finds. `machine` None: it lives on. Otherwise a seed of what it loses;
+    its clock comes back an hour behind."""
+    if machine is None:
+        return image
+    world = World.of(image)
+    world.lose(machine)
+    world.wall_ms -= CLOCK_BACK_MS
+    return world.image()
+
+
+@dataclass
+class Life:
+    """What one process did before it ended: the points it passed, and what it told the world."""
+
+    points: list[str] = field(default_factory=list)
+    """Those that are steps of the protocol are `Step`s."""
+    started: int = 0
+    """How many of them lie before the end of `Database.start`."""
+    callbacks: int = 0
+    crashed: bool = False
+    answer: Any = None
+    acknowledged: bool = False
+    seen_ts: int = 0
+    """The latest snapshot that somebody may have read at."""
+
+
+Work = Callable[[Database, Life], Awaitable[None]]
+
+
+class _Calls:
+    """A process's way to a service: every effect that changes something has a point before it and
+    one after it."""
+
+    def __init__(self, process: Process, reach: Callable[[str], None]) -> None:
+        self._process = process
+        self._reach = reach
+
+    async def one(self, name: str, effect: Callable[[], Any]) -> Any:
+        (found,) = await self._all(name, [effect])
+        return found
+
+    async def many(self, name: str, effects: Sequence[Callable[[], None]]) -> None:
+        await self._all(name, effects)
+
+    async def _all(self, name: str, effects: Sequence[Callable[[], Any]]) -> list[Any]:
+        await asyncio.sleep(0)
+        _require_alive(self._process)
+        found = []
+        for effect in effects:
+            if name in WRITES:
+                self._reach(f"before {name}")
+            found.append(effect())
+            if name in WRITES:
+                self._reach(f"after {name}")
+        return found
+
+
+def _require_alive(process: Process) -> None:
+    """What a dead process unwinds must not reach the world."""
+    if process.dead:
+        raise asyncio.CancelledError
+
+
+def live(
+    world: World, work: Work, *, crash_at: int | None = None, callbacks: int | None = None
+) -> Life:
+    """One process on `world`: `Database.start`, then `work`. It dies at the point with the number
+    `crash_at`, after so many `callbacks` of the event loop, or when its work is done.
+
+    Points are counted from its birth. Raises what the work raises.
+    """
+    return run_simulated(_live(world, work, crash_at, callbacks))
+
+
+async def _live(world: World, work: Work, crash_at: int | None, callbacks: int | None) -> Life:
+    loop = asyncio.get_running_loop()
+    process = loop.process("process")
+    life, databases = Life(), []
+
+    def reach(point: str, at_death: Callable[[], object] = lambda: None) -> None:
+        """Passes a point, or dies there; `at_death` is what it does to the world in dying."""
+        _require_alive(process)
+        if databases:
+            life.seen_ts = max(life.seen_ts, databases[0].watermark())
+        life.points.append(point)
+        if len(life.points) - 1 == crash_at:
+            at_death()
+            process.crash()
+            raise asyncio.CancelledError
+
+    async def carry(operation: Operation) -> Any:
+        await asyncio.sleep(0)
+        _require_alive(process)
+        if operation.kind in NOBODY_READS:
+            return operation.apply()
+        reach(f"before {operation.kind}")
+        if operation.kind in FILE_WRITES:
+            half = len(operation.data) // 2
+            reach(
+                f"half {operation.kind}",
+                lambda: operation.disk.perform(operation, half, synced=False),
+            )
+        found = operation.apply()
+        reach(f"after {operation.kind}")
+        await asyncio.sleep(0)
+        return found
+
+    async def open_log(epoch: int, catalog_version: int) -> SegmentedLog:
+        files = SimulatedFiles(world.disk, SLAVE, carry=carry)
+        return await SegmentedLog.open(files, SLAVE, epoch, catalog_version=catalog_version)
+
+    async def run() -> None:
+        calls = _Calls(process, reach)
+        ports = Ports(
+            SimulatedStore(world.tables, calls),
+            await SimulatedCoordination.open(world.registry, calls),
+            open_log,
+            clock,
+            SimulatedIds(random.Random(len(world.disk.files(SLAVE)))),
+            InlineExecutor,
+            reach,
+        )
+        database = await Database.start(_SETTINGS, ports)
+        databases.append(database)
+        life.started = len(life.points)
+        await work(database, life)
+
+    clock = SimulatedClock(start_ms=world.wall_ms)
+    begun = loop.steps
+    process.crash_after(callbacks)
+    task = process.start(run())
+    while not (task.done() or process.dead):
+        await asyncio.wait({task}, timeout=POLL_S)
+    life.crashed = process.dead
+    life.callbacks = loop.steps - begun
+    process.crash()
+    await process.bury()
+    for database in databases:
+        database.engine.close()
+    world.wall_ms = clock.wall_ms() + 1
+    if not life.crashed:
+        task.result()
+    assert not loop.uncaught, loop.uncaught
+    return life
+
+
+_SETTINGS = Settings(
+    data=Path("simulated"),
+    slave=SLAVE,
+    housekeeping_interval_s=3_600,
+    snapshot_retention_s=0.5,
+    log_retention_s=0,
+)
