@@ -83,6 +83,7 @@ class Cluster:
         self.nodes: list[Node] = []
         self.healed = False
         self.corruptions_found = 0
+        self._expired_at = -SESSION_S
         self._archive: dict[str, bytes] = {}
         self._flipped: list[tuple[str, int, int]] = []
         self._new_node = new_node
@@ -324,7 +325,14 @@ class Cluster:
         return True
 
     async def _expire(self) -> bool:
+        self._expired_at = self.loop.time()
         return self.registry.expire_member(SLAVE)
+
+    @property
+    def has_one_owner(self) -> bool:
+        """Does nobody who was replaced think that he owns the database still? A session that ends
+        before its time is over takes that away for as long."""
+        return self.loop.time() - self._expired_at > SESSION_S
 
     async def _jump(self) -> bool:
         limit = self.chaos.profile.jump_ms

@@ -2,12 +2,14 @@
 
 The log holds what was committed, in order, with all bytes that were written. It is replayed here
 batch by batch; after each the views are recomputed from the base rows. At the end the store must
-hold exactly what the log says.
+hold exactly what the log says, and so must have every snapshot that was read meanwhile.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from cluster import Cluster
 
@@ -15,7 +17,8 @@ from api.database import Database
 from maintain.recompute import recompute
 from storage.log.format import scan_segment
 from storage.ports import NEWEST, TOMBSTONE
-from txlayer.records import Batch, commits, decode
+from storage.snapshot import ReadItem
+from txlayer.records import Batch, commits, decode, merged_writes
 
 
 async def check_every_commit(
@@ -49,6 +52,30 @@ async def check_every_commit(
         cells = cluster.tables.chunk(codecs(name).layout.table, b"", None, NEWEST, False, 1 << 30)
         found = {cell.key: codecs(name).decode(cell.value) for cell in cells}
         assert found == expected, f"the store's {name} is not what the log says"
+
+
+def check_every_snapshot(
+    cluster: Cluster, database: Database, seen: Iterable[tuple[int, Sequence[ReadItem]]]
+) -> None:
+    """Raises AssertionError unless each row that was read at a snapshot is the newest one that the
+    log has up to there, however late it came into the log."""
+    codecs, names = database.manager.state.codecs, database.catalog.schema.names
+    tables = {name: codecs(name).layout.table for name in names}
+    written: dict[tuple[str, bytes], list[tuple[int, bool]]] = {}
+    for batch in _batches(cluster):
+        for table, puts in merged_writes(c.writes for c in commits(batch)).items():
+            for put in puts:
+                there = put.value != TOMBSTONE
+                written.setdefault((table, put.key), []).append((batch.ts, there))
+    for at, items in seen:
+        for item in items:
+            if item.layout in tables:
+                versions = written.get((tables[item.layout], item.key), [])
+                place = bisect_right(versions, (at, True))
+                ts, there = versions[place - 1] if place else (None, False)
+                assert item.ts == (ts if there else None), (
+                    f"{item.layout} was read at {at} in version {item.ts}, and the log has {ts}"
+                )
 
 
 def _batches(cluster: Cluster) -> list[Batch]:

@@ -3,7 +3,8 @@
     clients ask for transactions and reads while things go wrong
     → faults end, the cluster heals
     → nothing is stuck, no acknowledged commit is lost, every view equals its definition at every
-      commit, and the workload's own invariants hold
+      commit, every snapshot that was read is what the log says, and the workload's own invariants
+      hold
 
 The run is a function of (seed, workload, profile, transactions): `trace_hash` tells.
 """
@@ -22,13 +23,14 @@ from typing import Any, Protocol
 
 import structlog
 from cluster import Cluster, NoAnswer
-from oracle import check_every_commit
+from oracle import check_every_commit, check_every_snapshot
 
 from api.database import Database
 from schema.catalog import Catalog
 from schema.errors import ConstraintViolation, HornbeamError, OutcomeUnknown, Unavailable
 from storage.simulated.chaos import Chaos, Fault, Profile
 from storage.simulated.loop import SimulatedLoop, run_simulated
+from storage.snapshot import ReadItem
 from txlayer.model import Statement, TransactionRequest, TransactionResult
 
 CLIENTS = 8
@@ -61,6 +63,10 @@ class Journal:
     acknowledged: dict[str, TransactionResult] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     unresolved: dict[str, TransactionRequest] = field(default_factory=dict)
+    seen: list[tuple[int, list[ReadItem]]] = field(default_factory=list)
+    """Snapshots, and the versions of rows that were read in them."""
+    newest: int = 0
+    """The latest commit that any client has been told of."""
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -120,29 +126,35 @@ class Client:
             self.journal.refused.add(key)
         else:
             self.journal.acknowledged[key] = result
+            self.journal.newest = max(self.journal.newest, result.commit_ts)
 
     async def read(self, *queries: str | tuple[str, Sequence[Any]]) -> list[list[tuple]] | None:
         """Queries at one snapshot that holds all this client knows of; None when refused."""
 
-        async def work(database: Database) -> tuple[int, list[list[tuple]]]:
+        async def work(database: Database) -> tuple[int, list[list[tuple]], list[ReadItem]]:
             found, at = [], None
+            seen: list[ReadItem] = []
             for query in queries:
                 sql, parameters = query if isinstance(query, tuple) else (query, ())
                 async with database.query(
-                    sql, parameters, bookmark=self.bookmark, snapshot=at
+                    sql, parameters, bookmark=self.bookmark, snapshot=at, trace=True
                 ) as result:
                     at = result.snapshot
                     found.append(list(await result.stream.all()))
-            return at, found
+                    seen += result.reads
+            return at, found, seen
 
+        told = self.journal.newest if self._cluster.has_one_owner else 0
         try:
-            at, found = await self._cluster.ask(work)
+            at, found, seen = await self._cluster.ask(work)
         except (NoAnswer, HornbeamError) as error:
             self.journal.counts[f"read: {type(error).__name__}"] += 1
             return None
         assert at >= self.bookmark, f"a snapshot {at} before the bookmark {self.bookmark}"
+        assert at >= told, f"a snapshot {at} before commit {told}, which was acknowledged"
         self.bookmark = at
         self.journal.counts["reads"] += 1
+        self.journal.seen.append((at, seen))
         return found
 
 
@@ -213,6 +225,7 @@ async def _run(
         await _require_nothing_stuck(database)
         at = {key: answer.commit_ts for key, answer in journal.acknowledged.items()}
         await check_every_commit(cluster, database, at)
+        check_every_snapshot(cluster, database, journal.seen)
         await workload.check(database, journal)
     finally:
         await cluster.stop()
