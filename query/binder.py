@@ -253,6 +253,11 @@ class _Binder:
 
     def _delete(self, tree: exp.Delete) -> tuple[OutputColumn, ...]:
         self.kind = StatementKind.DELETE
+        if tree.args.get("tables") or not tree.this:
+            raise SqlError(
+                f"DELETE needs FROM and one relation{at(tree, self.sql)}",
+                cure="write DELETE FROM relation WHERE …",
+            )
         select = self._target(tree.this, self._ctes(tree, None, {}))
         for node in tree.args.get("using") or ():
             self._from_and_joins(node, (), select)
@@ -278,6 +283,8 @@ class _Binder:
 
     def _assignment(self, node: exp.Expr, select: _Select, item: Item) -> list[str]:
         """Bind `column = value` (or a tuple of each); returns the column names."""
+        if not isinstance(node, exp.EQ):
+            raise SqlError(f"an assignment is column = value{at(node, self.sql)}")
         lefts, rights = [node.this], [node.expression]
         if isinstance(node.this, exp.Tuple):
             lefts = node.this.expressions
@@ -296,6 +303,10 @@ class _Binder:
         self._set_type(value, column.type)
 
     def _target_column(self, node: exp.Expr, item: Item) -> OutputColumn:
+        if not isinstance(node, exp.Column | exp.Identifier):
+            raise SqlError(f"only a column can be assigned to{at(node, self.sql)}")
+        if isinstance(node, exp.Column) and node.table not in ("", item.name):
+            raise SqlError(f"{node.table} is not what is written to{at(node, self.sql)}")
         column = item.find(node.name)
         if column is None:
             names = [name for name, _ in item.columns]
