@@ -8,6 +8,10 @@ from typing import Any
 
 import structlog
 
+_SQLGLOT = logging.getLogger("sqlglot")
+"""Warns of SQL that it reads or writes in another way than asked. What it cannot read we refuse,
+and the session is in UTC; and clients' SQL is nothing for the log."""
+
 
 def configure(level: str = "warning") -> None:
     """Log events of `level` and above, ours and those of libraries."""
@@ -18,11 +22,14 @@ def configure(level: str = "warning") -> None:
         format="%(asctime)s [%(levelname)-8s] %(name)s: %(message)s",
         force=True,
     )
+    _SQLGLOT.setLevel(max(number, logging.ERROR))
     _structure(number)
 
 
 def be_quiet() -> None:
     """For a database inside another program: warnings only, unless the program has chosen."""
+    if _SQLGLOT.level == logging.NOTSET:
+        _SQLGLOT.setLevel(logging.ERROR)
     if not structlog.is_configured():
         _structure(logging.WARNING)
 

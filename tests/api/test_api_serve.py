@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,8 +14,10 @@ import httpx
 import pytest
 
 from api import logs
+from api.database import Database
 from api.serve import serve
-from api.settings import describe, load_settings
+from api.settings import Settings, describe, load_settings
+from schema.errors import HornbeamError
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,3 +104,18 @@ def test_settings_say_where_they_come_from(tmp_path, monkeypatch):
     assert found["data"] == ("var/hornbeam", "default")
     assert all(item["description"] for item in describe())
     assert load_settings(port=9).slave == "env"
+
+
+def test_statements_of_clients_are_nothing_for_the_log(tmp_path, caplog):
+    """Sqlglot warned of what it could not parse, or wrote in another way than asked."""
+
+    async def ask():
+        async with await Database.open(Settings(data=tmp_path)) as database:
+            with pytest.raises(HornbeamError):
+                database.prepare("UPDATE WITH RECURSIVE r AS (SELECT 1) SET a 1")
+            return await database.fetch(
+                "SELECT extract(year FROM TIMESTAMPTZ '2024-05-05 10:00+02')"
+            )
+
+    assert asyncio.run(ask()) == [(2024,)]
+    assert not caplog.records
