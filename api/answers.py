@@ -197,6 +197,40 @@ def of(model: Any, *statuses: int) -> Documented:
     return {200: {"model": model}, **problems(*statuses)}
 
 
+def leading_to(answer: Documented, **links: dict[str, Any]) -> Documented:
+    """`answer` with OpenAPI links to what can be done with it next."""
+    return {**answer, 200: {**answer[200], "links": links}}
+
+
+OUTCOME_OF_IT = {
+    "operationId": "outcome",
+    "parameters": {"transaction_id": "$response.body#/transaction_id"},
+    "description": "What became of the transaction.",
+}
+READ_OF_IT = {
+    "operationId": "query",
+    "requestBody": {
+        "sql": "SELECT c_fname, c_lname FROM customer WHERE c_id = 7",
+        "bookmark": "$response.body#/bookmark",
+    },
+    "description": "A read that is sure to see the commit.",
+}
+APPLY_IT = {
+    "operationId": "apply",
+    "requestBody": {
+        "plan_id": "$response.body#/plan_id",
+        "ddl": "$request.body#/ddl",
+        "workload": "$request.body#/workload",
+    },
+    "description": "The same body with the plan's id puts the plan into force.",
+}
+FIRST_OF_THEM = {
+    "operationId": "view",
+    "parameters": {"name": "$response.body#/0/name"},
+    "description": "One of the views.",
+}
+
+
 def problems(*statuses: int) -> Documented:
     return {status: _problem(status) for status in statuses}
 

@@ -45,6 +45,7 @@ def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
         lifespan=lifespan,
         docs_url="/docs",
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
     )
     if database is not None:
         app.state.database = database

@@ -103,7 +103,7 @@ class TransactionBody(Body):
         }
     )
 
-    statements: list[StatementBody] = Field(default_factory=list)
+    statements: list[StatementBody] = Field(min_length=1)
     preconditions: list[PreconditionBody] = Field(default_factory=list)
     reads: list[ReadBody] = Field(
         default_factory=list, description="Row versions the writes rest on, as a query gave them."

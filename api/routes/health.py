@@ -36,7 +36,7 @@ async def metrics(request: Request, db: Db) -> Response:
     return Response(text, media_type=media_type)
 
 
-@router.get("/v1/status", responses=answers.of(answers.Status, 422))
+@router.get("/v1/status", responses=answers.of(answers.Status, 422, 503))
 async def status(
     db: Db,
     sizes: Annotated[bool, Query(description="Count the bytes of all tables; slow.")] = False,

@@ -18,7 +18,12 @@ from viewselect.picture import forest_mermaid, forest_svg
 router = tagged("schema")
 
 
-@router.post("/v1/schema/plan", responses=answers.of(answers.Plan, 400, 413, 422, 429))
+@router.post(
+    "/v1/schema/plan",
+    responses=answers.leading_to(
+        answers.of(answers.Plan, 400, 413, 422, 429), apply=answers.APPLY_IT
+    ),
+)
 async def plan(body: PlanBody, db: Db) -> Response:
     """Choose trees, views and indexes for a schema and a workload. Changes nothing."""
     planned = await asyncio.to_thread(db.plan_schema, body.request())
@@ -59,13 +64,18 @@ async def graph(db: Db, format: Literal["svg", "mermaid", "json"] = "svg") -> Re
 Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tables once.")]
 
 
-@router.get("/v1/views", responses=answers.of(list[answers.View], 422))
+@router.get(
+    "/v1/views",
+    responses=answers.leading_to(
+        answers.of(list[answers.View], 422, 503), view=answers.FIRST_OF_THEM
+    ),
+)
 async def views(db: Db, sizes: Sizes = True) -> Response:
     """All views with their states and progress."""
     return encoded([await _view(db, name, sizes) for name in db.catalog.view])
 
 
-@router.get("/v1/views/{name}", responses=answers.of(answers.View, 404, 422))
+@router.get("/v1/views/{name}", responses=answers.of(answers.View, 404, 422, 503))
 async def view(name: str, db: Db, sizes: Sizes = True) -> Response:
     """One view."""
     if name not in db.catalog.view:

@@ -27,7 +27,11 @@ router = tagged("transactions")
 
 @router.post(
     "/v1/transactions",
-    responses=answers.of(answers.Transaction, 400, 404, 409, 412, 413, 422, 429, 503, 504, 507)
+    responses=answers.leading_to(
+        answers.of(answers.Transaction, 400, 404, 409, 412, 413, 422, 429, 503, 504, 507),
+        outcome=answers.OUTCOME_OF_IT,
+        read=answers.READ_OF_IT,
+    )
     | {202: {"model": answers.Transaction, "description": "Committed, not applied yet."}},
 )
 async def transact(
@@ -49,7 +53,9 @@ TransactionId = Annotated[
 ]
 
 
-@router.get("/v1/transactions/{transaction_id}", responses=answers.of(answers.Outcome, 404, 422))
+@router.get(
+    "/v1/transactions/{transaction_id}", responses=answers.of(answers.Outcome, 404, 422, 503)
+)
 async def outcome(transaction_id: TransactionId, db: Db) -> Response:
     """What became of a transaction: "committed", or "unknown" while the log has not answered.
 
