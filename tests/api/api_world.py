@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import httpx
 import uvicorn
+import uvloop
+from fastapi import FastAPI
 
 from api.app import create_app
 from api.database import Database
@@ -37,10 +39,14 @@ PLAN = {"ddl": DDL, "workload": WORKLOAD, "roots": None}
 class World:
     """A client, and the server's own objects to look behind the scenes."""
 
-    def __init__(self, client: httpx.Client, database: Database, loop: asyncio.AbstractEventLoop):
+    def __init__(self, client: httpx.Client, app: FastAPI, loop: asyncio.AbstractEventLoop):
         self.client = client
-        self.database = database
+        self.app = app
         self.loop = loop
+
+    @property
+    def database(self) -> Database:
+        return self.app.state.database
 
     def post(self, path: str, body: object = None, **options: object) -> httpx.Response:
         return self.client.post(path, json=body, **options)
@@ -84,27 +90,42 @@ class World:
 @contextmanager
 def world(folder: Path, **options: object) -> Iterator[World]:
     settings = Settings(data=folder / "data", **options)
+
+    @asynccontextmanager
+    async def application() -> AsyncIterator[FastAPI]:
+        async with await Database.open(settings) as database:
+            yield create_app(settings, database)
+
+    with serving(application) as served:
+        yield served
+
+
+@contextmanager
+def serving(application: Callable[[], AbstractAsyncContextManager[FastAPI]]) -> Iterator[World]:
+    """Serve what `application` makes, on the event loop that `hornbeam serve` takes."""
     ready = threading.Event()
     made: dict[str, object] = {}
 
     async def serve() -> None:
-        async with await Database.open(settings) as database:
-            config = uvicorn.Config(
-                create_app(settings, database), http="httptools", log_level="critical"
-            )
+        async with application() as app:
+            config = uvicorn.Config(app, http="httptools", log_level="critical")
             server = uvicorn.Server(config)
-            made.update(server=server, database=database, loop=asyncio.get_running_loop())
+            made.update(server=server, app=app, loop=asyncio.get_running_loop())
             ready.set()
             await server.serve(sockets=[listening])
 
+    def run() -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve())
+
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        thread = threading.Thread(target=lambda: asyncio.run(serve()))
+        thread = threading.Thread(target=run)
         thread.start()
         try:
             assert ready.wait(20)
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-                yield World(client, made["database"], made["loop"])
+                yield World(client, made["app"], made["loop"])
         finally:
             made["server"].should_exit = True
             thread.join()

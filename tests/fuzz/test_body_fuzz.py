@@ -1,14 +1,21 @@
-"""Whatever a request holds, the answer is an answer or a problem of the client's."""
+"""Whatever a request holds, and whatever the services do, the answer is an answer or a problem.
+
+Bodies that look more like those of clients than schemathesis makes them.
+"""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from hypothesis import given, settings
+from api_world import world
+from database_world import settled
+from faulty_world import faulty_world
+from fuzz_shop import READS, SEED, WRITES, times
+from hypothesis import given
 from hypothesis import strategies as st
+from rest_fuzz import FAILING, LIMITS, SOUND, set_up, until_all_has_failed
 
-FINE = {503, 504, 507}
 TOKENS = """
 SELECT FROM WHERE customer orders kinds c_id c_name o_c_id k_double k_json k_at ( ) , * = < + -
 / AND OR NOT NULL 1 'a' 1.5 ? :a GROUP BY count(*) ORDER LIMIT UNION ALL JOIN ON USING INSERT INTO
@@ -18,17 +25,7 @@ IN EXISTS ; [ ] { } customer__orders sum over max lateral DISTINCT pivot
 WORDS = st.sampled_from(TOKENS.split())
 SQL = st.one_of(
     st.lists(WORDS, max_size=14).map(" ".join),
-    st.sampled_from(
-        [
-            "SELECT * FROM customer WHERE c_id = ?",
-            "SELECT c_name, o_id FROM customer, orders WHERE c_id = o_c_id AND c_name = :a",
-            "INSERT INTO orders VALUES (?, ?, ?)",
-            "INSERT INTO kinds (k_id, k_double, k_at) VALUES (?, ?, ?) RETURNING *",
-            "UPDATE kinds SET k_text = ?, k_bytes = ? WHERE k_id = ?",
-            "SELECT ?, ?",
-            "DELETE FROM orders WHERE o_total > ?",
-        ]
-    ),
+    st.sampled_from(READS + WRITES),
     st.text(max_size=20),
 )
 SCALAR = st.one_of(
@@ -44,7 +41,16 @@ ANY = st.recursive(SCALAR, lambda inner: st.lists(inner, max_size=3), max_leaves
 VALUES = st.one_of(
     st.lists(SCALAR, max_size=4), st.dictionaries(st.sampled_from("ab"), SCALAR), ANY
 )
-STATEMENT = st.fixed_dictionaries({"sql": SQL}, optional={"parameters": VALUES})
+KEY = st.integers(0, 300)
+RIGHT = st.sampled_from([sql for sql in WRITES if ":" not in sql]).flatmap(
+    lambda sql: st.fixed_dictionaries(
+        {
+            "sql": st.just(sql),
+            "parameters": st.lists(KEY, min_size=(n := sql.count("?")), max_size=n),
+        }
+    )
+)
+STATEMENT = RIGHT | st.fixed_dictionaries({"sql": SQL}, optional={"parameters": VALUES})
 READ = st.tuples(
     st.sampled_from(["customer", "customer__orders", "nowhere", ""]),
     st.one_of(st.binary(max_size=4).map(bytes.hex), st.text(max_size=4)),
@@ -78,29 +84,66 @@ QUERY = st.fixed_dictionaries(
 )
 
 
-def check(shop, path, body):
-    response = shop.post(path, body)
-    assert response.status_code < 500 or response.status_code in FINE, (body, response.text)
+@pytest.fixture(scope="module", params=["sound", "failing"])
+def shop(request, tmp_path_factory):
+    """A served database; afterwards all its views and indexes are right."""
+    folder = tmp_path_factory.mktemp("bodies")
+    if request.param == "sound":
+        with world(folder, **LIMITS) as served:
+            set_up(served)
+            served.allowed = SOUND
+            yield served
+            sound(served)
+            assert set(served.leaks().values()) == {0}
+    else:
+        with faulty_world(folder, SEED, **LIMITS) as (served, services):
+            set_up(served)
+            served.allowed = FAILING
+            served.run(services.unleash())
+            yield served
+            until_all_has_failed(served, services)
+            served.run(services.heal())
+            sound(served)
+
+
+def sound(shop):
+    assert shop.verify() == 0
+    shop.run(settled(shop.database))
+
+
+def check(shop, path, body, headers=None):
+    response = shop.post(path, body, headers=headers)
+    assert response.status_code < 500 or response.status_code in shop.allowed, (body, response.text)
     if response.is_error:
         assert response.headers["content-type"] == "application/problem+json", body
         assert response.json()["status"] == response.status_code
-    else:
-        json.loads(response.text, parse_constant=pytest.fail)
+        return None
+    return json.loads(response.text, parse_constant=pytest.fail)
 
 
-@settings(max_examples=80)
+@times(80)
 @given(body=st.one_of(TRANSACTION, ANY))
 def test_transactions(shop, body):
     check(shop, "/v1/transactions", body)
 
 
-@settings(max_examples=80)
+@times(300)
+@given(statements=st.lists(RIGHT, min_size=1, max_size=3), key=st.none() | KEY.map(str))
+def test_right_transactions(shop, statements, key):
+    headers = {} if key is None else {"Idempotency-Key": key}
+    done = check(shop, "/v1/transactions", {"statements": statements}, headers)
+    if done is not None:
+        read = {"sql": READS[1], "bookmark": done["bookmark"]}
+        check(shop, "/v1/query", read)
+
+
+@times(80)
 @given(body=st.one_of(QUERY, ANY))
 def test_queries(shop, body):
     check(shop, "/v1/query", body)
 
 
-@settings(max_examples=40)
+@times(40)
 @given(sql=SQL, ddl=st.lists(WORDS, max_size=10).map(" ".join))
 def test_explain_and_plan(shop, sql, ddl):
     check(shop, "/v1/explain", {"sql": sql})

@@ -1,0 +1,229 @@
+"""A served database whose store, log and coordination fail as the simulation's do, in real time.
+
+The services outlive the database. Whenever its log has failed, it is opened anew over them, as an
+operator's supervisor would do with the process; requests under way then fare as they may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from api_world import World, serving
+from fastapi import FastAPI
+
+from api.app import create_app
+from api.database import Database, Ports
+from api.settings import Settings
+from schema.errors import DiskFull, HornbeamError, Unavailable
+from storage.local.system import RandomIds, SystemClock
+from storage.log.segments import SegmentedLog
+from storage.simulated import files
+from storage.simulated.chaos import Chaos, Fault, Profile
+from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from storage.simulated.network import Outage
+from storage.simulated.store import SimulatedStore, SimulatedTables
+
+SLAVE = "a"
+PROFILE = Profile(
+    latency_ms=(0.0, 0.2),
+    slow_ms=(10.0, 200.0),
+    away_s=(0.05, 0.5),
+    rate={
+        Fault.SLOW: 0.005,
+        Fault.STORE_REFUSED: 0.01,
+        Fault.STORE_UNKNOWN: 0.01,
+        Fault.LOG_REFUSED: 0.06,
+        Fault.LOG_UNKNOWN: 0.06,
+        Fault.LOG_TORN: 0.06,
+        Fault.COORDINATION_REFUSED: 0.02,
+    },
+    every_s={Fault.STORE_AWAY: 3.0, Fault.DISK_FULL: 4.0},
+)
+
+
+class FailingCalls:
+    """`Calls` that take real time and fail as `chaos` says."""
+
+    def __init__(
+        self,
+        chaos: Chaos,
+        service: str,
+        *,
+        refused: Fault | None = None,
+        unknown: Fault | None = None,
+        outage: Outage | None = None,
+    ) -> None:
+        self._chaos = chaos
+        self._service = service
+        self._refused = refused
+        self._unknown = unknown
+        self._outage = outage or Outage()
+
+    async def one(self, name: str, effect: Callable[[], Any]) -> Any:
+        await asyncio.sleep(self._chaos.latency())
+        if self._outage.away or (self._refused and self._chaos.strikes(self._refused)):
+            raise Unavailable(f"The {self._service} refused {name}.")
+        result = effect()
+        await asyncio.sleep(self._chaos.latency())
+        if self._unknown and self._chaos.strikes(self._unknown):
+            raise Unavailable(f"The {self._service} has not answered {name}.")
+        return result
+
+    async def many(self, name: str, effects: Sequence[Callable[[], None]]) -> None:
+        await asyncio.gather(*[self.one(name, effect) for effect in effects])
+
+
+class Services:
+    """What a database runs on, and what goes wrong with it. Lives in one event loop."""
+
+    def __init__(self, chaos: Chaos, settings: Settings) -> None:
+        self.chaos = chaos
+        self.settings = settings
+        self.app: FastAPI
+        self.restarts = 0
+        self._tables = SimulatedTables()
+        self._disk = files.SimulatedDisk()
+        self._disk.fault = self._file_fault
+        self._registry = SimulatedRegistry(asyncio.get_running_loop().time)
+        self._outage = Outage()
+        self._disk_full = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def database(self) -> Database:
+        database: Database = self.app.state.database
+        return database
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[FastAPI]:
+        """The application, over a database that is kept open whatever happens."""
+        self.app = create_app(self.settings, await self._opened())
+        self._tasks.append(asyncio.ensure_future(self._supervise()))
+        try:
+            yield self.app
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.database.close()
+
+    async def unleash(self) -> None:
+        """Let things go wrong from now on."""
+        self.chaos.unleash()
+        self._tasks.append(asyncio.ensure_future(self._take_store_away()))
+        self._tasks.append(asyncio.ensure_future(self._fill_disk()))
+
+    async def heal(self) -> None:
+        """Nothing goes wrong any more; the database is opened anew over what is left."""
+        self.chaos.calm()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._outage.away = self._disk_full = False
+        await self._reopen()
+
+    # ------------------------------------------------------------ the database
+
+    async def _opened(self) -> Database:
+        """Tries until it opens."""
+        while True:
+            try:
+                return await Database.start(self.settings, await self._ports())
+            except Unavailable:
+                await asyncio.sleep(0.02)
+
+    async def _ports(self) -> Ports:
+        log = FailingCalls(self.chaos, "log")
+
+        async def carry(operation: files.Operation) -> Any:
+            return await log.one(operation.kind, operation.apply)
+
+        async def open_log(epoch: int, catalog_version: int) -> SegmentedLog:
+            return await SegmentedLog.open(
+                files.SimulatedFiles(self._disk, SLAVE, carry=carry),
+                SLAVE,
+                epoch,
+                catalog_version=catalog_version,
+                segment_bytes=1 << 16,
+            )
+
+        store = FailingCalls(
+            self.chaos,
+            "store",
+            refused=Fault.STORE_REFUSED,
+            unknown=Fault.STORE_UNKNOWN,
+            outage=self._outage,
+        )
+        coordination = FailingCalls(self.chaos, "coordination", refused=Fault.COORDINATION_REFUSED)
+        return Ports(
+            SimulatedStore(self._tables, store),
+            await SimulatedCoordination.open(self._registry, coordination),
+            open_log,
+            SystemClock(),
+            RandomIds(),
+        )
+
+    async def _supervise(self) -> None:
+        while True:
+            await asyncio.sleep(0.02)
+            if not self.database.ready():
+                await self._reopen()
+
+    async def _reopen(self) -> None:
+        with contextlib.suppress(HornbeamError):
+            await self.database.close()
+        self.app.state.database = await self._opened()
+        self.restarts += 1
+
+    # ------------------------------------------------------------ what goes wrong by itself
+
+    async def _take_store_away(self) -> None:
+        while True:
+            await asyncio.sleep(self.chaos.until_next(Fault.STORE_AWAY))
+            self.chaos.strike(Fault.STORE_AWAY)
+            self._outage.away = True
+            await asyncio.sleep(self.chaos.between(self.chaos.profile.away_s))
+            self._outage.away = False
+
+    async def _fill_disk(self) -> None:
+        while True:
+            await asyncio.sleep(self.chaos.until_next(Fault.DISK_FULL))
+            self.chaos.strike(Fault.DISK_FULL)
+            self._disk_full = True
+            await asyncio.sleep(self.chaos.between(self.chaos.profile.away_s))
+            self._disk_full = False
+
+    def _file_fault(self, operation: files.Operation) -> files.Fault | None:
+        if operation.kind not in (files.Kind.CREATE, files.Kind.APPEND, files.Kind.FINISH):
+            return None
+        part = self.chaos.random.randint(0, len(operation.data))
+        if self._disk_full:
+            return files.Fault(DiskFull("The disk is full."), part)
+        if self.chaos.strikes(Fault.LOG_REFUSED):
+            return files.Fault(Unavailable("Refused."))
+        if self.chaos.strikes(Fault.LOG_TORN):
+            return files.Fault(Unavailable("Written in part."), part)
+        if self.chaos.strikes(Fault.LOG_UNKNOWN):
+            return files.Fault(Unavailable("No answer."), files.ALL, synced=True)
+        return None
+
+
+@contextlib.contextmanager
+def faulty_world(folder: Path, seed: int, **options: Any) -> AsyncIterator[tuple[World, Services]]:
+    """A client and the services behind its server; nothing fails before `unleash`."""
+    settings = Settings(data=folder / "data", slave=SLAVE, **options)
+    made: list[Services] = []
+
+    @contextlib.asynccontextmanager
+    async def application() -> AsyncIterator[FastAPI]:
+        made.append(Services(Chaos(seed, PROFILE), settings))
+        async with made[0].running() as app:
+            yield app
+
+    with serving(application) as world:
+        yield world, made[0]

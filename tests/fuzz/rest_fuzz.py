@@ -1,0 +1,187 @@
+"""The REST interface fuzzed by its own OpenAPI document: schemathesis, in all its phases.
+
+Examples, boundary values of every field (coverage), random bodies that fit and that do not
+(fuzzing), and sequences of calls along the document's links (stateful).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+import schemathesis
+from api_world import World
+from faulty_world import PROFILE, Services
+from fuzz_shop import DDL, EXAMPLES, NAMES, PLAN, READS, ROWS, SEED, WORKLOAD, WRITES
+from schemathesis import engine
+from schemathesis.engine import StopReason, events
+
+HANG_S = 20.0
+"""A call that takes longer hangs."""
+LIMITS = {"statement_timeout_s": HANG_S / 4, "max_timeout_s": HANG_S / 4}
+"""The server's settings for that."""
+SOUND = (504,)
+FAILING = (503, 504, 507)
+"""Statuses of the 5xx kind that are right when nothing fails, and when everything does."""
+
+CSVS = ["c_id,c_name\n17,gus\n", "c_id,c_lname\n18,\n", 'o_id,o_total\n5,"1.5"\n6,x\n']
+WORDS = {
+    "sql": READS + WRITES,
+    "write": WRITES,
+    "name": NAMES,
+    "ddl": [DDL, DDL.replace("c_email TEXT UNIQUE", "c_email TEXT")],
+    "workload": [WORKLOAD, "SELECT nothing FROM customer;"],
+}
+PLACES = {
+    "body.sql": "sql",
+    "body.statements[*].sql": "write",
+    "body.pending[*].sql": "write",
+    "body.preconditions[*].relation": "name",
+    "body.ddl": "ddl",
+    "body.workload": "workload",
+    "path.relation": "name",
+    "path.name": "name",
+}
+
+
+@dataclass
+class Found:
+    """What a run has seen: calls by phase, answers by status, and what was wrong with them."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[int] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{dict(self.calls)} {dict(sorted(self.statuses.items()))}"
+
+
+def set_up(shop: World) -> None:
+    """The schema and the rows that the statements are about."""
+    assert shop.apply(**PLAN).status_code == 200
+    for sql in ROWS:
+        assert shop.transact(sql).status_code == 200
+
+
+def until_all_has_failed(shop: World, services: Services) -> None:
+    """Go on writing until every fault has struck."""
+    for _ in range(5_000):
+        if set(services.chaos.fired) == PROFILE.faults:
+            return
+        answer = shop.transact("UPDATE item SET i_stock = i_stock - 1")
+        assert answer.status_code in {200, *FAILING}, answer.text
+    raise AssertionError(f"only these have struck: {services.chaos.fired}")
+
+
+def fuzz(url: str, *, allowed: tuple[int, ...], examples: int) -> Found:
+    """Call everything that the server at `url` documents. `allowed` statuses of the 5xx kind are
+    no failures; every other one is, and so is an answer that is not as documented."""
+    schema = schemathesis.openapi.from_url(f"{url}/openapi.json", config=_config(allowed, examples))
+
+    found = Found()
+    for event in engine.from_schema(schema).execute():
+        match event:
+            case events.ScenarioFinished():
+                _note(found, event)
+            case events.NonFatalError():
+                found.wrong.append(f"{event.label}: {event.info.format()}")
+            case events.FatalError():
+                raise event.exception
+            case events.EngineFinished():
+                assert event.stop_reason is StopReason.COMPLETED
+    return found
+
+
+@schemathesis.hook
+def before_call(_context: schemathesis.HookContext, case: schemathesis.Case, _kwargs: Any) -> None:
+    """Let three of four calls get beyond the first look at them."""
+    chance = crc32(repr((case.path_parameters, case.body)).encode())
+    if chance % 4 == 0:
+        return
+    if case.headers and case.headers.get("idempotency-key"):
+        case.headers["idempotency-key"] = f"{chance % 50}"
+    if isinstance(case.body, str) and case.media_type == "text/csv":
+        case.body = CSVS[chance % len(CSVS)]
+    if isinstance(case.body, dict):
+        case.body = _statement({name: _statements(value) for name, value in case.body.items()})
+        if case.body.get("snapshot") == 0:
+            del case.body["snapshot"]
+
+
+def _statements(value: Any) -> Any:
+    return [_statement(item) for item in value] if isinstance(value, list) else value
+
+
+def _statement(item: Any) -> Any:
+    """A known statement with as many parameters as it takes. Relations are not dropped: later
+    calls need them."""
+    if not isinstance(item, dict):
+        return item
+    if item.get("allow_drop"):
+        item = {**item, "allow_drop": False}
+    if item.get("sql") not in WORDS["sql"] or not isinstance(item.get("parameters", []), list):
+        return item
+    names = re.findall(r":(\w+)", item["sql"])
+    chance = crc32(repr(item).encode())
+    places = [(chance >> shift) % 50 for shift in range(item["sql"].count("?"))]
+    return {**item, "parameters": dict.fromkeys(names, chance % 50) if names else places}
+
+
+def _note(found: Found, event: events.ScenarioFinished) -> None:
+    recorder = event.recorder
+    for interaction in recorder.interactions.values():
+        found.calls[event.phase.value] += 1
+        if interaction.response is not None:
+            found.statuses[interaction.response.status_code] += 1
+    for number, checks in recorder.checks.items():
+        for check in checks:
+            failed = check.failure_info
+            if failed is not None:
+                answer = recorder.interactions[number].response
+                body = "" if answer is None else answer.text[:500]
+                found.wrong.append(
+                    f"{check.name}: {failed.failure.title}\n{failed.failure.message}\n"
+                    f"{failed.code_sample}\n{body}"
+                )
+
+
+def _config(allowed: tuple[int, ...], examples: int) -> schemathesis.Config:
+    checks = {
+        name: {"enabled": True}
+        for name in (
+            "status_code_conformance",
+            "content_type_conformance",
+            "response_schema_conformance",
+            "response_headers_conformance",
+            "unsupported_method",
+            "allow_header_conformance",
+            "missing_required_header",
+        )
+    }
+    expected = ["2xx", "3xx", "4xx", *map(str, allowed)]
+    return schemathesis.Config.from_dict(
+        {
+            "seed": SEED,
+            "request-timeout": HANG_S,
+            "workers": 1,
+            "continue-on-failure": True,
+            "checks": {
+                "enabled": False,
+                "not_a_server_error": {"enabled": True, "expected-statuses": expected},
+                **checks,
+            },
+            "generation": {
+                "max-examples": EXAMPLES or examples,
+                "deterministic": not SEED,
+                "database": "none",
+                "no-shrink": True,
+            },
+            "dictionaries": {name: {"values": words} for name, words in WORDS.items()},
+            "parameters": {
+                place: {"dictionary": name, "probability": 0.7} for place, name in PLACES.items()
+            },
+        }
+    )

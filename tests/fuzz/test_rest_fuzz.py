@@ -1,0 +1,40 @@
+"""The REST interface never breaks: not by what it is sent, and not by what its services do.
+
+`FUZZ_EXAMPLES=2000 FUZZ_SEED=7 pytest tests/fuzz` looks longer, and elsewhere.
+"""
+
+from __future__ import annotations
+
+from api_world import world
+from database_world import settled
+from faulty_world import faulty_world
+from fuzz_shop import SEED
+from rest_fuzz import FAILING, LIMITS, SOUND, fuzz, set_up, until_all_has_failed
+
+PHASES = {"examples", "coverage", "fuzzing", "stateful"}
+
+
+def test_whatever_is_sent(tmp_path):
+    with world(tmp_path, **LIMITS) as shop:
+        set_up(shop)
+        found = fuzz(str(shop.client.base_url), allowed=SOUND, examples=15)
+        assert not found.wrong, "\n\n".join(found.wrong)
+        assert set(found.calls) >= PHASES
+        assert {200, 404, 405, 409, 422} <= set(found.statuses), str(found)
+        assert shop.verify() == 0
+        assert set(shop.leaks().values()) == {0}
+        shop.run(settled(shop.database))
+
+
+def test_whatever_is_sent_while_everything_fails(tmp_path):
+    with faulty_world(tmp_path, SEED, **LIMITS) as (shop, services):
+        set_up(shop)
+        shop.run(services.unleash())
+        found = fuzz(str(shop.client.base_url), allowed=FAILING, examples=15)
+        until_all_has_failed(shop, services)
+        shop.run(services.heal())
+        assert not found.wrong, "\n\n".join(found.wrong)
+        assert set(found.calls) >= PHASES
+        assert {200, 503} <= set(found.statuses), str(found)
+        assert shop.verify() == 0
+        shop.run(settled(shop.database))

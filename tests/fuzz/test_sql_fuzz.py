@@ -1,0 +1,194 @@
+"""Whatever the SQL, it is answered or refused: no other error, no hang, no heap of memory.
+
+And where Hornbeam and DuckDB both answer a query over the same rows, they answer the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import resource
+import signal
+import uuid
+from collections import Counter
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import duckdb
+import pytest
+from fuzz_shop import PLAN, READS, ROWS, WRITES, times
+from hypothesis import given
+from hypothesis import strategies as st
+from sql_grammar import garbled, mutated, queries, writes
+
+from api.database import Database
+from api.planning import PlanRequest
+from api.settings import Settings
+from query.duck import connect, from_record_batch, to_record_batch
+from schema.errors import HornbeamError
+
+ROOT = Path(__file__).parents[2]
+CPU_S = 10.0
+"""A statement that takes more of the processor's time hangs."""
+HEAP_KB = 400_000
+"""A statement that makes the process larger by more is one that takes the machine down."""
+
+
+def corpus() -> list[str]:
+    files = [ROOT / "bench/tpcw/workload.sql", *(ROOT / "tests/query/fixtures").glob("*.sql")]
+    texts = [re.split(r"^--.*$", file.read_text(), flags=re.MULTILINE) for file in files]
+    return [sql.strip() for text in texts for sql in text if sql.strip()]
+
+
+CORPUS = st.sampled_from(sorted({*corpus(), *READS, *WRITES}))
+ANY_SQL = st.one_of(
+    mutated(queries()),
+    mutated(writes()),
+    mutated(CORPUS),
+    garbled(CORPUS),
+    garbled(queries() | writes()),
+    CORPUS,
+    st.text(max_size=30),
+)
+VALUE = st.sampled_from([7, 1, None, "a", 2**70, 1.5, True, "2024-02-29", b"\0", "\x00"])
+
+
+class Shop:
+    """A database and DuckDB with the same rows, and the means to run statements at them."""
+
+    def __init__(self, runner, database):
+        self.runner = runner
+        self.database = database
+        self.answered = Counter()
+        self.duck = connect()
+        for relation in database.catalog.schema.relations:
+            rows = runner.run(database.fetch(f"SELECT * FROM {relation.name}"))
+            self.duck.register("incoming", to_record_batch(relation.columns, rows))
+            self.duck.execute(f"CREATE TABLE {relation.name} AS SELECT * FROM incoming")
+            self.duck.unregister("incoming")
+
+    def read(self, sql, parameters=()):
+        """The rows, or the error that refuses them."""
+        return self._told(self._read(sql, parameters))
+
+    async def _read(self, sql, parameters):
+        self.database.explain(sql, parameters)
+        return await self.database.fetch(sql, parameters, timeout_s=5, max_rows=10_000)
+
+    def write(self, sql, parameters=()):
+        return self._told(self.database.execute(sql, parameters, dry_run=True, timeout_s=5))
+
+    def _told(self, work):
+        with limited():
+            try:
+                answer = self.runner.run(work)
+            except HornbeamError as error:
+                answer = error
+        self.answered[type(answer).__name__] += 1
+        return answer
+
+    def duck_rows(self, sql):
+        """DuckDB's answer; None if it has none."""
+        try:
+            batches = self.duck.sql(sql).to_arrow_table().to_batches()
+            return [row for batch in batches for row in from_record_batch(batch)]
+        except (duckdb.Error, UnicodeError, HornbeamError):
+            return None
+
+
+@contextmanager
+def limited():
+    """Fails what takes too much processor time or memory."""
+
+    def hangs(*_):
+        raise AssertionError(f"more than {CPU_S} s of processor time")
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    former = signal.signal(signal.SIGVTALRM, hangs)
+    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, former)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < HEAP_KB, f"{grown} KB more of memory"
+
+
+@asynccontextmanager
+async def opened(folder):
+    async with await Database.open(Settings(data=folder / "data")) as database:
+        plan = PlanRequest(ddl=PLAN["ddl"], workload=PLAN["workload"], roots=None)
+        await database.apply_schema(plan, database.plan_schema(plan).plan_id)
+        await database.keeper.wait_built()
+        for sql in (*ROWS, *KINDS):
+            await database.execute(sql)
+        yield database
+
+
+KINDS = [
+    "INSERT INTO kinds (k_id) VALUES (1)",
+    "INSERT INTO kinds VALUES (2, 0.1, 1e300, true, 'AP8=', '2024-02-29', '1999-12-31 23:59:59',"
+    " '2024-05-05 10:00:00+02', '6f1c1d0e-7f0b-4c55-8f0e-0b3a1c9d2e44', '{\"a\": [1]}', 'a_b%')",
+    "INSERT INTO kinds VALUES (-3, -9999999999.5, -0.0, false, '', '0001-01-01',"
+    " '9999-12-31 00:00:00', '1970-01-01 00:00:00+00', NULL, 'null', '')",
+    "INSERT INTO kinds (k_id, k_double, k_text) VALUES (4, '-Infinity', 'é🙂'),"
+    " (5, 'Infinity', '2024')",
+    "INSERT INTO customer (c_id, c_fname, c_lname, c_email) VALUES (-1, '', 'É', 'e'),"
+    " (0, '%', 'a', '')",
+]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    with asyncio.Runner() as runner:
+        context = opened(tmp_path_factory.mktemp("sql"))
+        database = runner.run(context.__aenter__())
+        try:
+            yield Shop(runner, database)
+        finally:
+            runner.run(context.__aexit__(None, None, None))
+
+
+@times(400)
+@given(sql=ANY_SQL, parameters=st.lists(VALUE, max_size=3))
+def test_any_text_is_answered_or_refused(shop, sql, parameters):
+    shop.read(sql, parameters)
+    shop.write(sql, parameters)
+
+
+@times(300)
+@given(sql=writes(), values=st.lists(VALUE, min_size=20, max_size=20))
+def test_writes_are_planned_or_refused(shop, sql, values):
+    shop.write(sql, values[: sql.count("?")])
+
+
+@times(500)
+@given(sql=queries())
+def test_queries_answer_as_duckdb_does(shop, sql):
+    sql = sql.replace("?", "3")
+    wanted, found = shop.duck_rows(sql), shop.read(sql)
+    if isinstance(found, HornbeamError) or wanted is None:
+        return
+    assert alike(found, wanted), (sql, found, wanted)
+    shop.answered["compared"] += 1
+
+
+def test_enough_was_compared(shop):
+    """Runs last: a grammar whose statements are all refused would prove nothing."""
+    assert shop.answered["compared"] > 100, shop.answered
+
+
+def alike(found, wanted):
+    return Counter(map(_plain, found)) == Counter(map(_plain, wanted))
+
+
+def _plain(row):
+    """Floating point sums depend on the order of their terms."""
+    return tuple(
+        (f"{value:.9g}" if math.isfinite(value) else str(value))
+        if isinstance(value, float)
+        else repr(str(value) if isinstance(value, uuid.UUID) else value)
+        for value in row
+    )
