@@ -4,12 +4,14 @@ PYTHON ?= python3
 DATA ?= var/hornbeam
 CUSTOMERS ?= 1000
 SEEDS ?= 100
+EXAMPLES ?= 1000
+FUZZ_SEED ?= 1
 FIRST_SEED ?= 1
 TRANSACTIONS ?= 500
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check sim mutants serve bench lock clean
+.PHONY: demo test check sim mutants models fuzz serve bench lock clean
 
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -40,9 +42,15 @@ sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MI
 	  --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  --transactions $(TRANSACTIONS) $(addprefix --workload ,$(WORKLOAD)) $(addprefix --mix ,$(MIX))
 
+models: $(READY)  ## check the protocol's models exhaustively (needs spin and gcc)
+	@$(BIN)/python tests/models/run.py
+
 mutants: $(READY)  ## plant protocol bugs; the simulation must find each. MUTANT="boolean lock"
 	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/sim:tests/txlayer:tests/checkers \
 	  $(BIN)/python tests/sim/mutants.py $(if $(MUTANT),--only "$(MUTANT)")
+
+fuzz: $(READY)  ## fuzz REST and SQL for longer than the suite does: EXAMPLES=1000 FUZZ_SEED=1
+	@FUZZ_EXAMPLES=$(EXAMPLES) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python -m pytest tests/fuzz
 
 serve: $(READY)  ## serve the database in DATA on 127.0.0.1:8780
 	@$(BIN)/hornbeam serve --data $(DATA)
