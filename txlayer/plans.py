@@ -464,6 +464,10 @@ class _Compiler:
         return compile_expression(node, scope) or _ByValues(node, scope).value
 
     def _predicate(self, node: exp.Expr, scope: _RowScope) -> Scalar:
+        """Is a condition true? What is no boolean is cast to one, as DuckDB does."""
+        compiled = compile_expression(node, scope)
+        if compiled is None or compiled.type is None or compiled.type.kind is not Kind.BOOLEAN:
+            node = exp.cast(node, "BOOLEAN", dialect="duckdb")
         scalar = self._scalar(node, scope)
         return lambda row, parameters: scalar(row, parameters) is True
 

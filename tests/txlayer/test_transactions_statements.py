@@ -408,3 +408,27 @@ def test_a_statement_that_takes_too_long_ends_without_effect(tmp_path):
         assert await database.fetch("SELECT count(*) FROM line") == [(4,)]
 
     on_full_shop(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("condition", "changed"),
+    [
+        ("p_stock", 1),
+        ("1", 2),
+        ("'true'", 2),
+        ("p_id = 2 AND p_stock", 1),
+        ("p_id = 1 AND p_stock", 0),
+        ("length(p_name) % 2", 1),
+        ("NULL", 0),
+    ],
+)
+def test_a_condition_that_is_no_boolean_is_cast_to_one(tmp_path, condition, changed):
+    """It was taken for false, though a SELECT under the same condition found the rows."""
+
+    async def test(database):
+        await run_all(database, "INSERT INTO product VALUES (1, 'a', 0), (2, 'bb', 5)")
+        found = await database.fetch(f"SELECT p_id FROM product WHERE {condition}")
+        done = await database.execute(f"UPDATE product SET p_name = 'x' WHERE {condition}")
+        assert (len(found), done.statements[0].affected) == (changed, changed)
+
+    on_shop(tmp_path, test)
