@@ -125,7 +125,7 @@ OPERATORS = {
         "CAST({m} AS TIMESTAMP WITH TIME ZONE)",
     ],
     "bool": [
-        "{n} = {n}", "{n} < {n}", "{n} >= {n}", "{n} <> {n}", "{t} = {t}", "{t} < {t}",
+        "({n})", "{n} = {n}", "{n} < {n}", "{n} >= {n}", "{n} <> {n}", "{t} = {t}", "{t} < {t}",
         "{t} LIKE {t}",
         "({b} AND {b})", "({b} OR {b})", "NOT {b}", "{t} IS NULL", "{n} IS NOT NULL", "{m} < {m}",
         "{n} BETWEEN {n} AND {n}", "{n} IN ({n}, {n}, 7)", "{t} IN ('a', {t})",
