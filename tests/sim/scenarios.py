@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from simulation import Workload
+from workload_append import ListAppend
 from workload_bank import Bank
 from workload_cloudtps import CloudTps
 from workload_list import LinkedList
 from workload_orders import Orders
+from workload_random import Random
 
 from storage.simulated.chaos import Fault, Profile
 
@@ -22,6 +24,8 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "cloudtps": CloudTps,
     "list": LinkedList,
     "orders": Orders,
+    "append": ListAppend,
+    "random": Random,
 }
 _FILE = Path(__file__).with_name("scenarios.toml")
 _OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}

@@ -42,6 +42,9 @@ STUCK_AFTER_S = 60.0
 class Workload(Protocol):
     """What clients do, and what must hold whatever goes wrong."""
 
+    oracle: bool
+    """Does the log hold all that is stored? Not where views are built over rows."""
+
     def catalog(self) -> Catalog:
         """Schema, views and indexes."""
 
@@ -223,9 +226,10 @@ async def _run(
         database = await cluster.heal()
         await _resolve(cluster, journal)
         await _require_nothing_stuck(database)
-        at = {key: answer.commit_ts for key, answer in journal.acknowledged.items()}
-        await check_every_commit(cluster, database, at)
-        check_every_snapshot(cluster, database, journal.seen)
+        if workload.oracle:
+            at = {key: answer.commit_ts for key, answer in journal.acknowledged.items()}
+            await check_every_commit(cluster, database, at)
+            check_every_snapshot(cluster, database, journal.seen)
         await workload.check(database, journal)
     finally:
         await cluster.stop()

@@ -158,6 +158,8 @@ class _Write:
 
 
 class ListAppend:
+    oracle = True
+
     judge_counts = True
     """False: somebody else judges `counts`, starting from `initial`, for many runs at once."""
 

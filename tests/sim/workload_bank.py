@@ -39,6 +39,8 @@ _JOINED = "SELECT a_id, a_balance, p_amount FROM account, page WHERE a_id = p_a_
 
 
 class Bank:
+    oracle = True
+
     def __init__(self, rng: random.Random) -> None:
         self.accounts = rng.choice([2, 3, 5, 8, 16])
 

@@ -49,6 +49,8 @@ _VALUED = f"{_JOINED} AND e_value = ?"
 
 
 class CloudTps:
+    oracle = True
+
     def __init__(self, rng: random.Random) -> None:
         self.shops = rng.choice([2, 3, 5, 8])
         self.divisor = rng.choice([7, 10, 97])

@@ -56,6 +56,8 @@ _AT_CURSORS = "SELECT k_id, n_id, n_label FROM node, cursor WHERE n_id = k_n_id"
 
 
 class LinkedList:
+    oracle = True
+
     def __init__(self, rng: random.Random) -> None:
         self.form = rng.choice(["in node", "below origin", "below target"])
         self.closed = rng.random() < 0.5

@@ -65,6 +65,8 @@ _PART = "DELETE FROM customer WHERE c_id = ? RETURNING 'customer', -1"
 
 
 class Orders:
+    oracle = True
+
     def __init__(self, rng: random.Random) -> None:
         self.customers = rng.choice([3, 5, 8])
         self.items = rng.choice([2, 4, 6])
