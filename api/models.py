@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
 
 from api.planning import PlanRequest
 from storage.snapshot import ReadItem
@@ -36,7 +36,9 @@ PlainValues = Annotated[
 
 
 class Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    """Taken as written: text is no number, and 0 is not false."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class StatementBody(Body):
@@ -68,7 +70,7 @@ class PreconditionBody(Body):
 
 
 Hexadecimal = Annotated[str, Field(pattern="^([0-9a-fA-F]{2})*$")]
-ReadBody = tuple[str, Hexadecimal, Timestamp | None]
+ReadBody = Annotated[tuple[str, Hexadecimal, Timestamp | None], Strict(False)]
 """Layout, key in hexadecimal, version; null: the row was absent."""
 
 
@@ -76,7 +78,7 @@ class ReplayBody(Body):
     """What a dry run took from outside, given back so that its results stay true."""
 
     now: int = Field(ge=0, description="Milliseconds since the epoch.")
-    numbers: list[tuple[str, str, int]] = Field(default_factory=list)
+    numbers: list[Annotated[tuple[str, str, int], Strict(False)]] = Field(default_factory=list)
     results: list[str] = Field(default_factory=list)
 
     def replay(self) -> Replay:

@@ -324,3 +324,35 @@ def test_openapi_documents_every_route(shop):
             assert all(media.get("schema") for media in content.values()), (method, path)
     assert "Arrow" in str(document["paths"]["/v1/query"])
     assert "examples" in str(document["components"]["schemas"]["TransactionBody"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/query", {"sql": "SELECT 1", "use_views": 0}),
+        ("/v1/query", {"sql": "SELECT 1", "bookmark": "5"}),
+        ("/v1/query", {"sql": "SELECT 1", "max_rows": True}),
+        ("/v1/transactions", {"statements": [{"sql": "DELETE FROM orders"}], "dry_run": "no"}),
+        ("/v1/transactions", {"statements": []}),
+        ("/v1/verify", {"repair": "off"}),
+        ("/v1/schema/plan", {"ddl": "", "row_counts": {"customer": False}}),
+    ],
+)
+def test_bodies_are_taken_as_written(shop, path, body):
+    """Text was taken for numbers, 0 for false, and "no" for it, though OpenAPI says otherwise."""
+    problem(shop.post(path, body), 422, "invalid-request")
+
+
+def test_links_lead_to_operations(shop):
+    document = shop.client.get("/openapi.json").json()
+    operations = [item for methods in document["paths"].values() for item in methods.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names)
+    links = [
+        link
+        for operation in operations
+        for answer in operation["responses"].values()
+        for link in answer.get("links", {}).values()
+    ]
+    assert links
+    assert {link["operationId"] for link in links} <= set(names)
