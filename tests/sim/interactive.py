@@ -27,10 +27,11 @@ from txlayer.model import (
 
 
 class Interactive:
-    """One transaction of `client`."""
+    """One transaction of `client`; a `stranger` begins without the bookmark that it has."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, stranger: bool = False) -> None:
         self.client = client
+        self._bookmark = 0 if stranger else client.bookmark
         self.snapshot: int | None = None
         self._reads: dict[tuple[str, bytes], ReadItem] = {}
         self._replay: Replay | None = None
@@ -42,7 +43,7 @@ class Interactive:
             async with database.query(
                 sql,
                 parameters,
-                bookmark=self.client.bookmark,
+                bookmark=self._bookmark,
                 snapshot=self.snapshot,
                 trace=True,
                 **options,
@@ -63,7 +64,7 @@ class Interactive:
 
         `commit` must be given the same, and may be given more after them.
         """
-        request = TransactionRequest(statements, dry_run=True, bookmark=self.client.bookmark)
+        request = TransactionRequest(statements, dry_run=True, bookmark=self._bookmark)
         answer = await self._ask(lambda database: database.transact(request))
         if answer is None:
             return None

@@ -234,28 +234,45 @@ class ListAppend:
         self._writes[key] = _Write(client.name, invoked, completed, looked, appends)
 
     async def _read(self, client: Client) -> None:
-        invoked, numbers = _now(), self._some(client, 4)
+        """A stranger has heard of nothing yet: what it must see is real time's alone."""
+        invoked, numbers, stranger = _now(), self._some(client, 4), client.random.random() < 0.4
         asked = [self.form.queries(n, client.random.random() < 0.5) for n in numbers]
-        found = await client.read(*(query for queries in asked for query in queries))
+        queries = [query for part in asked for query in part]
+        found, at = await self._found(client, queries, stranger)
         if found is None:
             return
         completed, answers, reads = _now(), iter(found), []
-        for number, queries in zip(numbers, asked, strict=True):
-            values = self.form.values([next(answers) for _ in queries])
-            reads += self._seen(number, values)
+        for number, part in zip(numbers, asked, strict=True):
+            reads += self._seen(number, self.form.values([next(answers) for _ in part]))
+        name = f"read {len(self.history)}"
         self.history.append(
             Transaction(
-                f"read {len(self.history)}",
+                name,
                 tuple(reads),
-                client.name,
+                name if stranger else client.name,
                 invoked,
                 completed,
                 kind="snapshot",
                 strong=True,
-                bookmark=True,
-                snapshot_ts=client.bookmark,
+                bookmark=not stranger,
+                snapshot_ts=at,
             )
         )
+
+    async def _found(
+        self, client: Client, queries: Sequence[Query], stranger: bool
+    ) -> tuple[list[list[tuple]] | None, int | None]:
+        """Rows of all queries at one snapshot, and which; None when there was no answer."""
+        if not stranger:
+            return await client.read(*queries), client.bookmark
+        look, found = Interactive(client, stranger=True), []
+        for sql, parameters in queries:
+            rows = await look.look(sql, parameters)
+            if rows is None:
+                return None, None
+            found.append(rows)
+        client.journal.counts["reads"] += 1
+        return found, look.snapshot
 
     def _some(self, client: Client, most: int) -> list[int]:
         count = client.random.randint(1, min(most, len(self._lists)))
@@ -287,7 +304,8 @@ class ListAppend:
 
     async def _read_counter(self, client: Client) -> None:
         counter, call = client.random.randrange(self.counters), _now_us()
-        found = await client.read(("SELECT c_value FROM counter WHERE c_id = ?", (counter,)))
+        query = ("SELECT c_value FROM counter WHERE c_id = ?", (counter,))
+        found, _ = await self._found(client, [query], client.random.random() < 0.6)
         if found is not None:
             value = found[0][0][0] if found[0] else None
             self._last[counter] = value

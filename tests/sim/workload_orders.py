@@ -25,7 +25,7 @@ from schema.ddl import load_ddl
 from schema.errors import ConstraintViolation
 from txlayer.model import Statement
 
-EMAILS = 6
+EMAILS = 8
 ORDERS = 12
 LINES = 3
 SCHEMA = load_ddl(
@@ -87,7 +87,7 @@ class Orders:
             self._greet: 12,
             self._part: 6,
             self._rename: 8,
-            self._change_email: 4,
+            self._change_email: 14,
             self._order: 24,
             self._cancel: 16,
             self._hand_over: 8,
