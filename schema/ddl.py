@@ -77,6 +77,10 @@ class _Statement:
                 (tree,) = parser.parse(list(self.tokens), self.text)
         except ParseError as error:
             raise self._syntax_error(error) from None
+        except RecursionError:
+            raise self.place(self.start).error(
+                "this statement is nested too deeply", cure="write it with fewer parentheses"
+            ) from None
         except (AttributeError, IndexError, TypeError, ValueError) as error:
             # The parser itself trips over some broken statements.
             raise self.place(self.start).error(

@@ -175,7 +175,7 @@ def _entry(line: str, place: Place) -> _Entry:
         return _Entry(line)
     try:
         entry = msgspec.json.decode(line, type=_Entry)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         cure = 'write {"sql": "SELECT …", "count": 3}'
         raise place.error(f"this line of the log is not an entry: {error}", cure=cure) from None
     if entry.count < 0:
@@ -187,13 +187,17 @@ def _normal_forms(sql: str, place: Place) -> list[str]:
     try:
         with no_fallback_warnings():
             trees = _DIALECT.parse(sql)
+            kept = [t for t in trees if t is not None and not isinstance(t, _TRANSACTION_CONTROL)]
+            return [t.transform(_without_literal).sql(_DIALECT, comments=False) for t in kept]
     except (ParseError, TokenError) as error:
         raise place.error(
             f"this line of the log is not SQL: {str(error).splitlines()[0]}",
             cure="leave the line out, or write the statement on one line",
         ) from None
-    kept = [t for t in trees if t is not None and not isinstance(t, _TRANSACTION_CONTROL)]
-    return [tree.transform(_without_literal).sql(_DIALECT, comments=False) for tree in kept]
+    except RecursionError:
+        raise place.error(
+            "this line of the log is nested too deeply", cure="leave it out"
+        ) from None
 
 
 def _without_literal(node: exp.Expr) -> exp.Expr:

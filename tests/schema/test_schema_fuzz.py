@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sql_grammar import garbled, mutated
 from test_schema_ddl import GOOD
 
 from schema.ddl import load_ddl, render_ddl
@@ -29,8 +30,11 @@ def broken_files(draw: st.DrawFn) -> str:
 
 
 @settings(max_examples=300)
-@given(broken_files() | st.text(max_size=30))
+@given(
+    broken_files() | mutated(st.just(GOOD)) | garbled(st.just(GOOD)) | st.text(max_size=30),
+)
 @example("CREATE TABLE")
+@example(f"CREATE TABLE t (a INT DEFAULT {'(' * 3_000}1{')' * 3_000})")
 @example("ALTER")
 @example("CREATE INDEX ON t")
 @example("CREATE TABLE t (a INT DEFAULT)")
@@ -66,7 +70,15 @@ def outcome(load: Callable[[], Any]) -> Any:
         return error
 
 
-@given(st.text(max_size=40) | st.text("'\"-;/*: namewight\n?$1", max_size=40))
+@given(
+    st.text(max_size=40)
+    | st.text("'\"-;/*: namewight\n?$1", max_size=40)
+    | mutated(st.just("-- name: x\nSELECT a FROM t WHERE b = ?;\n-- weight: 3\nDELETE FROM t"))
+)
+@example(f"SELECT {'(' * 3_000}1{')' * 3_000}")
+@example(f"SELECT {'NOT ' * 3_000}true")
+@example('{"sql": "SELECT 1", "more": ' + "[" * 3_000 + "]" * 3_000 + "}")
+@example('{"sql": "\ud800"}')
 def test_workload(text: str) -> None:
     for load in (lambda: load_workload(text), lambda: load_query_log(text.split("\n"))):
         loaded = outcome(load)
