@@ -11,10 +11,11 @@ import pytest
 from api_world import world
 from database_world import settled
 from faulty_world import faulty_world
-from fuzz_shop import READS, SEED, WRITES, times
+from fuzz_shop import DDL, READS, SEED, WRITES, times
 from hypothesis import given
 from hypothesis import strategies as st
 from rest_fuzz import FAILING, LIMITS, SOUND, set_up, until_all_has_failed
+from sql_grammar import mutated
 
 TOKENS = """
 SELECT FROM WHERE customer orders kinds c_id c_name o_c_id k_double k_json k_at ( ) , * = < + -
@@ -26,8 +27,10 @@ WORDS = st.sampled_from(TOKENS.split())
 SQL = st.one_of(
     st.lists(WORDS, max_size=14).map(" ".join),
     st.sampled_from(READS + WRITES),
+    mutated(st.sampled_from(READS + WRITES)),
     st.text(max_size=20),
 )
+DDLS = st.one_of(st.lists(WORDS, max_size=10).map(" ".join), mutated(st.just(DDL)))
 SCALAR = st.one_of(
     st.none(),
     st.booleans(),
@@ -112,7 +115,8 @@ def sound(shop):
 
 
 def check(shop, path, body, headers=None):
-    response = shop.post(path, body, headers=headers)
+    given = {"Content-Type": "application/json", **(headers or {})}
+    response = shop.client.post(path, content=json.dumps(body), headers=given)
     assert response.status_code < 500 or response.status_code in shop.allowed, (body, response.text)
     if response.is_error:
         assert response.headers["content-type"] == "application/problem+json", body
@@ -144,7 +148,8 @@ def test_queries(shop, body):
 
 
 @times(40)
-@given(sql=SQL, ddl=st.lists(WORDS, max_size=10).map(" ".join))
+@given(sql=SQL, ddl=DDLS)
 def test_explain_and_plan(shop, sql, ddl):
     check(shop, "/v1/explain", {"sql": sql})
-    check(shop, "/v1/schema/plan", {"ddl": ddl, "workload": sql})
+    check(shop, "/v1/schema/plan", {"ddl": ddl, "workload": sql, "query_log": sql})
+    check(shop, "/v1/schema/plan", {"ddl": DDL, "workload": sql})
