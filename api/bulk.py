@@ -37,7 +37,8 @@ def read_rows(
         if media_type == ARROW:
             return _arrow_rows(body, relation, max_rows)
         return _csv_rows(body, relation, max_rows)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError, ArithmeticError) as error:
+        # Names that are no UTF-8, and decimals of a scale that is none, are noticed by Python.
         raise InvalidRequest(f"The body cannot be read as {media_type}: {error}") from None
 
 

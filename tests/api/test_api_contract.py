@@ -356,3 +356,10 @@ def test_links_lead_to_operations(shop):
     ]
     assert links
     assert {link["operationId"] for link in links} <= set(names)
+
+
+def test_a_header_that_is_no_utf8_is_the_clients_mistake(shop):
+    content = "c_id,größe\n1,2\n".encode("latin-1")
+    headers = {"Content-Type": "text/csv"}
+    response = shop.client.post("/v1/load/customer", content=content, headers=headers)
+    problem(response, 422, "invalid-request")
