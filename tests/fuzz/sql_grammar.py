@@ -234,11 +234,17 @@ def mutated(draw: st.DrawFn, statements: st.SearchStrategy[str]) -> str:
 
 
 @st.composite
-def garbled(draw: st.DrawFn, statements: st.SearchStrategy[str]) -> str:
-    """A statement with some of its bytes changed, lost, or come from nowhere."""
-    data = bytearray(draw(statements).encode("utf-8", "surrogatepass"))
+def garbled_bytes(draw: st.DrawFn, texts: st.SearchStrategy[bytes]) -> bytes:
+    """Bytes of which some are changed, lost, or come from nowhere."""
+    data = bytearray(draw(texts))
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, len(data)))
         lost = draw(st.sampled_from([0, 1, 1, 4]))
-        data[at : at + lost] = draw(st.binary(max_size=3))
-    return data.decode("utf-8", "surrogateescape")
+        data[at : at + lost] = draw(st.binary(max_size=3) | st.binary(min_size=lost, max_size=lost))
+    return bytes(data)
+
+
+def garbled(statements: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """The same of text."""
+    texts = statements.map(lambda text: text.encode("utf-8", "surrogatepass"))
+    return garbled_bytes(texts).map(lambda data: data.decode("utf-8", "surrogateescape"))

@@ -5,8 +5,12 @@ Bodies that look more like those of clients than schemathesis makes them.
 
 from __future__ import annotations
 
+import datetime as dt
+import io
 import json
+from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from api_world import world
 from database_world import settled
@@ -15,7 +19,9 @@ from fuzz_shop import DDL, READS, SEED, WRITES, times
 from hypothesis import given
 from hypothesis import strategies as st
 from rest_fuzz import FAILING, LIMITS, SOUND, set_up, until_all_has_failed
-from sql_grammar import mutated
+from sql_grammar import garbled_bytes, mutated
+
+from api.streams import ARROW
 
 TOKENS = """
 SELECT FROM WHERE customer orders kinds c_id c_name o_c_id k_double k_json k_at ( ) , * = < + -
@@ -116,7 +122,8 @@ def sound(shop):
 
 def check(shop, path, body, headers=None):
     given = {"Content-Type": "application/json", **(headers or {})}
-    response = shop.client.post(path, content=json.dumps(body), headers=given)
+    content = body if isinstance(body, bytes) else json.dumps(body)
+    response = shop.client.post(path, content=content, headers=given)
     assert response.status_code < 500 or response.status_code in shop.allowed, (body, response.text)
     if response.is_error:
         assert response.headers["content-type"] == "application/problem+json", body
@@ -153,3 +160,28 @@ def test_explain_and_plan(shop, sql, ddl):
     check(shop, "/v1/explain", {"sql": sql})
     check(shop, "/v1/schema/plan", {"ddl": ddl, "workload": sql, "query_log": sql})
     check(shop, "/v1/schema/plan", {"ddl": DDL, "workload": sql})
+
+
+def arrow(**columns):
+    table, sink = pa.table(columns), io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+LOADS = st.sampled_from(
+    [
+        ("text/csv", b"k_id,k_text,k_date,k_decimal\n1,abc,2020-01-01,1.5\n2,,,\n"),
+        ("text/csv", b'k_id,k_double,k_bytes\n3,"1e3",AP8=\n'),
+        (ARROW, arrow(k_id=[4, 5], k_double=[1.0, None], k_text=["a", "b"])),
+        (ARROW, arrow(k_id=[6], k_date=[dt.date(2020, 1, 1)], k_decimal=[Decimal("1.5")])),
+        (ARROW, arrow(k_id=[7], k_text=pa.array(["x"]).dictionary_encode(), k_flag=[None])),
+    ]
+)
+
+
+@times(300)
+@given(load=LOADS.flatmap(lambda it: st.tuples(st.just(it[0]), garbled_bytes(st.just(it[1])))))
+def test_loads(shop, load):
+    media_type, content = load
+    check(shop, "/v1/load/kinds", content, {"Content-Type": media_type})
