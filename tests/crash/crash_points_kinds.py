@@ -33,6 +33,7 @@ COMMIT = frozenset(
         Step.CHECKPOINTED,
     }
 )
+RECOVERY = frozenset({Step.REPLAYING, Step.REPLAYED, Step.RECOVERED})
 PUBLISH = frozenset({Step.CATALOG_STORED, Step.CATALOG_IN_FORCE, Step.SWITCHED})
 CHANGE = PUBLISH | {Step.TABLES_CREATED, Step.ADMITTED}
 BUILD = frozenset({Step.BUILDING, Step.BUILT})
@@ -53,21 +54,26 @@ def shop(*, views: int = len(VIEWS), unique: str = "", base: Catalog | None = No
     return catalog_of(load_ddl(SHOP + ddl), views=VIEWS[:views], view_indexes=filters, base=base)
 
 
+Ask = Callable[[Database], Awaitable[Any]]
+
+
 async def _nothing(_: Database) -> None:
     pass
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """`ask` gives an answer, the same each time; `prepare` comes before it, on `catalog`. `passes`
-    are steps on its way, `recovers` those that some recovery takes when it was cut."""
+    """Each of `asks` gives an answer, the same each time; several of them are asked at the same
+    time and have effects of their own. `prepare` comes before, on `catalog`. `passes` are steps on
+    the way, `recovers` those that some recovery takes when it was cut."""
 
     name: str
-    ask: Callable[[Database], Awaitable[Any]]
+    asks: tuple[Ask, ...]
     passes: frozenset[Step] = COMMIT
-    recovers: frozenset[Step] = frozenset({Step.REPLAYING, Step.REPLAYED, Step.RECOVERED})
+    recovers: frozenset[Step] = RECOVERY
     prepare: Callable[[Database], Awaitable[None]] = _nothing
     catalog: Catalog = field(default_factory=shop)
+    is_refused: bool = False
 
 
 # ------------------------------------------------------------ transactions
@@ -82,8 +88,12 @@ async def _transact(database: Database, key: str, *work: Work) -> tuple[Any, ...
     return told(await database.transact(TransactionRequest(work, idempotency_key=key)))
 
 
+def _asking(key: str, *statements: str) -> Ask:
+    return lambda database: _transact(database, key, *map(Statement, statements))
+
+
 def _transaction(name: str, *statements: str) -> Kind:
-    return Kind(name, lambda database: _transact(database, name, *map(Statement, statements)))
+    return Kind(name, (_asking(name, *statements),))
 
 
 async def _ask_twice(database: Database) -> Any:
@@ -95,7 +105,7 @@ async def _ask_twice(database: Database) -> Any:
 
 
 async def _load(database: Database) -> Any:
-    rows = [(100 + n, 1 + n % 3, n) for n in range(30)]
+    rows = [(100 + n, 1 + n % 3, n) for n in range(5)]
     columns = ["o_id", "o_c_id", "o_total"]
     return told(await database.load("orders", columns, rows, idempotency_key="load"))
 
@@ -134,15 +144,21 @@ async def _keep_house(database: Database) -> Any:
 
 
 def _change(name: str, passes: frozenset[Step], *, before: int = len(VIEWS), **wanted: Any) -> Kind:
-    """From the shop with `before` views to one that is `wanted`."""
+    """From the shop with `before` views to one that is `wanted`, while somebody writes."""
 
     async def ask(database: Database) -> None:
         catalog = shop(base=database.catalog, **wanted)
         if dict(catalog.states) != database.catalog.state:
             await database.keeper.apply(catalog)
 
-    recovers = frozenset({Step.REPLAYED, Step.RECOVERED}) | DROP
-    return Kind(name, ask, CHANGE | passes, recovers | passes, catalog=shop(views=before))
+    write = _asking("beside", "UPDATE gift SET g_text = 'red' WHERE g_id = 1")
+    return Kind(
+        name,
+        (write, ask),
+        COMMIT | CHANGE | passes,
+        RECOVERY | DROP | passes,
+        catalog=shop(views=before),
+    )
 
 
 async def _refuse(database: Database) -> None:
@@ -188,12 +204,21 @@ KINDS = (
     _transaction(
         "identity column", "INSERT INTO event (v_kind) VALUES ('in'), ('out') RETURNING v_id"
     ),
-    Kind("asked twice", _ask_twice),
-    Kind("bulk load", _load),
-    Kind("repair", _repair, prepare=_damage),
-    Kind("housekeeping", _keep_house, COMMIT | PUBLISH),
+    Kind(
+        "many at once",
+        (
+            _asking("many 0", "INSERT INTO product VALUES (3, 'cap', 1)"),
+            _asking("many 1", "UPDATE customer SET c_name = 'zed' WHERE c_id = 1"),
+            _asking("many 2", "INSERT INTO orders VALUES (31, 3, 1)"),
+            _asking("many 3", "DELETE FROM line WHERE l_o_id = 20 AND l_no = 1"),
+        ),
+    ),
+    Kind("asked twice", (_ask_twice,)),
+    Kind("bulk load", (_load,)),
+    Kind("repair", (_repair,), prepare=_damage),
+    Kind("housekeeping", (_keep_house,), COMMIT | PUBLISH),
     _change("view added", BUILD, before=len(VIEWS) - 1),
     _change("view dropped", DROP, views=len(VIEWS) - 1),
     _change("unique index added", frozenset(), unique="gift (g_text)"),
-    Kind("schema refused", _refuse, frozenset({Step.TABLES_CREATED}), DROP),
+    Kind("schema refused", (_refuse,), frozenset({Step.TABLES_CREATED}), DROP, is_refused=True),
 )

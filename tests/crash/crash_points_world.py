@@ -31,7 +31,7 @@ from storage.simulated.loop import InlineExecutor, Process, run_simulated
 from storage.simulated.store import SimulatedStore, SimulatedTables
 
 SLAVE = "a"
-POLL_S = 0.1
+POLL_S = 1.0
 CLOCK_BACK_MS = 3_600_000
 WRITES = {"put", "check_and_put", "flush", "create_table", "drop_table", "purge", "write", "join"}
 """Calls of store and coordination that change something."""
@@ -56,6 +56,7 @@ class World:
         self.disk.fault = _no_fault
         self.registry = SimulatedRegistry(_now)
         self.wall_ms = START_MS
+        self.lives = 0
 
     @staticmethod
     def of(image: bytes) -> World:
@@ -100,10 +101,9 @@ class Life:
     """Those that are steps of the protocol are `Step`s."""
     started: int = 0
     """How many of them lie before the end of `Database.start`."""
-    callbacks: int = 0
     crashed: bool = False
-    answer: Any = None
-    acknowledged: bool = False
+    answers: dict[int, Any] = field(default_factory=dict)
+    """What was acknowledged."""
     seen_ts: int = 0
     """The latest snapshot that somebody may have read at."""
 
@@ -112,8 +112,8 @@ Work = Callable[[Database, Life], Awaitable[None]]
 
 
 class _Calls:
-    """A process's way to a service: every effect that changes something has a point before it and
-    one after it."""
+    """A process's way to a service: there is a point before and after every effect that changes
+    something."""
 
     def __init__(self, process: Process, reach: Callable[[str], None]) -> None:
         self._process = process
@@ -127,11 +127,11 @@ class _Calls:
         await self._all(name, effects)
 
     async def _all(self, name: str, effects: Sequence[Callable[[], Any]]) -> list[Any]:
-        await asyncio.sleep(0)
-        _require_alive(self._process)
         found = []
         for effect in effects:
-            if name in WRITES:
+            await asyncio.sleep(0)
+            _require_alive(self._process)
+            if name in WRITES and not found:  # the others begin where the one before has ended
                 self._reach(f"before {name}")
             found.append(effect())
             if name in WRITES:
@@ -200,7 +200,7 @@ async def _live(world: World, work: Work, crash_at: int | None, callbacks: int |
             await SimulatedCoordination.open(world.registry, calls),
             open_log,
             clock,
-            SimulatedIds(random.Random(len(world.disk.files(SLAVE)))),
+            ids,
             InlineExecutor,
             reach,
         )
@@ -210,13 +210,13 @@ async def _live(world: World, work: Work, crash_at: int | None, callbacks: int |
         await work(database, life)
 
     clock = SimulatedClock(start_ms=world.wall_ms)
-    begun = loop.steps
+    world.lives += 1
+    ids = SimulatedIds(random.Random(world.lives))
     process.crash_after(callbacks)
     task = process.start(run())
     while not (task.done() or process.dead):
         await asyncio.wait({task}, timeout=POLL_S)
     life.crashed = process.dead
-    life.callbacks = loop.steps - begun
     process.crash()
     await process.bury()
     for database in databases:

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import combinations, count
 from typing import Any
 
 import pytest
 from crash_points_kinds import KINDS, Kind
-from crash_points_world import Life, World, left, live
+from crash_points_world import Life, Work, World, left, live
 from database_world import run_all, settled, stored_rows
 from test_transactions_statements import FILL
 
@@ -30,31 +32,32 @@ MACHINES = (None, 0, 1)
 """What becomes of the machine: it lives on, loses what was not synced, loses part of that."""
 VOLATILE = {"v_id", "v_at", "v_day"}
 """Columns whose defaults differ from one attempt to the next."""
+IDLE_S = 10
+"""Longer than timestamps are reserved for."""
+APART = 5
+"""Turns of the event loop between asks: the first batch is not applied when the next is logged."""
+KIND = {kind.name: kind for kind in KINDS}
 Contents = dict[str, Counter]
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the world has seen of the lives so far."""
+    """What the world has seen of the lives so far: snapshots, and answers by number."""
 
     seen_ts: int = 0
-    acknowledged: bool = False
-    answer: Any = None
+    answers: dict[int, Any] = field(default_factory=dict)
 
     def then(self, life: Life) -> Told:
-        told = replace(self, seen_ts=max(self.seen_ts, life.seen_ts))
-        if life.acknowledged:
-            told = replace(told, acknowledged=True, answer=life.answer)
-        return told
+        return Told(max(self.seen_ts, life.seen_ts), self.answers | life.answers)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a restart has found: whether the work had happened, the answer to asking again, the
+    """What a restart has found: which of the asks had happened, the answers to asking again, the
     timestamp of a later commit, and the points of its recovery."""
 
-    happened: bool
-    answer: Any
+    happened: frozenset[int]
+    answers: dict[int, Any]
     later_ts: int
     recovery: tuple[str, ...]
 
@@ -87,18 +90,33 @@ def require_nothing_stuck(database: Database) -> None:
     assert not database.manager.unfinished
 
 
+async def ask(
+    kind: Kind, database: Database, among: Iterable[int], answers: dict[int, Any]
+) -> None:
+    """All of the asks `among` at the same time, each a little after the one before."""
+
+    async def one(number: int) -> None:
+        for _ in range(APART * number):
+            await asyncio.sleep(0)
+        answers[number] = await kind.asks[number](database)
+
+    await asyncio.gather(*map(one, among))
+
+
 class Case:
-    """One kind of work: the world before it, the whole life, what is stored before and after."""
+    """One kind of work: the world before it, the whole life, and what is stored when some of it
+    has happened."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         world = World()
         live(world, self._prepare)
         self.image = world.image()
-        self.before = self._look(world)
-        world = World.of(self.image)
-        self.whole = live(world, self.work)
-        self.after = self._look(world)
+        self.all = frozenset(range(len(kind.asks)))
+        self.stored = {some: self._after(some) for some in _subsets(self.all)}
+        alike = any(a == b for a, b in combinations(self.stored.values(), 2))
+        assert alike == kind.is_refused, "what has happened cannot be told from what has not"
+        self.whole = live(World.of(self.image), self.work)
         self._verdicts: dict[bytes, Verdict] = {}
         self._cut_recoveries: dict[tuple[bytes, int], tuple[bytes, Life]] = {}
         self.crashes = 0
@@ -112,22 +130,28 @@ class Case:
         await asyncio.sleep(1.5)
         await self.kind.prepare(database)
 
-    def _look(self, world: World) -> Contents:
+    def _after(self, some: frozenset[int]) -> Contents:
         found = []
 
         async def look(database: Database, _: Life) -> None:
+            await ask(self.kind, database, some, {})
+            await database.keeper.wait_built()
             found.append(await contents(database))
 
-        live(World.of(world.image()), look)
+        live(World.of(self.image), look)
         return found[0]
 
     async def work(self, database: Database, life: Life) -> None:
-        """To the end of everything: a checkpoint, and the close of the database."""
-        life.answer = await self.kind.ask(database)
-        life.acknowledged = True
+        """To the end of everything: a checkpoint, idleness, and the close of the database."""
+        await ask(self.kind, database, self.all, life.answers)
         await database.keeper.wait_built()
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(IDLE_S)
         await database.close()
+
+    @property
+    def outcomes(self) -> set[frozenset[int]]:
+        """What crashes have left to have happened."""
+        return {verdict.happened for verdict in self._verdicts.values()}
 
     # ------------------------------------------------------------ judging
 
@@ -138,12 +162,12 @@ class Case:
             self._verdicts[image] = self._restart(image)
         verdict = self._verdicts[image]
         assert verdict.later_ts > told.seen_ts, "a commit not later than a snapshot that was read"
-        if told.acknowledged:
-            assert verdict.happened, "it was acknowledged, and is lost"
-            assert verdict.answer == told.answer, "asked again, it is answered otherwise"
-        elif not verdict.happened and verdict.answer is not None:
-            _, commit_ts, *_ = verdict.answer
-            assert commit_ts > told.seen_ts, "a commit not later than a snapshot that was read"
+        for number, answer in verdict.answers.items():
+            if number in told.answers:
+                assert number in verdict.happened, "it was acknowledged, and is lost"
+                assert answer == told.answers[number], "asked again, it is answered otherwise"
+            elif number not in verdict.happened and answer is not None:
+                assert answer[1] > told.seen_ts, "a commit not later than a snapshot that was read"
         return verdict
 
     def _restart(self, image: bytes) -> Verdict:
@@ -161,19 +185,22 @@ class Case:
 
     async def _judged(self, database: Database, recovery: tuple[str, ...]) -> Verdict:
         reached, stored = database.watermark(), await contents(database)
-        happened = stored == self.after
-        assert happened or stored == self.before, "it happened in part"
-        answer = await self.kind.ask(database)
+        fits = [some for some, expected in self.stored.items() if expected == stored]
+        assert fits, "something happened in part"
+        happened, answers, again = fits[-1], {}, {}
+        await ask(self.kind, database, self.all, answers)
         await database.keeper.wait_built()
-        assert await contents(database) == self.after, "asked again, it has another effect"
-        if happened and answer is not None:
-            assert answer[1] <= reached, "it happened before, and is told to be later"
-        assert await self.kind.ask(database) == answer
-        later = await database.execute("INSERT INTO product VALUES (99, 'later', 0)")
+        assert await contents(database) == self.stored[self.all], "asked again, it happens again"
+        for number in happened:
+            if answers[number] is not None:
+                assert answers[number][1] <= reached, "it happened before, and is told to be later"
+        await ask(self.kind, database, self.all, again)
+        assert again == answers
+        later = await database.execute("INSERT INTO event (v_kind) VALUES ('later')")
         assert database.watermark() >= later.commit_ts
         require_nothing_stuck(database)
         await settled(database)
-        return Verdict(happened, answer, later.commit_ts, recovery)
+        return Verdict(happened, answers, later.commit_ts, recovery)
 
     # ------------------------------------------------------------ crashing
 
@@ -188,10 +215,10 @@ class Case:
             told, step = Told().then(life), isinstance(life.points[-1], Step)
             self.crashed_at.add(life.points[-1])
             end = world.image()
-            for machine in MACHINES:
+            for machine in MACHINES if step else (None, 1):
                 image = left(end, machine)
                 verdict = self.require(image, told)
-                if step:
+                if step and machine != 0:
                     self._crash_in_recovery(image, told, verdict, machine)
                 longest = max(longest, (image, told, verdict.recovery), key=lambda it: len(it[2]))
         image, told, recovery = longest
@@ -206,7 +233,7 @@ class Case:
                 self.crashed_at_in_recovery.add(name)
                 again, told_again = self._crash_again(image, told, point, machine)
                 recovery = self.require(again, told_again).recovery
-                if name in recovery:
+                if machine is None and name in recovery:
                     self._crash_again(again, told_again, recovery.index(name), machine)
 
     def _crash_again(
@@ -231,6 +258,12 @@ async def _recover(database: Database, _: Life) -> None:
 # ------------------------------------------------------------ the tests
 
 
+def _subsets(numbers: frozenset[int]) -> list[frozenset[int]]:
+    """From the empty set to all."""
+    sizes = range(len(numbers) + 1)
+    return [frozenset(some) for size in sizes for some in combinations(sorted(numbers), size)]
+
+
 @cache
 def explored(kind: Kind) -> Case:
     case = Case(kind)
@@ -243,6 +276,7 @@ def test_a_crash_anywhere_leaves_all_or_nothing(kind):
     case = explored(kind)
     assert kind.passes <= case.crashed_at, "steps that were never reached"
     assert kind.recovers <= case.crashed_at_in_recovery, "steps of recovery never reached"
+    assert {frozenset(), case.all} <= case.outcomes or kind.is_refused
 
 
 def test_every_step_of_the_registry_is_crashed_at():
@@ -251,21 +285,40 @@ def test_every_step_of_the_registry_is_crashed_at():
     assert set(Step) <= reached
 
 
-@pytest.mark.parametrize("machine", [None, 1])
-def test_a_crash_between_any_two_callbacks(machine):
-    """Of one commit, and of one recovery."""
-    case = Case(next(kind for kind in KINDS if kind.name == "insert of a tree"))
-    logged = None
-    for callbacks in range(case.whole.callbacks):
-        world = World.of(case.image)
-        life = live(world, case.work, callbacks=callbacks)
-        image = left(world.image(), machine)
-        verdict = case.require(image, Told().then(life))
-        if logged is None and Step.REPLAYING in verdict.recovery:
-            logged = image, Told().then(life)
-    image, told = logged
-    whole = live(World.of(image), _recover)
-    for callbacks in range(whole.callbacks):
+def test_transactions_at_once_share_batches_and_overlap():
+    steps = [point for point in Case(KIND["many at once"]).whole.points if isinstance(point, Step)]
+    assert steps.count(Step.TICKED) < steps.count(Step.QUEUED)
+    applying = steps.index(Step.APPLYING, steps.index(Step.FINISHED))
+    assert Step.LOGGED in steps[applying : steps.index(Step.APPLIED, applying)]
+
+
+def test_a_crash_between_any_two_callbacks():
+    """Of one commit up to its checkpoint, and of one recovery."""
+    case = Case(KIND["move of a subtree"])
+
+    async def work(database: Database, life: Life) -> None:
+        await ask(case.kind, database, case.all, life.answers)
+        await asyncio.sleep(1.5)
+
+    to_replay = [
+        (image, told)
+        for image, told, verdict in _cut_anywhere(case, case.image, work, Told())
+        if Step.REPLAYING in verdict.recovery
+    ]
+    image, told = to_replay[0]
+    assert len(list(_cut_anywhere(case, image, _recover, told))) > len(Step)
+
+
+def _cut_anywhere(
+    case: Case, image: bytes, work: Work, told: Told
+) -> Iterator[tuple[bytes, Told, Verdict]]:
+    """Cut `work` after each number of callbacks, and judge what that leaves."""
+    for callbacks in count():
         world = World.of(image)
-        life = live(world, _recover, callbacks=callbacks)
-        case.require(left(world.image(), machine), told.then(life))
+        life = live(world, work, callbacks=callbacks)
+        if not life.crashed:
+            return
+        end, told_then = world.image(), told.then(life)
+        for machine in (None, 1):
+            found = left(end, machine)
+            yield found, told_then, case.require(found, told_then)
