@@ -1,8 +1,6 @@
-"""Crashes at every step, and everything that must hold after them.
+"""Recovery: which part of the log it reads, what it writes, where it refuses; and retention.
 
-What is in the log was committed: after recovery the store holds exactly the bytes of the log's
-batches at their timestamps, whatever part of them it had held before. What is not in the log has
-left no trace. Recovering again changes nothing.
+Crashes at every step, of commits and of recovery, are in `tests/crash/test_crash_points.py`.
 """
 
 import asyncio
@@ -12,8 +10,6 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from txlayer_world import TABLE, Cells, MemoryLog, MemoryStore, World, prepared, settle
 
 from schema.errors import Corruption, HornbeamError
@@ -22,19 +18,6 @@ from txlayer.records import Batch, Checkpoint, Commit, commits, decode, encode
 from txlayer.recovery import last_checkpoint, recover
 from txlayer.retention import drop_old_segments
 from txlayer.steps import Step
-
-COMMITTING = [
-    Step.QUEUED,
-    Step.TICKED,
-    Step.LOGGED,
-    Step.APPLYING,
-    Step.APPLIED,
-    Step.FINISHED,
-    Step.CHECKPOINT_FLUSHED,
-    Step.CHECKPOINTED,
-]
-RECOVERING = [Step.REPLAYING, Step.REPLAYED, Step.RECOVERED]
-
 
 _EMPTY = Commit(bytes(16), 3, {}, [])
 
@@ -52,10 +35,6 @@ def crash_at(step: Step, occurrence: int) -> Callable[[str], None]:
             raise Crash(reached)
 
     return hook
-
-
-def no_crash(_step: str) -> None:
-    pass
 
 
 def logged(log: MemoryLog) -> Cells:
@@ -76,17 +55,12 @@ def present(store: MemoryStore) -> Cells:
     return {table: rows for table, rows in store.cells.items() if rows}
 
 
-async def live(world: World, transactions: int) -> tuple[list[tuple[int, int]], int]:
-    """Commit until the crash; acknowledged (number, ts), and the last watermark published."""
-    acknowledged: list[tuple[int, int]] = []
-    watermark = 0
+async def live(world: World, transactions: int) -> None:
+    """Commit, with checkpoints and new segments in between, until the crash."""
 
     async def client(number: int) -> None:
         with contextlib.suppress(Crash, HornbeamError):
-            keys = [f"{number % 5}", f"x{number}"]
-            committed = await world.committer.commit(prepared(number, keys))
-            if committed.applied:
-                acknowledged.append((number, committed.ts))
+            await world.committer.commit(prepared(number, [f"{number % 5}", f"x{number}"]))
 
     await world.committer.start()
     clients = []
@@ -94,14 +68,12 @@ async def live(world: World, transactions: int) -> tuple[list[tuple[int, int]], 
         clients.append(asyncio.ensure_future(client(number)))
         if number % 3 == 2:
             await settle()
-            watermark = world.committer.watermark()
         if number % 7 == 6:
             await world.clock.advance(0.6)
             await world.log.roll()
     await world.clock.advance(1.1)
     kill(world)
     await settle()
-    return acknowledged, watermark
 
 
 def kill(world: World) -> None:
@@ -112,73 +84,12 @@ def kill(world: World) -> None:
     world.log.broken = True
 
 
-async def restart(
-    world: World, epoch: int, rng: random.Random | None, steps: Callable[[str], None] = no_crash
-) -> tuple[World, int]:
+async def restart(world: World, epoch: int, rng: random.Random) -> tuple[World, int]:
     store, log = world.store.after_crash(rng), world.log.after_crash(epoch)
     fresh = World(store, log, clock=world.clock)
-    recovered = await recover(store, log, steps=steps)
+    recovered = await recover(store, log)
     fresh.hlc.last = recovered.last_ts
     return fresh, recovered.replayed
-
-
-async def survive(
-    step: Step, occurrence: int, seed: int | None, fault: Callable[[World], None] = lambda _: None
-) -> None:
-    steps = crash_at(step, occurrence) if step in COMMITTING else no_crash
-    world = World(steps=steps)
-    fault(world)
-    acknowledged, watermark = await live(world, 20)
-    rng = random.Random(seed) if seed is not None else None
-    epoch = 2
-    if step in RECOVERING:
-        crashing = World(world.store.after_crash(rng), world.log.after_crash(epoch))
-        with contextlib.suppress(Crash):
-            await recover(crashing.store, crashing.log, steps=crash_at(step, occurrence))
-        world, epoch = crashing, epoch + 1
-    fresh, _ = await restart(world, epoch, rng)
-    expected = logged(fresh.log)
-    assert present(fresh.store) == expected
-    assert {t: r for t, r in fresh.store.durable.items() if r} == expected
-    for number, ts in acknowledged:
-        assert expected[TABLE][f"x{number}".encode(), ts] == f"x{number}={number}".encode()
-    await fresh.committer.start()
-    later = await fresh.committer.commit(prepared(999, ["later"]))
-    assert later.ts > max([watermark, *(ts for _, ts in acknowledged)])
-    kill(fresh)
-
-
-@pytest.mark.parametrize("machine", [False, True], ids=["process", "machine"])
-@pytest.mark.parametrize("occurrence", [1, 2, 5])
-@pytest.mark.parametrize("step", COMMITTING + RECOVERING)
-def test_a_crash_at_any_step_loses_nothing_and_invents_nothing(step, occurrence, machine):
-    for seed in range(3) if machine else [None]:
-        asyncio.run(survive(step, occurrence, seed))
-
-
-@pytest.mark.parametrize("rows", [1, 2, 7, 30])
-def test_a_crash_between_the_puts_of_a_batch_is_made_good(rows):
-    def fault(world: World) -> None:
-        left = [rows]
-
-        def after_row() -> None:
-            left[0] -= 1
-            if left[0] <= 0:
-                raise Crash("between two rows")
-
-        world.store.after_row = after_row
-
-    asyncio.run(survive(Step.CHECKPOINTED, 1_000, None, fault))
-
-
-@settings(max_examples=40)
-@given(
-    st.sampled_from(COMMITTING + RECOVERING),
-    st.integers(1, 12),
-    st.none() | st.integers(0, 1 << 20),
-)
-def test_crashes_drawn_at_random(step, occurrence, seed):
-    asyncio.run(survive(step, occurrence, seed))
 
 
 def test_recovering_five_times_over_gives_the_same_bytes():

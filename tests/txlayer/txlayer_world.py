@@ -77,7 +77,6 @@ class MemoryStore:
         self.puts = 0
         self.fault: Callable[[int], None] = lambda _: None
         self.flush_fault: Callable[[], None] = lambda: None
-        self.after_row: Callable[[], None] = lambda: None
         self.order: list[int] = []
 
     async def create_table(self, table: str) -> None:
@@ -90,7 +89,6 @@ class MemoryStore:
         for table, puts in writes.items():
             for put in puts:
                 self.cells.setdefault(table, {})[put.key, ts] = put.value
-                self.after_row()
         self.order.append(ts)
 
     async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
