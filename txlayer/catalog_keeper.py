@@ -389,7 +389,10 @@ class CatalogKeeper:
 
     async def _drop_unread(self, tables: set[str], version: int) -> None:
         await self.readers.wait_until_past(version)
-        await self._drop(tables)
+        try:
+            await self._drop(tables)
+        except Unavailable as error:
+            _LOG.warning("tables are not dropped before the next start", error=str(error))
 
     async def _drop(self, tables: set[str]) -> None:
         for table in sorted(tables):
