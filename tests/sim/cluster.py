@@ -146,7 +146,15 @@ class Cluster:
 
     def _segments(self, names: Sequence[str]) -> dict[str, bytes]:
         stored = self.disk.files(SLAVE)
-        return {name: bytes(stored[name].data) for name in names if name in stored}
+        return {name: self._undamaged(name, stored[name]) for name in names if name in stored}
+
+    def _undamaged(self, name: str, file: files.SimulatedFile) -> bytes:
+        """What was written, bits that have flipped since turned back."""
+        data = bytearray(file.data)
+        for flipped, offset, mask in self._flipped:
+            if flipped == name:
+                data[offset] ^= mask
+        return bytes(data)
 
     # ------------------------------------------------------------ clients
 
