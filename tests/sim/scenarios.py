@@ -12,6 +12,7 @@ from typing import Any
 from simulation import Workload
 from workload_append import ListAppend
 from workload_bank import Bank
+from workload_claims import Claims
 from workload_cloudtps import CloudTps
 from workload_list import LinkedList
 from workload_orders import Orders
@@ -25,6 +26,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "list": LinkedList,
     "orders": Orders,
     "append": ListAppend,
+    "claims": Claims,
     "random": Random,
 }
 _FILE = Path(__file__).with_name("scenarios.toml")
