@@ -84,7 +84,6 @@ class Services:
         self.chaos = chaos
         self.settings = settings
         self.app: FastAPI
-        self.restarts = 0
         self._tables = SimulatedTables()
         self._disk = files.SimulatedDisk()
         self._disk.fault = self._file_fault
@@ -178,7 +177,6 @@ class Services:
         with contextlib.suppress(HornbeamError):
             await self.database.close()
         self.app.state.database = await self._opened()
-        self.restarts += 1
 
     # ------------------------------------------------------------ what goes wrong by itself
 
