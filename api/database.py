@@ -357,7 +357,11 @@ class Database:
 
     async def _snapshot(self, asked: int | None, bookmark: int) -> int:
         if bookmark:
-            self._hlc.merge(bookmark)
+            try:
+                self._hlc.merge(bookmark)
+            except InvalidRequest:
+                self._require_owner()  # else it may be the bookmark of whoever came after
+                raise
             if bookmark > self.committer.watermark():
                 # Committed, and not applied yet (an answer 202).
                 await self.committer.drain()
@@ -511,7 +515,7 @@ class Database:
     async def purge(self) -> int:
         """Drop what no snapshot within the retention can see; returns versions dropped."""
         retention_ms = int(self.settings.snapshot_retention_s * 1000)
-        building = [b.at for b in self.keeper.builds.values() if not b.finished]
+        building = [b.at for b in self.keeper.builds.values() if not b.ended]
         horizon = min([self.watermark() - retention_ms, *building])
         await self._forget_outcomes()
         dropped = 0

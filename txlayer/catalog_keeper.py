@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -46,7 +47,7 @@ TABLE = "s.catalog"
 _VERSION = struct.Struct(">Q")
 _PATH = "catalog"
 """Where coordination says which version is in force."""
-_RETRY_S = 0.1
+_RETRY_S, _RETRY_MAX_S = 0.1, 10.0
 _LOG = structlog.get_logger(__name__)
 
 
@@ -133,6 +134,11 @@ class Build:
     total: int | None = None
     finished: bool = False
     error: str = ""
+    """Why it has been given up."""
+
+    @property
+    def ended(self) -> bool:
+        return self.finished or bool(self.error)
 
 
 class Readers:
@@ -212,8 +218,11 @@ class CatalogKeeper:
 
         Nobody else changes the catalog meanwhile. Raises what `make` raises, UniqueViolation or
         ForeignKeyViolation when stored rows break a constraint that is added; nothing has changed
-        then.
+        then. A change that has begun goes on when its caller is cancelled.
         """
+        await asyncio.shield(self._spawn(self._change(make)))
+
+    async def _change(self, make: Callable[[Catalog], Awaitable[Catalog]]) -> None:
         async with self._changing:
             current = self.state.catalog
             catalog = await make(current)
@@ -224,6 +233,11 @@ class CatalogKeeper:
             await self._stop_building()
             try:
                 self.floor = await self._publish(lambda at: self._admitted(catalog, at))
+            except Unavailable:
+                raise  # it may be in force after all; the next start tells, and tidies up
+            except HornbeamError:
+                await self._drop(_layouts(catalog) - _layouts(current))
+                raise
             finally:
                 self._begin_builds()
             gone = _layouts(current) - _layouts(catalog)
@@ -339,26 +353,44 @@ class CatalogKeeper:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _LOG.warning("a schema change has ended", error=str(error))
 
     async def _build(self, names: list[str]) -> None:
         built = []
+        catalog, codecs = self.state.catalog, self.state.codecs
         for name in names:
+            build = self.builds[name]
             try:
-                await self._build_one(self.state.catalog, self.state.codecs, self.builds[name])
+                await self._persistently(partial(self._build_one, catalog, codecs, build))
                 built.append(name)
             except HornbeamError as error:
-                self.builds[name].error = str(error)
+                build.error = str(error)
                 _LOG.error("build failed", name=name, error=str(error))
-        await self._store.flush()
-        self._steps(Step.BUILT)
-        await self._mark_readable(built)
+        await self._persistently(partial(self._mark_readable, built))
         for name in built:
             self.builds[name].finished = True
 
+    async def _persistently(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Repeat `work` as long as a service does not answer. Raises Replaced."""
+        pause_s = _RETRY_S
+        while True:
+            try:
+                return await work()
+            except Replaced:
+                raise
+            except Unavailable as error:
+                _LOG.warning("a schema change waits for a service", error=str(error))
+                await self._clock.sleep(pause_s)
+                pause_s = min(pause_s * 2, _RETRY_MAX_S)
+
     async def _build_one(self, catalog: Catalog, codecs: Codecs, build: Build) -> None:
-        codec = codecs(build.name)
+        codec, build.rows = codecs(build.name), 0
         reader = Snapshot(self._store, codecs, build.at)
         async for batch in build_batches(catalog, codecs, build.name, reader):
             puts = [Put(key, codec.encode(row)) for key, row in batch.rows]
@@ -368,6 +400,8 @@ class CatalogKeeper:
             await self._clock.sleep(0)
 
     async def _mark_readable(self, names: Iterable[str]) -> None:
+        await self._store.flush()
+        self._steps(Step.BUILT)
         async with self._changing:
             catalog = self.state.catalog
             states = dict(catalog.states)
@@ -389,10 +423,7 @@ class CatalogKeeper:
 
     async def _drop_unread(self, tables: set[str], version: int) -> None:
         await self.readers.wait_until_past(version)
-        try:
-            await self._drop(tables)
-        except Unavailable as error:
-            _LOG.warning("tables are not dropped before the next start", error=str(error))
+        await self._persistently(partial(self._drop, tables))
 
     async def _drop(self, tables: set[str]) -> None:
         for table in sorted(tables):

@@ -210,8 +210,8 @@ class TransactionManager:
                 return recorded.answer_to(request)
         async with _time_limit(attempt.deadline - self._clock.monotonic()):
             await transaction.validate(request.reads, request.preconditions)
-            attempt.results = await _run(transaction, request.statements, plans)
-            _require_told(request.replay, attempt.results)
+            told = request.replay.results if request.replay is not None else ()
+            attempt.results = await _run(transaction, request.statements, plans, told)
             await transaction.check()
             attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
             mutations = await transaction.mutations()
@@ -352,15 +352,13 @@ def _digest(result: StatementResult) -> str:
     return hashlib.blake2b(seen, digest_size=8).hexdigest()
 
 
-def _require_told(replay: Replay | None, results: Sequence[StatementResult]) -> None:
-    """What the client was told of its writes must be so. Raises ReadConflict."""
-    told = replay.results if replay is not None else ()
-    for number, (digest, result) in enumerate(zip(told, results, strict=False), 1):
-        if _digest(result) != digest:
-            raise ReadConflict(
-                f"Statement {number} would have another result than its trial had.",
-                cure="Begin again: a row that it meets has changed since.",
-            )
+def _require_told(told: str, number: int, result: StatementResult) -> None:
+    """What the client was told of its statement must be so. Raises ReadConflict."""
+    if _digest(result) != told:
+        raise ReadConflict(
+            f"Statement {number} would have another result than its trial had.",
+            cure="Begin again: a row that it meets has changed since.",
+        )
 
 
 class _Attempt:
@@ -392,9 +390,19 @@ class _Attempt:
 
 
 async def _run(
-    transaction: Transaction, work: Sequence[Work], plans: Sequence[WritePlan | None]
+    transaction: Transaction,
+    work: Sequence[Work],
+    plans: Sequence[WritePlan | None],
+    told: Sequence[str] = (),
 ) -> tuple[StatementResult, ...]:
-    return tuple([await _run_one(transaction, w, p) for w, p in zip(work, plans, strict=True)])
+    """`told` holds digests of the results of the first statements, from their trial. Each is
+    compared at once: what follows rests on it."""
+    results: list[StatementResult] = []
+    for number, (one, plan) in enumerate(zip(work, plans, strict=True)):
+        results.append(await _run_one(transaction, one, plan))
+        if number < len(told):
+            _require_told(told[number], number + 1, results[number])
+    return tuple(results)
 
 
 async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None) -> StatementResult:

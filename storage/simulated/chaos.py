@@ -45,7 +45,7 @@ class Fault(enum.StrEnum):
     COORDINATION_REFUSED = "coordination refused"
     """A call to the coordination service fails without effect."""
     SESSION_EXPIRED = "session expired"
-    """The coordination service gives a live process up for dead."""
+    """The coordination service hears no more of a live process, and gives it up for dead."""
     CLOCK_SKEW = "clock skew"
     """A process begins with a wall clock that is wrong."""
     CLOCK_JUMP = "clock jump"

@@ -23,6 +23,7 @@ HEARTBEAT_S = 0.5
 @dataclass
 class _Session:
     heard: float
+    deaf: bool = False
     members: set[str] = field(default_factory=set)
 
 
@@ -45,18 +46,21 @@ class SimulatedRegistry:
         self._end_silent()
         if session not in self._sessions:
             return False
+        if self._sessions[session].deaf:
+            raise Unavailable("The coordination service does not hear this session.")
         self._sessions[session].heard = self._time()
         return True
 
-    def expire(self, session: int) -> None:
-        """End a session, whoever still lives in it."""
+    def end(self, session: int) -> None:
+        """Of its own will."""
         self._sessions.pop(session, None)
 
-    def expire_member(self, member: str) -> bool:
-        """End the sessions that show `member`; False if there are none."""
-        found = [n for n, session in self._sessions.items() if member in session.members]
-        for number in found:
-            self.expire(number)
+    def cut_off(self, member: str) -> bool:
+        """From now on nothing is heard of the sessions that show `member`, so that they end in
+        time; False if there are none."""
+        found = [s for s in self._sessions.values() if member in s.members and not s.deaf]
+        for session in found:
+            session.deaf = True
         return bool(found)
 
     def read(self, path: str) -> Versioned | None:
@@ -152,4 +156,4 @@ class SimulatedCoordination:
             return
         self._closed = True
         self._beating.cancel()
-        await self._calls.one("close", lambda: self._registry.expire(self._session))
+        await self._calls.one("close", lambda: self._registry.end(self._session))

@@ -334,7 +334,7 @@ class Cluster:
 
     async def _expire(self) -> bool:
         self._expired_at = self.loop.time()
-        return self.registry.expire_member(SLAVE)
+        return self.registry.cut_off(SLAVE)
 
     @property
     def has_one_owner(self) -> bool:

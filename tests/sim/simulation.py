@@ -27,7 +27,13 @@ from oracle import check_every_commit, check_every_snapshot
 
 from api.database import Database
 from schema.catalog import Catalog
-from schema.errors import ConstraintViolation, HornbeamError, OutcomeUnknown, Unavailable
+from schema.errors import (
+    ConstraintViolation,
+    Corruption,
+    HornbeamError,
+    OutcomeUnknown,
+    Unavailable,
+)
 from storage.simulated.chaos import Chaos, Fault, Profile
 from storage.simulated.loop import SimulatedLoop, run_simulated
 from storage.snapshot import ReadItem
@@ -150,6 +156,8 @@ class Client:
         told = self.journal.newest if self._cluster.has_one_owner else 0
         try:
             at, found, seen = await self._cluster.ask(work)
+        except Corruption:
+            raise
         except (NoAnswer, HornbeamError) as error:
             self.journal.counts[f"read: {type(error).__name__}"] += 1
             return None
