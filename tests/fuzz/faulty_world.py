@@ -39,7 +39,7 @@ PROFILE = Profile(
         Fault.LOG_REFUSED: 0.06,
         Fault.LOG_UNKNOWN: 0.06,
         Fault.LOG_TORN: 0.06,
-        Fault.COORDINATION_REFUSED: 0.02,
+        Fault.COORDINATION_REFUSED: 0.2,
     },
     every_s={Fault.STORE_AWAY: 3.0, Fault.DISK_FULL: 4.0},
 )
@@ -90,6 +90,8 @@ class Services:
         self._registry = SimulatedRegistry(asyncio.get_running_loop().time)
         self._outage = Outage()
         self._disk_full = False
+        self._healed = False
+        self._supervision: asyncio.Task[None]
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -101,13 +103,11 @@ class Services:
     async def running(self) -> AsyncIterator[FastAPI]:
         """The application, over a database that is kept open whatever happens."""
         self.app = create_app(self.settings, await self._opened())
-        self._tasks.append(asyncio.ensure_future(self._supervise()))
+        self._supervision = asyncio.ensure_future(self._supervise())
         try:
             yield self.app
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._stop()
             await self.database.close()
 
     async def unleash(self) -> None:
@@ -118,13 +118,18 @@ class Services:
 
     async def heal(self) -> None:
         """Nothing goes wrong any more; the database is opened anew over what is left."""
+        await self._stop()
+        await self._reopen()
+
+    async def _stop(self) -> None:
+        """No more faults, and none that strikes; a reopening under way comes to its end."""
         self.chaos.calm()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
         self._outage.away = self._disk_full = False
-        await self._reopen()
+        self._healed = True
+        await self._supervision
 
     # ------------------------------------------------------------ the database
 
@@ -168,7 +173,7 @@ class Services:
         )
 
     async def _supervise(self) -> None:
-        while True:
+        while not self._healed:
             await asyncio.sleep(0.02)
             if not self.database.ready():
                 await self._reopen()

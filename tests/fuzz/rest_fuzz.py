@@ -69,7 +69,7 @@ def set_up(shop: World) -> None:
 
 def until_all_has_failed(shop: World, services: Services) -> None:
     """Go on writing until every fault has struck."""
-    for _ in range(5_000):
+    for _ in range(50_000):
         if set(services.chaos.fired) == PROFILE.faults:
             return
         answer = shop.transact("UPDATE item SET i_stock = i_stock - 1")
