@@ -38,6 +38,7 @@ from storage.simulated.chaos import Chaos, Fault, Profile
 from storage.simulated.loop import SimulatedLoop, run_simulated
 from storage.snapshot import ReadItem
 from txlayer.model import Statement, TransactionRequest, TransactionResult
+from txlayer.outcomes import transaction_id_for
 
 CLIENTS = 8
 PAUSE_S, MAX_PAUSE_S = 0.01, 1.0
@@ -288,6 +289,17 @@ async def _resolve(cluster: Cluster, journal: Journal) -> None:
         else:
             journal.acknowledged[key] = result
         del journal.unresolved[key]
+    if cluster.chaos.fired[Fault.REQUEST_TWICE]:
+        await _find_late_copies(cluster, journal)
+
+
+async def _find_late_copies(cluster: Cluster, journal: Journal) -> None:
+    """A refusal is no outcome: a second copy of the request, if it arrives later, may commit."""
+    for key in sorted(journal.refused):
+        done = await cluster.ask(lambda db, key=key: db.outcome(transaction_id_for(key)))
+        if done is not None:
+            journal.refused.remove(key)
+            journal.acknowledged[key] = done.answer
 
 
 async def _require_nothing_stuck(database: Database) -> None:
