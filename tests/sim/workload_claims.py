@@ -1,41 +1,46 @@
 """Claims: jobs that workers look for, take and give back, each by what a job says, not by its key.
 
 Searches look at a snapshot and change what is there now, so everybody finds the same free jobs and
-only one may have each. The answers tell who took and who gave back what. In the order of their
-timestamps a job is taken when it is free, and given back by whoever has it.
+only one may have each. Workers are hired and fired: whoever goes leaves his jobs free, and nobody
+else's. The seed draws whether a job lies below its worker, and so moves from root to root.
+
+The answers tell who took and who gave back what. In the order of their timestamps a job is taken
+when it is free, by a worker who is there, and given back by the one who has it.
 """
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
-from database_world import catalog_of
+from database_world import catalog_of, first_edges
 from simulation import Client, Journal
 
 from api.database import Database
-from schema.catalog import Catalog
+from schema.catalog import Catalog, Forest
 from schema.ddl import load_ddl
+from schema.errors import ConstraintViolation
 from txlayer.model import Statement
 
+WORKERS = 3
 SCHEMA = load_ddl(
     """
-    CREATE TABLE job (j_id INTEGER PRIMARY KEY, j_worker TEXT, j_taken INTEGER NOT NULL);
-    CREATE INDEX job_worker ON job (j_worker);
+    CREATE TABLE worker (w_id INTEGER PRIMARY KEY);
+    CREATE TABLE job (
+      j_id INTEGER PRIMARY KEY, j_taken INTEGER NOT NULL,
+      j_w_id INTEGER REFERENCES worker (w_id) ON DELETE SET NULL);
     """
 )
+_JOBS = "SELECT j_id, j_w_id, j_taken FROM job"
+_TOLD = "RETURNING ?, j_id, j_w_id, j_taken"
 _TAKE = (
-    "UPDATE job SET j_worker = ?, j_taken = j_taken + 1 WHERE j_worker IS NULL AND j_id % ? = ?"
-    " RETURNING 'taken', j_id, j_worker, j_taken"
+    "UPDATE job SET j_w_id = ?, j_taken = j_taken + 1 WHERE j_w_id IS NULL AND j_id % ? = ?"
+    f" {_TOLD}"
 )
-_HAND_ON = (
-    "UPDATE job SET j_worker = ?, j_taken = j_taken + 1 WHERE j_worker = ?"
-    " RETURNING 'handed on', j_id, j_worker, j_taken"
-)
-_GIVE_BACK = (
-    "UPDATE job SET j_worker = NULL WHERE j_worker = ?"
-    " RETURNING 'given back', j_id, j_worker, j_taken"
-)
-_JOBS = "SELECT j_id, j_worker, j_taken FROM job"
+_HAND_ON = f"UPDATE job SET j_w_id = ?, j_taken = j_taken + 1 WHERE j_w_id = ? {_TOLD}"
+_GIVE_BACK = f"UPDATE job SET j_w_id = NULL WHERE j_w_id = ? {_TOLD}"
+_FIRE = "DELETE FROM worker WHERE w_id = ? RETURNING ?, w_id"
+_HIRE = "INSERT INTO worker VALUES (?) RETURNING ?, w_id"
 
 
 class Claims:
@@ -43,40 +48,72 @@ class Claims:
 
     def __init__(self, rng: random.Random) -> None:
         self.jobs = rng.choice([1, 3, 8])
-        self.workers = rng.choice([1, 2, 4])
-        """Fewer than clients: some act for the same one."""
+        self.below_worker = rng.random() < 0.5
 
     def catalog(self) -> Catalog:
-        return catalog_of(SCHEMA)
+        forest = first_edges(SCHEMA) if self.below_worker else Forest(SCHEMA.names, ())
+        return catalog_of(SCHEMA, forest=forest)
 
     async def set_up(self, database: Database) -> None:
-        jobs = [(n, None, 0) for n in range(self.jobs)]
-        await database.load("job", ["j_id", "j_worker", "j_taken"], jobs)
+        await database.load("worker", ["w_id"], [(n,) for n in range(WORKERS)])
+        await database.load("job", ["j_id", "j_taken"], [(n, 0) for n in range(self.jobs)])
 
     async def step(self, client: Client) -> None:
         rng = client.random
-        me, other = (f"w{rng.randrange(self.workers)}" for _ in range(2))
-        share = rng.choice([1, 2])
-        (statement,) = rng.choices(
-            [
-                Statement(_TAKE, (me, share, rng.randrange(share))),
-                Statement(_HAND_ON, (other, me)),
-                Statement(_GIVE_BACK, (me,)),
-            ],
-            [5, 2, 3],
-        )
         if rng.random() < 0.2:
             await client.read(_JOBS)
-        else:
+            return
+        me, other, share = rng.randrange(WORKERS), rng.randrange(WORKERS), rng.choice([1, 2])
+        (statement,) = rng.choices(
+            [
+                Statement(_TAKE, (me, share, rng.randrange(share), "taken")),
+                Statement(_HAND_ON, (other, me, "handed on")),
+                Statement(_GIVE_BACK, (me, "given back")),
+                Statement(_FIRE, (me, "fired")),
+                Statement(_HIRE, (me, "hired")),
+            ],
+            [35, 25, 15, 10, 15],
+        )
+        try:
             await client.transact(statement)
+        except ConstraintViolation as error:
+            client.journal.counts[type(error).__name__] += 1
 
     async def check(self, database: Database, journal: Journal) -> None:
-        state = dict.fromkeys(range(self.jobs), (None, 0))
-        told = sorted(journal.acknowledged.values(), key=lambda answer: answer.commit_ts)
-        for what, job, worker, taken in (row for t in told for row in t.statements[0].rows):
-            before, times = state[job]
-            assert taken == times + (what != "given back"), f"{job} was {what} unseen"
-            assert (before is None) == (what == "taken"), f"{job} of {before} was {what}"
-            state[job] = (worker, taken)
+        model = _Model(self.jobs)
+        for answer in sorted(journal.acknowledged.values(), key=lambda answer: answer.commit_ts):
+            for what, *row in answer.statements[0].rows:
+                model.take_in(what, *row)
         stored = {job: (worker, taken) for job, worker, taken in await database.fetch(_JOBS)}
-        assert stored == state, "effects are not answers"
+        assert stored == model.jobs, "effects are not answers"
+        hired = {worker for (worker,) in await database.fetch("SELECT w_id FROM worker")}
+        assert hired == model.hired, "effects are not answers"
+
+
+class _Model:
+    """Jobs and workers as the answers tell it."""
+
+    def __init__(self, jobs: int) -> None:
+        self.hired = set(range(WORKERS))
+        self.jobs: dict[int, tuple[int | None, int]] = dict.fromkeys(range(jobs), (None, 0))
+
+    def take_in(self, what: str, number: int, *after: Any) -> None:
+        match what:
+            case "hired":
+                assert number not in self.hired, f"{number} was hired twice"
+                self.hired.add(number)
+            case "fired":
+                assert number in self.hired, f"{number} was fired twice"
+                self.hired.remove(number)
+                for job, (worker, taken) in self.jobs.items():
+                    if worker == number:
+                        self.jobs[job] = (None, taken)
+            case _:
+                self._job_told(what, number, *after)
+
+    def _job_told(self, what: str, job: int, worker: int | None, taken: int) -> None:
+        before, times = self.jobs[job]
+        assert (before is None) == (what == "taken"), f"job {job} of {before} was {what}"
+        assert taken == times + (what != "given back"), f"job {job} was {what} unseen"
+        assert worker is None or worker in self.hired, f"job {job} was {what} by nobody"
+        self.jobs[job] = (worker, taken)
