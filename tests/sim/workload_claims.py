@@ -1,4 +1,4 @@
-"""Claims: jobs that workers look for, take and give back, each by what a job says, not by its key.
+"""Claims: jobs that workers look for, take and give back by what the jobs say, not by their keys.
 
 Searches look at a snapshot and change what is there now, so everybody finds the same free jobs and
 only one may have each. Workers are hired and fired: whoever goes leaves his jobs free, and nobody
@@ -27,18 +27,19 @@ SCHEMA = load_ddl(
     """
     CREATE TABLE worker (w_id INTEGER PRIMARY KEY);
     CREATE TABLE job (
-      j_id INTEGER PRIMARY KEY, j_taken INTEGER NOT NULL,
+      j_id INTEGER PRIMARY KEY, j_steps INTEGER NOT NULL,
       j_w_id INTEGER REFERENCES worker (w_id) ON DELETE SET NULL);
     """
 )
-_JOBS = "SELECT j_id, j_w_id, j_taken FROM job"
-_TOLD = "RETURNING ?, j_id, j_w_id, j_taken"
+_JOBS = "SELECT j_id, j_w_id, j_steps FROM job"
+_TOLD = "RETURNING ?, j_id, j_w_id, j_steps"
 _TAKE = (
-    "UPDATE job SET j_w_id = ?, j_taken = j_taken + 1 WHERE j_w_id IS NULL AND j_id % ? = ?"
+    "UPDATE job SET j_w_id = ?, j_steps = j_steps + 1 WHERE j_w_id IS NULL AND j_id % ? = ?"
     f" {_TOLD}"
 )
-_HAND_ON = f"UPDATE job SET j_w_id = ?, j_taken = j_taken + 1 WHERE j_w_id = ? {_TOLD}"
+_HAND_ON = f"UPDATE job SET j_w_id = ?, j_steps = j_steps + 1 WHERE j_w_id = ? {_TOLD}"
 _GIVE_BACK = f"UPDATE job SET j_w_id = NULL WHERE j_w_id = ? {_TOLD}"
+_WORK_ON = f"UPDATE job SET j_steps = j_steps + 1 WHERE j_id = ? {_TOLD}"
 _FIRE = "DELETE FROM worker WHERE w_id = ? RETURNING ?, w_id"
 _HIRE = "INSERT INTO worker VALUES (?) RETURNING ?, w_id"
 
@@ -56,7 +57,7 @@ class Claims:
 
     async def set_up(self, database: Database) -> None:
         await database.load("worker", ["w_id"], [(n,) for n in range(WORKERS)])
-        await database.load("job", ["j_id", "j_taken"], [(n, 0) for n in range(self.jobs)])
+        await database.load("job", ["j_id", "j_steps"], [(n, 0) for n in range(self.jobs)])
 
     async def step(self, client: Client) -> None:
         rng = client.random
@@ -69,10 +70,11 @@ class Claims:
                 Statement(_TAKE, (me, share, rng.randrange(share), "taken")),
                 Statement(_HAND_ON, (other, me, "handed on")),
                 Statement(_GIVE_BACK, (me, "given back")),
+                Statement(_WORK_ON, (rng.randrange(self.jobs), "worked on")),
                 Statement(_FIRE, (me, "fired")),
                 Statement(_HIRE, (me, "hired")),
             ],
-            [35, 25, 15, 10, 15],
+            [30, 20, 10, 20, 8, 12],
         )
         try:
             await client.transact(statement)
@@ -84,7 +86,7 @@ class Claims:
         for answer in sorted(journal.acknowledged.values(), key=lambda answer: answer.commit_ts):
             for what, *row in answer.statements[0].rows:
                 model.take_in(what, *row)
-        stored = {job: (worker, taken) for job, worker, taken in await database.fetch(_JOBS)}
+        stored = {job: (worker, steps) for job, worker, steps in await database.fetch(_JOBS)}
         assert stored == model.jobs, "effects are not answers"
         hired = {worker for (worker,) in await database.fetch("SELECT w_id FROM worker")}
         assert hired == model.hired, "effects are not answers"
@@ -105,15 +107,18 @@ class _Model:
             case "fired":
                 assert number in self.hired, f"{number} was fired twice"
                 self.hired.remove(number)
-                for job, (worker, taken) in self.jobs.items():
+                for job, (worker, steps) in self.jobs.items():
                     if worker == number:
-                        self.jobs[job] = (None, taken)
+                        self.jobs[job] = (None, steps)
             case _:
                 self._job_told(what, number, *after)
 
-    def _job_told(self, what: str, job: int, worker: int | None, taken: int) -> None:
+    def _job_told(self, what: str, job: int, worker: int | None, steps: int) -> None:
         before, times = self.jobs[job]
-        assert (before is None) == (what == "taken"), f"job {job} of {before} was {what}"
-        assert taken == times + (what != "given back"), f"job {job} was {what} unseen"
+        if what == "worked on":
+            assert worker == before, f"job {job} of {before} was {what} as that of {worker}"
+        else:
+            assert (before is None) == (what == "taken"), f"job {job} of {before} was {what}"
+        assert steps == times + (what != "given back"), f"job {job} was {what} unseen"
         assert worker is None or worker in self.hired, f"job {job} was {what} by nobody"
-        self.jobs[job] = (worker, taken)
+        self.jobs[job] = (worker, steps)
