@@ -104,6 +104,7 @@ class Client:
                 result = await self._cluster.ask(lambda db: db.transact(self._marked(request)))
             except (NoAnswer, OutcomeUnknown):
                 maybe_done = True
+                self.journal.counts["unknown"] += 1
                 await self._pause(attempt)
             except ConstraintViolation:
                 self._settle(key, None)
@@ -235,6 +236,7 @@ async def _run(
         database = await cluster.heal()
         await _resolve(cluster, journal)
         await _require_nothing_stuck(database)
+        assert profile.faults or not journal.counts["unknown"], "no answer, and nothing went wrong"
         if workload.oracle:
             at = {key: answer.commit_ts for key, answer in journal.acknowledged.items()}
             await check_every_commit(cluster, database, at)
