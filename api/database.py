@@ -498,7 +498,7 @@ class Database:
 
     def ready(self) -> bool:
         """May requests be sent here?"""
-        return self.committer.failed is None
+        return self.committer.failed is None and self._coordination.alive()
 
     # ------------------------------------------------------------ housekeeping
 

@@ -116,10 +116,11 @@ class Cluster:
         for node in self.nodes:
             node.process.crash_after(None)
             node.process.thaw()
-            if node is not self.nodes[-1]:
-                node.process.crash()
         await asyncio.sleep(2 * SESSION_S)  # until everybody knows who has lost a session
-        return await self.owner()
+        owner = await self.owner()
+        for node in self.nodes[:-1]:
+            node.process.crash()
+        return owner
 
     async def owner(self) -> Database:
         """Waits until there is a healthy one."""
@@ -275,7 +276,8 @@ class Cluster:
         """Would the process have ended by itself?"""
         if node.process.dead or node.process.frozen:
             return False
-        return node.failure is not None or (node.serves and not node.database.ready())
+        committer = node.database.committer if node.serves else None
+        return node.failure is not None or (committer is not None and committer.failed is not None)
 
     def _end_zombies(self) -> None:
         for node in self.nodes[:-1]:
