@@ -28,6 +28,7 @@ from storage.simulated.files import SimulatedDisk, SimulatedFiles
 from storage.simulated.loop import InlineExecutor, Process, SimulatedLoop
 from storage.simulated.network import Outage, RemoteCalls, settle
 from storage.simulated.store import SimulatedStore, SimulatedTables
+from txlayer.steps import Steps, no_steps
 
 SLAVE = "a"
 REQUEST_TIMEOUT_S = 5.0
@@ -81,6 +82,8 @@ class Cluster:
         self.disk.fault = self._file_fault
         self.registry = SimulatedRegistry(loop.time)
         self.nodes: list[Node] = []
+        self.steps: Steps = no_steps
+        """Told of each step of the protocol that a process reaches (txlayer/steps.py)."""
         self.healed = False
         self.corruptions_found = 0
         self._expired_at = -SESSION_S
@@ -256,7 +259,11 @@ class Cluster:
             node.clock,
             SimulatedIds(self.chaos.random),
             InlineExecutor,
+            self._reached,
         )
+
+    def _reached(self, step: str) -> None:
+        self.steps(step)
 
     async def _supervise(self) -> None:
         """Replace an owner that has failed, or that the coordination service has given up."""

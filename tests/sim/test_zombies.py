@@ -1,0 +1,187 @@
+"""Processes that were replaced and do not know it: each hole that was found, as its own story."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from cluster import Cluster
+from database_world import catalog_of
+from workload_bank import SCHEMA
+
+from schema.catalog import Index, Purpose, State
+from schema.errors import InvalidRequest, Unavailable, UniqueViolation
+from schema.model import KeyPart
+from storage.simulated.chaos import Chaos, Profile
+from storage.simulated.coordination import SESSION_S
+from storage.simulated.loop import run_simulated
+from txlayer.model import Statement, TransactionRequest
+from txlayer.steps import Step
+
+INSERT = "INSERT INTO account VALUES (?, ?)"
+
+
+@asynccontextmanager
+async def two_owners(*, skew_ms=0):
+    """(zombie that has just thawed, its successor, cluster). The successor's clock is off."""
+    loop = asyncio.get_running_loop()
+    cluster = Cluster(loop, Chaos(1, Profile()))
+    try:
+        await cluster.start()
+        (first,) = cluster.nodes
+        await first.process.start(_begin(first.database))
+        first.process.freeze()
+        await asyncio.sleep(SESSION_S + 2)
+        second = cluster.nodes[-1]
+        assert second is not first
+        second.clock.skew_ms = skew_ms
+        first.process.thaw()
+        yield first, second, cluster
+    finally:
+        await cluster.stop()
+
+
+async def _begin(database):
+    await database.keeper.apply(catalog_of(SCHEMA))
+    await database.keeper.wait_built()
+    await database.load("account", ["a_id", "a_balance"], [(n, 100) for n in range(3)])
+
+
+def run(node, work):
+    return node.process.start(work)
+
+
+def test_a_zombie_commits_nothing():
+    async def scenario():
+        async with two_owners() as (zombie, owner, _):
+            with pytest.raises(Unavailable):
+                await run(zombie, zombie.database.execute(INSERT, (7, 7)))
+            assert not zombie.database.ready()
+            await run(owner, owner.database.execute(INSERT, (8, 8)))
+            rows = await run(owner, owner.database.fetch("SELECT a_id FROM account"))
+            assert sorted(rows) == [(0,), (1,), (2,), (8,)]
+
+    run_simulated(scenario())
+
+
+def test_a_zombie_refuses_nothing_for_good_and_answers_no_read_of_the_newest():
+    async def scenario():
+        async with two_owners() as (zombie, owner, _):
+            await run(owner, owner.database.execute("DELETE FROM account WHERE a_id = 1"))
+            requests = (
+                "INSERT INTO account VALUES (2, 0)",  # there is such a row, as far as it knows
+                "UPDATE account SET a_balance = 0 WHERE a_id = 1",  # changes nothing
+                "INSERT INTO page VALUES (1, 0, 0, 0)",  # has no parent
+            )
+            for sql in requests:
+                with pytest.raises(Unavailable):
+                    await run(zombie, zombie.database.execute(sql))
+            with pytest.raises(Unavailable):
+                await run(zombie, zombie.database.fetch("SELECT * FROM account"))
+            with pytest.raises(UniqueViolation):
+                await run(owner, owner.database.execute(requests[0]))
+
+    run_simulated(scenario())
+
+
+@pytest.mark.parametrize("skew_ms", [-3_600_000, -400, 0, 400])
+def test_a_snapshot_once_read_stays_as_it_was(skew_ms):
+    async def scenario():
+        async with two_owners(skew_ms=skew_ms) as (zombie, owner, _):
+            at, sql = zombie.database.watermark(), "SELECT a_id, a_balance FROM account"
+            before = await run(zombie, zombie.database.fetch(sql, snapshot=at))
+            await run(
+                owner, owner.database.execute("UPDATE account SET a_balance = 0 WHERE a_id < 3")
+            )
+            again = await run(zombie, zombie.database.fetch(sql, snapshot=at))
+            assert sorted(again) == sorted(before) == [(0, 100), (1, 100), (2, 100)]
+
+    run_simulated(scenario())
+
+
+def test_a_zombie_does_not_answer_for_a_bookmark_of_its_successor():
+    async def scenario():
+        async with two_owners() as (zombie, owner, _):
+            done = await run(owner, owner.database.execute(INSERT, (9, 9)))
+            sql = "SELECT count(*) FROM account"
+            for ahead in (0, 10_000):  # a little later than its own clock, and much
+                bookmark = done.commit_ts + ahead
+                with pytest.raises(Unavailable):
+                    await run(zombie, zombie.database.fetch(sql, bookmark=bookmark))
+            assert await run(owner, owner.database.fetch(sql, bookmark=done.commit_ts)) == [(4,)]
+            with pytest.raises(InvalidRequest):
+                await run(owner, owner.database.fetch(sql, bookmark=done.commit_ts + 10_000))
+
+    run_simulated(scenario())
+
+
+def test_a_zombie_puts_no_catalog_into_force():
+    """It has checked that balances are unique, and is frozen before it says so."""
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        cluster = Cluster(loop, Chaos(1, Profile()))
+        try:
+            await cluster.start()
+            zombie = cluster.nodes[0]
+            await zombie.process.start(_begin(zombie.database))
+            await run(zombie, zombie.database.execute("DELETE FROM account WHERE a_id > 0"))
+            cluster.steps = lambda step: step == Step.ADMITTED and zombie.process.freeze()
+            changing = run(zombie, zombie.database.keeper.apply(_unique(zombie.database.catalog)))
+            await asyncio.sleep(SESSION_S + 2)
+            assert zombie.process.frozen
+            owner = cluster.nodes[-1]
+            await run(owner, owner.database.execute(INSERT, (7, 100)))
+            zombie.process.thaw()
+            with pytest.raises(Unavailable):
+                await changing
+            owner.process.crash()
+            await asyncio.sleep(SESSION_S)
+            last = await cluster.owner()
+            assert "by_balance" not in last.catalog
+            rows = await cluster.nodes[-1].process.start(last.fetch("SELECT a_id FROM account"))
+            assert sorted(rows) == [(0,), (7,)]
+            await cluster.nodes[-1].process.start(last.execute(INSERT, (8, 100)))
+        finally:
+            await cluster.stop()
+
+    run_simulated(scenario())
+
+
+def _unique(catalog):
+    index = Index("by_balance", "account", (KeyPart("a_balance"),), unique=True,
+                  purpose=Purpose.DECLARED)  # fmt: skip
+    return replace(
+        catalog,
+        version=catalog.version + 1,
+        indexes=(*catalog.indexes, index),
+        states=(*catalog.states, (index.name, State.BUILDING)),
+    )
+
+
+def test_a_key_sent_ten_times_at_once_and_again_after_a_take_over_has_one_effect():
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        cluster = Cluster(loop, Chaos(1, Profile()))
+        try:
+            await cluster.start()
+            first = cluster.nodes[0]
+            await first.process.start(_begin(first.database))
+            move = Statement("UPDATE account SET a_balance = a_balance + 1 WHERE a_id = 0")
+            request = TransactionRequest((move,), idempotency_key="once")
+            answers = [run(first, first.database.transact(request)) for _ in range(10)]
+            await asyncio.sleep(0.001)
+            first.process.crash_after(40)
+            await asyncio.sleep(SESSION_S)
+            last = await cluster.owner()
+            again = await asyncio.gather(
+                *[cluster.nodes[-1].process.start(last.transact(request)) for _ in range(10)]
+            )
+            told = {task.result().commit_ts for task in answers if task.done()}
+            assert told | {answer.commit_ts for answer in again} == {again[0].commit_ts}
+            sql = "SELECT a_balance FROM account WHERE a_id = 0"
+            assert await cluster.nodes[-1].process.start(last.fetch(sql)) == [(101,)]
+        finally:
+            await cluster.stop()
+
+    run_simulated(scenario())
