@@ -160,7 +160,8 @@ class Catalog:
     """One version of everything. `states` covers views and indexes by name.
 
     `incarnations` gives the number that goes into a thing's physical table name: a thing that is
-    dropped and made again gets a new table, so old cells never shine through.
+    dropped and made again gets a new table, so old cells never shine through. When a catalog is
+    put into force, what is new gets the number of the owner's claim (`txlayer/catalog_keeper.py`).
     Columns are only ever appended to a relation; a row written before has fewer values, and the
     missing ones read as the column's default (`storage/codec/rows.py`).
     """

@@ -11,7 +11,9 @@ a later T: whatever has changed since the first T carries a newer cell.
 
 Which version is in force is a value of the coordination service, changed by compare-and-set. A new
 owner *claims* it before it loads the catalog; whoever owned it before cannot change it any more,
-however late the writes arrive that it had sent.
+however late the writes arrive that it had sent. Every change claims anew, and new tables bear the
+number of that claim: no other owner ever makes tables of these names, so whoever was replaced can
+drop only what is his or what nobody needs.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ class Claim:
     def __init__(self, coordination: Coordination, clock: Clock, catalog: Catalog, held: int):
         self._coordination = coordination
         self._clock = clock
-        self._held = held
+        self.number = held
+        """Higher than that of every claim before."""
         self.catalog = catalog
         """That was in force when the claim was made."""
 
@@ -80,14 +83,13 @@ class Claim:
         return cls(coordination, clock, await _load(store, version), held)
 
     async def put_in_force(self, version: int) -> None:
-        """There is no way back once the first try is sent: it goes on until it is known.
-
-        Raises Replaced.
+        """Also claims anew. There is no way back once the first try is sent: it goes on until it
+        is known. Raises Replaced.
         """
         value = str(version).encode()
         while self._coordination.alive():
             try:
-                self._held = await self._written(value)
+                self.number = await self._written(value)
             except Replaced:
                 raise
             except Unavailable:
@@ -98,10 +100,10 @@ class Claim:
 
     async def _written(self, value: bytes) -> int:
         try:
-            return await self._coordination.write(_PATH, value, self._held)
+            return await self._coordination.write(_PATH, value, self.number)
         except StalePlan:
             known = await self._coordination.read(_PATH)
-            if known != Versioned(value, self._held + 1):  # else it was an earlier try of ours
+            if known != Versioned(value, self.number + 1):  # else it was an earlier try of ours
                 raise Replaced("Another process has taken the catalog over.") from None
             return known.version
 
@@ -225,9 +227,10 @@ class CatalogKeeper:
     async def _change(self, make: Callable[[Catalog], Awaitable[Catalog]]) -> None:
         async with self._changing:
             current = self.state.catalog
-            catalog = await make(current)
+            made = await make(current)
+            await self._claim.put_in_force(current.version)
+            catalog = _numbered(made, current, self._claim.number)
             for layout in sorted(_layouts(catalog) - _layouts(current)):
-                await self._store.drop_table(layout)  # a change that failed may have filled it
                 await self._store.create_table(layout)
             self._steps(Step.TABLES_CREATED)
             await self._stop_building()
@@ -250,9 +253,11 @@ class CatalogKeeper:
         self._begin_builds()
 
     async def drop_orphans(self) -> None:
-        """After a start: tables that a crash kept from being dropped."""
+        """After a start: tables that a crash kept from being dropped. Those of later claims belong
+        to whoever has replaced this process."""
         stored = {name for name in await self._store.tables() if not name.startswith("s.")}
-        await self._drop(stored - _layouts(self.state.catalog))
+        orphans = stored - _layouts(self.state.catalog)
+        await self._drop({name for name in orphans if _number(name) <= self._claim.number})
 
     async def refresh_counts(self, *, factor: float = 2.0) -> None:
         """Publish row counts when one has changed by `factor`; planning follows them."""
@@ -449,6 +454,21 @@ def _layouts(catalog: Catalog) -> set[str]:
     """Physical tables of a catalog."""
     names = [*catalog.schema.names, *catalog.view, *catalog.index]
     return {catalog.layout(name).table for name in names}
+
+
+def _numbered(made: Catalog, current: Catalog, number: int) -> Catalog:
+    """`made`, with new tables, by `number`, for all that is not in `current` or that `made` gives
+    another number than it has there. Databases made before claims may have higher numbers."""
+    known, asked = dict(current.incarnations), dict(made.incarnations)
+    number = max([number, *(n + 1 for n in known.values())])
+    for name in (*made.schema.names, *made.view, *made.index):
+        kept = name in current and asked.get(name, known.get(name, 0)) == known.get(name, 0)
+        asked[name] = known.get(name, 0) if kept else number
+    return replace(made, incarnations=tuple(asked.items()))
+
+
+def _number(table: str) -> int:
+    return int(table.rpartition(".")[2])
 
 
 def _build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
