@@ -40,7 +40,7 @@ check: $(READY)  ## style, types, layers, dead code and dead files
 sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MIX=, TRANSACTIONS=
 	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/txlayer:tests/checkers $(BIN)/python tests/sim \
 	  --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(if $(MINUTES),--minutes $(MINUTES)) \
-	  --transactions $(TRANSACTIONS) $(addprefix --workload ,$(WORKLOAD)) $(addprefix --mix ,$(MIX))
+	  --transactions $(TRANSACTIONS) $(if $(JOBS),--jobs $(JOBS)) $(addprefix --workload ,$(WORKLOAD)) $(addprefix --mix ,$(MIX))
 
 models: $(READY)  ## check the protocol's models exhaustively (needs spin and gcc)
 	@$(BIN)/python tests/models/run.py
