@@ -86,7 +86,6 @@ class Cluster:
         """Told of each step of the protocol that a process reaches (txlayer/steps.py)."""
         self.healed = False
         self.corruptions_found = 0
-        self._expired_at = -SESSION_S
         self._archive: dict[str, bytes] = {}
         self._flipped: list[tuple[str, int, int]] = []
         self._new_node = new_node
@@ -342,14 +341,7 @@ class Cluster:
         return True
 
     async def _expire(self) -> bool:
-        self._expired_at = self.loop.time()
         return self.registry.cut_off(SLAVE)
-
-    @property
-    def has_one_owner(self) -> bool:
-        """Does nobody who was replaced think that he owns the database still? A session that ends
-        before its time is over takes that away for as long."""
-        return self.loop.time() - self._expired_at > SESSION_S
 
     async def _jump(self) -> bool:
         limit = self.chaos.profile.jump_ms

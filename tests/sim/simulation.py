@@ -155,7 +155,7 @@ class Client:
                     seen += result.reads
             return at, found, seen
 
-        told = self.journal.newest if self._cluster.has_one_owner else 0
+        told = self.journal.newest
         try:
             at, found, seen = await self._cluster.ask(work)
         except Corruption:
