@@ -53,7 +53,9 @@ def test_a_seed_always_runs_the_same_way():
     assert len(set(first["traces"].values())) == 8
 
 
-@pytest.mark.parametrize("known", COMMITTED_SEEDS, ids=lambda known: f"{known['workload']}-{known['seed']}")
+@pytest.mark.parametrize(
+    "known", COMMITTED_SEEDS, ids=lambda known: f"{known['workload']}-{known['seed']}"
+)
 def test_seeds_that_once_failed(known):
     """What they found is told in docs/protocols/found.md."""
     totals = simulated(
