@@ -244,9 +244,10 @@ class Committer:
         replaced too.
         """
         self._require_working()
-        now = self._hlc.observe()
-        if now > self._reserved:
-            await self._append_checkpoint(self.checkpointed)
+        async with self._checkpointing:  # the newest in the log must not be behind the one before
+            now = self._hlc.observe()
+            if now > self._reserved:
+                await self._append_checkpoint(self.checkpointed)
         return now
 
     # ------------------------------------------------------------ stages

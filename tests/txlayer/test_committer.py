@@ -182,6 +182,33 @@ def test_the_watermark_never_passes_what_the_log_has_reserved():
     running(world, scenario)
 
 
+def test_reserving_beside_a_checkpoint_does_not_take_it_back():
+    world = World()
+
+    async def scenario():
+        await world.committer.commit(prepared(1, "a"))
+        reserving = []
+        append = world.log.append
+
+        async def slow_append(payloads):
+            end = await append(payloads)
+            if not reserving:  # the checkpoint is in the log, and nobody has been told of it
+                world.clock.base_ms += 10_000
+                reserving.append(asyncio.ensure_future(world.committer.reserve()))
+                await settle()
+            return end
+
+        world.log.append = slow_append
+        await world.clock.advance(1.5)
+        await reserving[0]
+        checkpoints = [r.applied_upto for r in records(world) if isinstance(r, Checkpoint)]
+        assert len(checkpoints) == 2
+        assert checkpoints == sorted(checkpoints)
+        assert checkpoints[-1] == world.committer.checkpointed
+
+    running(world, scenario)
+
+
 @pytest.mark.parametrize("back_ms", [0, 1_000, 1_000_000])
 def test_the_next_owner_commits_above_every_snapshot_ever_read(back_ms):
     world = World()
