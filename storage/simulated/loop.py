@@ -91,10 +91,7 @@ class Process:
     def adopt(self, task: asyncio.Task[Any]) -> None:
         """Keep a task alive as long as the process: if it is dead, nobody else may hold it."""
         self._tasks.add(task)
-        task.add_done_callback(self._ended, context=self._context)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        task.add_done_callback(self._tasks.discard, context=self._context)
 
     async def bury(self) -> None:
         """Unwind what a dead process left, so that nothing is pending when the loop closes.
@@ -125,8 +122,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._closed = False
         self._running = False
         self._world = copy_context()
-        self.steps = 0
-        """Callbacks run so far."""
         self.uncaught: list[dict[str, Any]] = []
         """What was reported to the exception handler: no run may end with any."""
 
@@ -167,7 +162,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             process, handle = self._ready.popleft()
             if handle.cancelled() or (process is not None and not process.admits(handle)):
                 continue
-            self.steps += 1
             handle._run()
 
     def _jump(self) -> None:

@@ -70,7 +70,6 @@ class Cluster:
         loop: SimulatedLoop,
         chaos: Chaos,
         *,
-        new_node: Callable[[Settings, Ports], Awaitable[Database]] = Database.start,
         segment_bytes: int = 1 << 16,
         **options: Any,
     ) -> None:
@@ -85,10 +84,8 @@ class Cluster:
         self.steps: Steps = no_steps
         """Told of each step of the protocol that a process reaches (txlayer/steps.py)."""
         self.healed = False
-        self.corruptions_found = 0
         self._archive: dict[str, bytes] = {}
         self._flipped: list[tuple[str, int, int]] = []
-        self._new_node = new_node
         self._segment_bytes = segment_bytes
         self._outage = Outage()
         self._disk_full = False
@@ -221,7 +218,7 @@ class Cluster:
 
     async def _serve(self, node: Node) -> None:
         try:
-            node.database = await self._new_node(self.settings, await self._ports(node))
+            node.database = await Database.start(self.settings, await self._ports(node))
         except Corruption as error:
             node.failure = error
             self._mend(error)
@@ -404,7 +401,6 @@ class Cluster:
         """Recovery has noticed damage: put the bit back, as an operator would from a replica."""
         if not self._flipped:
             raise found
-        self.corruptions_found += 1
         self._restore_bits()
 
     def _restore_bits(self) -> None:

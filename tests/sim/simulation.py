@@ -179,7 +179,6 @@ class Report:
     committed: int
     refused: int
     reads: int
-    unresolved: int
     fired: Counter[Fault]
     processes: int
     simulated_s: float
@@ -250,7 +249,6 @@ async def _run(
         len(journal.acknowledged),
         len(journal.refused),
         journal.counts["reads"],
-        len(journal.unresolved),
         chaos.fired,
         len(cluster.nodes),
         loop.time(),
