@@ -40,7 +40,7 @@ class Live(Answer):
 
 
 class Ready(Answer):
-    status: Literal["ready", "not ready"]
+    status: Literal["ready"]
 
 
 class OutputColumn(Answer):

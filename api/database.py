@@ -500,6 +500,11 @@ class Database:
         """May requests be sent here?"""
         return self.committer.failed is None and self._coordination.alive()
 
+    def require_ready(self) -> None:
+        """Raises what keeps requests from being sent here."""
+        self.committer.require_working()
+        self._require_owner()
+
     # ------------------------------------------------------------ housekeeping
 
     async def _keep_house(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 from starlette.types import Scope
 
 from api.database import Database
+from schema.errors import Unavailable
 from txlayer.model import TransactionResult
 
 
@@ -54,7 +56,7 @@ class Metrics:
                 "transactions_retried": "Attempts repeated since the start.",
                 "locks_held": "Locks held now.",
                 "locks_waiting": "Transactions waiting for a lock now.",
-                "log_bytes": "Bytes in the log.",
+                "log_bytes": "Bytes in the log; NaN while it does not answer.",
                 "watermark_lag_seconds": "Age of the default snapshot.",
                 "views_not_readable": "Views that queries cannot use now.",
                 "ready": "1 if requests may be sent here.",
@@ -84,7 +86,7 @@ class Metrics:
             "transactions_retried": manager.retried,
             "locks_held": manager.locks.held_count,
             "locks_waiting": manager.locks.waiting_count,
-            "log_bytes": sum(segment.bytes for segment in await db.log.segments()),
+            "log_bytes": await _log_bytes(db),
             "watermark_lag_seconds": max(db.clock.wall_ms() - db.watermark(), 0) / 1000,
             "views_not_readable": sum(not catalog.readable(name) for name in catalog.view),
             "ready": int(db.ready()),
@@ -92,3 +94,11 @@ class Metrics:
         for name, value in values.items():
             self._gauges[name].set(value)
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+
+async def _log_bytes(db: Database) -> float:
+    """Not known of a log that fails: that is when the other figures are needed most."""
+    try:
+        return sum(segment.bytes for segment in await db.log.segments())
+    except Unavailable:
+        return math.nan

@@ -213,7 +213,7 @@ class Committer:
 
         Raises Overloaded and Unavailable (nothing happened), OutcomeUnknown.
         """
-        self._require_working()
+        self.require_working()
         if not self._accepting:
             raise Unavailable("The committer is closed.", cure="Try again after the restart.")
         if prepared.not_before:
@@ -243,7 +243,7 @@ class Committer:
         For writes that do not go through the log. Raises Unavailable, when this process has been
         replaced too.
         """
-        self._require_working()
+        self.require_working()
         async with self._checkpointing:  # the newest in the log must not be behind the one before
             now = self._hlc.observe()
             if now > self._reserved:
@@ -408,7 +408,8 @@ class Committer:
             _refuse(self._waiting.get_nowait(), self._refusal())
         self._notify()
 
-    def _require_working(self) -> None:
+    def require_working(self) -> None:
+        """Raises why nothing more is accepted."""
         if self.failed is not None:
             raise self._refusal()
 

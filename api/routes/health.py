@@ -18,11 +18,11 @@ async def livez() -> Response:
     return encoded({"status": "live"})
 
 
-@router.get("/readyz", responses=answers.of(answers.Ready, 503))
+@router.get("/readyz", responses=answers.of(answers.Ready, 503, 507))
 async def readyz(db: Db) -> Response:
-    """Requests may be sent here."""
-    ready = db.ready()
-    return encoded({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+    """Requests may be sent here; if not, the problem says why."""
+    db.require_ready()
+    return encoded({"status": "ready"})
 
 
 @router.get(

@@ -7,6 +7,7 @@ import uuid
 
 import pyarrow as pa
 import pytest
+from api_world import world
 
 from api import answers
 from api.problems import STATUS
@@ -49,6 +50,18 @@ def test_health(shop):
     assert shop.client.get("/v1/status?sizes=true").json()["bytes"]["customer"] >= 0
     text = shop.client.get("/metrics").text
     assert 'hornbeam_request_seconds_count{method="GET",route="/livez",status="200"}' in text
+
+
+def test_health_of_a_database_without_a_log(tmp_path):
+    """Who watches must see what is wrong, just then."""
+    with world(tmp_path) as broken:
+        broken.run(broken.database.log.close())
+        assert "hornbeam_log_bytes NaN" in broken.client.get("/metrics").text
+        broken.apply(ddl="CREATE TABLE t (a INTEGER PRIMARY KEY);", workload="")
+        problem(broken.transact("INSERT INTO t VALUES (1)"), 504, "outcome-unknown")
+        detail = problem(broken.client.get("/readyz"), 503, "unavailable")["detail"]
+        assert "The log is closed" in detail
+        assert "hornbeam_ready 0" in broken.client.get("/metrics").text
 
 
 def test_a_transaction_and_its_outcome(shop):
