@@ -19,7 +19,7 @@ from storage.codec.keys import successor
 from storage.ports import NEWEST, TOMBSTONE, Cell, Put
 from storage.simulated.network import AtOnce, Calls
 
-BATCH = 256
+SCAN_ROWS = 256
 
 
 @dataclass
@@ -176,11 +176,18 @@ class SimulatedTables:
 
 
 class SimulatedStore:
-    """A `TableStore`: one process's way to `tables`."""
+    """A `TableStore`: one process's way to `tables`. A scan brings `scan_rows` with each call."""
 
-    def __init__(self, tables: SimulatedTables | None = None, calls: Calls | None = None) -> None:
+    def __init__(
+        self,
+        tables: SimulatedTables | None = None,
+        calls: Calls | None = None,
+        *,
+        scan_rows: int = SCAN_ROWS,
+    ) -> None:
         self.service = tables or SimulatedTables()
         self._calls = calls or AtOnce()
+        self._scan_rows = scan_rows
         self._closed = False
 
     def crashed(self, keep: Callable[[], bool] | None = None) -> SimulatedStore:
@@ -219,7 +226,7 @@ class SimulatedStore:
     ) -> AsyncIterator[list[Cell]]:
         left = limit
         while left is None or left > 0:
-            count = BATCH if left is None else min(BATCH, left)
+            count = self._scan_rows if left is None else min(self._scan_rows, left)
             chunk = partial(self.service.chunk, table, start, end, at, reverse, count)
             batch = await self._reach().one("scan", chunk)
             if not batch:
