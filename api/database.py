@@ -373,6 +373,7 @@ class Database:
             self._require_owner()
             return newest
         if asked > newest:
+            self._require_owner()  # else it may be a snapshot of whoever came after
             raise InvalidRequest(
                 f"Snapshot {asked} lies in the future; the newest is {newest}.",
                 cure="Pass it as a bookmark to read that or anything newer.",

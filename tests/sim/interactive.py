@@ -2,7 +2,8 @@
 
 What a transaction looks at is one snapshot, and it notes the version of every row that was read.
 Writes can be tried, to see their results. Its commit is refused (ReadConflict) when a row that was
-looked at has changed, or a write that was tried would have another result.
+looked at has changed, or a write that was tried would have another result. Writes may also be left
+pending: later looks see them, and the commit does them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cluster import NoAnswer
-from simulation import PAUSE_S, Client
+from simulated_cluster import NoAnswer
+from simulation import LIES, PAUSE_S, Client
 
 from api.database import Database
 from schema.errors import HornbeamError
@@ -34,6 +35,7 @@ class Interactive:
         self._bookmark = 0 if stranger else client.bookmark
         self.snapshot: int | None = None
         self._reads: dict[tuple[str, bytes], ReadItem] = {}
+        self._pending: tuple[Statement, ...] = ()
         self._replay: Replay | None = None
 
     async def look(self, sql: str, parameters: Sequence[Any] = (), **options: Any) -> list | None:
@@ -45,6 +47,8 @@ class Interactive:
                 parameters,
                 bookmark=self._bookmark,
                 snapshot=self.snapshot,
+                pending=self._pending,
+                replay=self._replay if self._pending else None,
                 trace=True,
                 **options,
             ) as result:
@@ -55,6 +59,7 @@ class Interactive:
         if answer is None:
             return None
         self.snapshot, rows, reads = answer
+        assert self.snapshot >= self._bookmark, f"{self.snapshot} is before {self._bookmark}"
         for item in reads:
             self._reads.setdefault((item.layout, item.key), item)
         return rows
@@ -64,25 +69,40 @@ class Interactive:
 
         `commit` must be given the same, and may be given more after them.
         """
-        request = TransactionRequest(statements, dry_run=True, bookmark=self._bookmark)
+        request = TransactionRequest(
+            statements, dry_run=True, bookmark=self._bookmark, replay=self._replay
+        )
         answer = await self._ask(lambda database: database.transact(request))
         if answer is None:
             return None
         self._replay = answer.replay
         return list(answer.statements)
 
+    async def write(self, *statements: Statement) -> list[StatementResult] | None:
+        """`attempt`, and leave them pending."""
+        tried = await self.attempt(*self._pending, *statements)
+        if tried is None:
+            return None
+        self._pending += statements
+        return tried[-len(statements) :]
+
     async def _ask(self, work: Callable[[Database], Awaitable[Any]]) -> Any:
         try:
             return await self.client._cluster.ask(work)
+        except LIES:
+            raise
         except (NoAnswer, HornbeamError) as error:
             self.client.journal.counts[f"look: {type(error).__name__}"] += 1
             await asyncio.sleep(PAUSE_S)
             return None
 
     async def commit(self, *statements: Statement) -> TransactionResult | None:
-        """As `Client.transact`, if what was looked at and tried is as it was."""
+        """As `Client.transact`, what is pending first, if what was looked at and tried is as it
+        was."""
         reads = tuple(self._reads.values())
-        return await self.client.transact(*statements, reads=reads, replay=self._replay)
+        return await self.client.transact(
+            *self._pending, *statements, reads=reads, replay=self._replay
+        )
 
 
 def next_key(client: Client) -> str:

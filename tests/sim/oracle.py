@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from cluster import Cluster
+from simulated_cluster import Cluster
 
 from api.database import Database
 from maintain.recompute import recompute

@@ -12,6 +12,7 @@ from typing import Any
 from simulation import Workload
 from workload_append import ListAppend
 from workload_bank import Bank
+from workload_bookings import Bookings
 from workload_claims import Claims
 from workload_cloudtps import CloudTps
 from workload_list import LinkedList
@@ -27,6 +28,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "orders": Orders,
     "append": ListAppend,
     "claims": Claims,
+    "bookings": Bookings,
     "random": Random,
 }
 _FILE = Path(__file__).with_name("scenarios.toml")

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import structlog
-from cluster import Cluster, NoAnswer
 from oracle import check_every_commit, check_every_snapshot
+from simulated_cluster import Cluster, NoAnswer, drawn_options
 
 from api.database import Database
 from schema.catalog import Catalog
@@ -31,6 +31,7 @@ from schema.errors import (
     ConstraintViolation,
     Corruption,
     HornbeamError,
+    InvalidRequest,
     OutcomeUnknown,
     Unavailable,
 )
@@ -42,8 +43,10 @@ from txlayer.outcomes import transaction_id_for
 
 CLIENTS = 8
 PAUSE_S, MAX_PAUSE_S = 0.01, 1.0
-TRIES = 25
+TRIES, READ_TRIES = 25, 8
 STUCK_AFTER_S = 60.0
+LIES = (Corruption, InvalidRequest)
+"""Nothing is damaged for good, and no client asks for anything wrong: nobody may be told so."""
 
 
 class Workload(Protocol):
@@ -76,7 +79,7 @@ class Journal:
     seen: list[tuple[int, list[ReadItem]]] = field(default_factory=list)
     """Snapshots, and the versions of rows that were read in them."""
     newest: int = 0
-    """The latest commit that any client has been told of."""
+    """The latest commit that any client has been told of as applied: everybody must see it."""
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -111,6 +114,8 @@ class Client:
                 raise
             except Unavailable:
                 await self._pause(attempt)
+            except LIES:
+                raise
             except HornbeamError as error:
                 if not maybe_done:
                     self._settle(key, None)
@@ -137,10 +142,12 @@ class Client:
             self.journal.refused.add(key)
         else:
             self.journal.acknowledged[key] = result
-            self.journal.newest = max(self.journal.newest, result.commit_ts)
+            if result.applied:
+                self.journal.newest = max(self.journal.newest, result.commit_ts)
 
     async def read(self, *queries: str | tuple[str, Sequence[Any]]) -> list[list[tuple]] | None:
-        """Queries at one snapshot that holds all this client knows of; None when refused."""
+        """Queries at one snapshot that holds all this client knows of, asked again while nobody
+        serves; None when refused."""
 
         async def work(database: Database) -> tuple[int, list[list[tuple]], list[ReadItem]]:
             found, at = [], None
@@ -155,20 +162,26 @@ class Client:
                     seen += result.reads
             return at, found, seen
 
-        told = self.journal.newest
-        try:
-            at, found, seen = await self._cluster.ask(work)
-        except Corruption:
-            raise
-        except (NoAnswer, HornbeamError) as error:
-            self.journal.counts[f"read: {type(error).__name__}"] += 1
-            return None
-        assert at >= self.bookmark, f"a snapshot {at} before the bookmark {self.bookmark}"
-        assert at >= told, f"a snapshot {at} before commit {told}, which was acknowledged"
-        self.bookmark = at
-        self.journal.counts["reads"] += 1
-        self.journal.seen.append((at, seen))
-        return found
+        for attempt in range(READ_TRIES):
+            told = self.journal.newest
+            try:
+                at, found, seen = await self._cluster.ask(work)
+            except LIES:
+                raise
+            except Unavailable:
+                self.journal.counts["read: Unavailable"] += 1
+                await self._pause(attempt)
+            except (NoAnswer, HornbeamError) as error:
+                self.journal.counts[f"read: {type(error).__name__}"] += 1
+                return None
+            else:
+                assert at >= self.bookmark, f"snapshot {at} before the bookmark {self.bookmark}"
+                assert at >= told, f"snapshot {at} before commit {told}, which was acknowledged"
+                self.bookmark = at
+                self.journal.counts["reads"] += 1
+                self.journal.seen.append((at, seen))
+                return found
+        return None
 
 
 @dataclass(frozen=True)
@@ -218,7 +231,8 @@ async def _run(
     chaos, journal = Chaos(seed, profile), Journal()
     rng = random.Random(f"workload {seed}")
     workload = new_workload(rng)
-    cluster = Cluster(loop, chaos, **options)
+    drawn = drawn_options(random.Random(f"cluster {seed}"))
+    cluster = Cluster(loop, chaos, **drawn | options)
     try:
         await _prepare(cluster, workload)
         cluster.unleash()

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from cluster import Cluster
 from database_world import catalog_of
+from simulated_cluster import Cluster
 from workload_bank import SCHEMA
 
 from schema.catalog import Index, Purpose, State
@@ -99,7 +99,7 @@ def test_a_snapshot_once_read_stays_as_it_was(skew_ms):
     run_simulated(scenario())
 
 
-def test_a_zombie_does_not_answer_for_a_bookmark_of_its_successor():
+def test_a_zombie_does_not_answer_for_a_bookmark_or_a_snapshot_of_its_successor():
     async def scenario():
         async with two_owners() as (zombie, owner, _):
             done = await run(owner, owner.database.execute(INSERT, (9, 9)))
@@ -108,9 +108,13 @@ def test_a_zombie_does_not_answer_for_a_bookmark_of_its_successor():
                 bookmark = done.commit_ts + ahead
                 with pytest.raises(Unavailable):
                     await run(zombie, zombie.database.fetch(sql, bookmark=bookmark))
+                with pytest.raises(Unavailable):
+                    await run(zombie, zombie.database.fetch(sql, snapshot=bookmark))
             assert await run(owner, owner.database.fetch(sql, bookmark=done.commit_ts)) == [(4,)]
             with pytest.raises(InvalidRequest):
                 await run(owner, owner.database.fetch(sql, bookmark=done.commit_ts + 10_000))
+            with pytest.raises(InvalidRequest):
+                await run(owner, owner.database.fetch(sql, snapshot=done.commit_ts + 10_000))
 
     run_simulated(scenario())
 

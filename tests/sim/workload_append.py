@@ -230,8 +230,7 @@ class ListAppend:
         except UniqueViolation:  # somebody else's entry is there
             client.journal.counts["UniqueViolation"] += 1
             told = None
-        completed = None if told is None else _now()
-        self._writes[key] = _Write(client.name, invoked, completed, looked, appends)
+        self._writes[key] = _Write(client.name, invoked, _completed(told), looked, appends)
 
     async def _read(self, client: Client) -> None:
         """A stranger has heard of nothing yet: what it must see is real time's alone."""
@@ -294,8 +293,7 @@ class ListAppend:
         except ConstraintViolation:
             client.journal.counts["a list was not to be retired"] += 1
             told = None
-        completed = None if told is None else _now()
-        self._writes[key] = _Write(client.name, invoked, completed, dropped=number)
+        self._writes[key] = _Write(client.name, invoked, _completed(told), dropped=number)
         if told is not None:
             self._lists[self._lists.index(number)] = fresh
         self._retiring.discard(number)
@@ -324,7 +322,7 @@ class ListAppend:
             del self._counted[key]
             self.counts.append(replace(begun, returned=_now_us(), result=False))
         else:
-            if told is not None:
+            if _completed(told) is not None:
                 self._counted[key] = replace(begun, returned=_now_us())
 
     def _counting(
@@ -420,6 +418,11 @@ def _operation(
 ) -> linearizable.Operation:
     fields = {"returned": None, **known}
     return linearizable.Operation(int(client.name[1:]), str(counter), kind, call, **fields)
+
+
+def _completed(told: TransactionResult | None) -> float | None:
+    """When everybody must see it; None: that is not known."""
+    return _now() if told is not None and told.applied else None
 
 
 def _now() -> float:

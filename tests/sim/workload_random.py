@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from cluster import NoAnswer
 from database_world import all_paths, catalog_of, join_view, settled
 from interactive import next_key
+from simulated_cluster import NoAnswer
 from simulation import Client, Journal
 from transactions_model import Delete, Insert, Operation, State, Update, apply
 

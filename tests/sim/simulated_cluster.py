@@ -11,6 +11,7 @@ Clients are part of the world. They never fail; their requests and the answers m
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,10 @@ from storage.simulated.coordination import SESSION_S, SimulatedCoordination, Sim
 from storage.simulated.files import SimulatedDisk, SimulatedFiles
 from storage.simulated.loop import InlineExecutor, Process, SimulatedLoop
 from storage.simulated.network import Outage, RemoteCalls, settle
-from storage.simulated.store import SimulatedStore, SimulatedTables
+from storage.simulated.store import SCAN_ROWS, SimulatedStore, SimulatedTables
 from txlayer.steps import Steps, no_steps
 
 SLAVE = "a"
-REQUEST_TIMEOUT_S = 5.0
 SUPERVISION_S = 0.1
 OWNER_TIMEOUT_S = 60.0
 ZOMBIE_S = 20.0
@@ -71,6 +71,8 @@ class Cluster:
         chaos: Chaos,
         *,
         segment_bytes: int = 1 << 16,
+        patience_s: float = 5.0,
+        scan_rows: int = SCAN_ROWS,
         **options: Any,
     ) -> None:
         self.loop = loop
@@ -87,6 +89,8 @@ class Cluster:
         self._archive: dict[str, bytes] = {}
         self._flipped: list[tuple[str, int, int]] = []
         self._segment_bytes = segment_bytes
+        self._patience_s = patience_s
+        self._scan_rows = scan_rows
         self._outage = Outage()
         self._disk_full = False
         self._world: list[asyncio.Task[None]] = []
@@ -187,7 +191,7 @@ class Cluster:
         if self.chaos.strikes(Fault.REQUEST_TWICE):
             self.loop.in_world(self.chaos.latency(), arrive)
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+            async with asyncio.timeout(self._patience_s):
                 return await reply
         except TimeoutError:
             raise NoAnswer from None
@@ -247,7 +251,7 @@ class Cluster:
             "store", refused=Fault.STORE_REFUSED, unknown=Fault.STORE_UNKNOWN, outage=self._outage
         )
         return Ports(
-            SimulatedStore(self.tables, store),
+            SimulatedStore(self.tables, store, scan_rows=self._scan_rows),
             await SimulatedCoordination.open(
                 self.registry, calls("coordination", refused=Fault.COORDINATION_REFUSED)
             ),
@@ -410,6 +414,18 @@ class Cluster:
         self._flipped.clear()
 
 
+def drawn_options(rng: random.Random) -> dict[str, Any]:
+    """How a cluster may be set up: who waits how long, what comes in pieces, and how often what is
+    old is cleared away. No query may last longer than the retention, so clients wait no longer."""
+    patience_s = rng.choice([2.0, 5.0, 8.0])
+    return {
+        "patience_s": patience_s,
+        "snapshot_retention_s": patience_s,
+        "housekeeping_interval_s": rng.choice([0.5, 2.0]),
+        "scan_rows": rng.choice([8, 32, SCAN_ROWS]),
+    }
+
+
 _OPTIONS: dict[str, Any] = {
     "housekeeping_interval_s": 2.0,
     "snapshot_retention_s": 5.0,
@@ -417,4 +433,4 @@ _OPTIONS: dict[str, Any] = {
     "query_memory_mb": 64,
 }
 
-__all__ = ["Cluster", "NoAnswer", "Node", "Profile"]
+__all__ = ["Cluster", "NoAnswer", "Node", "Profile", "drawn_options"]
