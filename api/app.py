@@ -6,15 +6,13 @@ errors are problem documents (`api/problems.py`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from fastapi import FastAPI
 
 from api import problems
 from api.database import Database
 from api.metrics import Metrics
 from api.middleware import Guard
+from api.node import Serving
 from api.routes import health, queries, schema, transactions, upkeep
 from api.settings import Settings
 
@@ -23,18 +21,8 @@ ROUTERS = (queries, transactions, schema, upkeep, health)
 """Routes are tried in this order, each with a regular expression: the hot ones first."""
 
 
-def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
-    """The application. With `database` given the caller opens and closes it."""
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        if database is not None:
-            yield
-            return
-        async with await Database.open(settings) as opened:
-            app.state.database = opened
-            yield
-
+def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
+    """The application, over what the caller opens and closes."""
     app = FastAPI(
         title="Hornbeam",
         summary="Transactions and always-right materialised views",
@@ -42,13 +30,11 @@ def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
         " whether to send the same again, `outcome` what is known of the transaction.",
         version=VERSION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        lifespan=lifespan,
         docs_url="/docs",
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
-    if database is not None:
-        app.state.database = database
+    app.state.serving = serving if isinstance(serving, Serving) else Serving(serving)
     app.state.settings = settings
     app.state.metrics = Metrics()
     app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)

@@ -217,15 +217,16 @@ class Database:
         self._housekeeping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._housekeeping
-        if self.ready():
-            await self.keeper.refresh_counts(factor=1.2)
-        await self.keeper.close()
-        await self.manager.close()
-        await self.committer.close()
-        await self.log.close()
-        await self.store.close()
-        self.engine.close()
-        await self._coordination.close()
+        async with contextlib.AsyncExitStack() as last:  # each, whatever becomes of the others
+            last.push_async_callback(self._coordination.close)
+            last.callback(self.engine.close)
+            last.push_async_callback(self.store.close)
+            last.push_async_callback(self.log.close)
+            last.push_async_callback(self.committer.close)
+            last.push_async_callback(self.manager.close)
+            last.push_async_callback(self.keeper.close)
+            if self.ready():
+                await self.keeper.refresh_counts(factor=1.2)
 
     async def __aenter__(self) -> Database:
         return self

@@ -77,23 +77,28 @@ class Metrics:
     def query(self, seconds: float) -> None:
         self._query.observe(seconds)
 
-    async def render(self, db: Database) -> tuple[bytes, str]:
-        """Text and media type."""
-        catalog, manager = db.catalog, db.manager
-        values = {
-            "transactions_committed": manager.committed,
-            "transactions_aborted": manager.aborted,
-            "transactions_retried": manager.retried,
-            "locks_held": manager.locks.held_count,
-            "locks_waiting": manager.locks.waiting_count,
-            "log_bytes": await _log_bytes(db),
-            "watermark_lag_seconds": max(db.clock.wall_ms() - db.watermark(), 0) / 1000,
-            "views_not_readable": sum(not catalog.readable(name) for name in catalog.view),
-            "ready": int(db.ready()),
-        }
-        for name, value in values.items():
+    async def render(self, db: Database | None) -> tuple[bytes, str]:
+        """Text and media type. A node that stands by is not ready, and all else is NaN."""
+        values = dict.fromkeys(self._gauges, math.nan) | {"ready": 0}
+        for name, value in (values if db is None else await _values(db)).items():
             self._gauges[name].set(value)
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+
+async def _values(db: Database) -> dict[str, float]:
+    """Of the gauges."""
+    catalog, manager = db.catalog, db.manager
+    return {
+        "transactions_committed": manager.committed,
+        "transactions_aborted": manager.aborted,
+        "transactions_retried": manager.retried,
+        "locks_held": manager.locks.held_count,
+        "locks_waiting": manager.locks.waiting_count,
+        "log_bytes": await _log_bytes(db),
+        "watermark_lag_seconds": max(db.clock.wall_ms() - db.watermark(), 0) / 1000,
+        "views_not_readable": sum(not catalog.readable(name) for name in catalog.view),
+        "ready": int(db.ready()),
+    }
 
 
 async def _log_bytes(db: Database) -> float:

@@ -12,15 +12,20 @@ from starlette.exceptions import HTTPException
 
 from api.database import Database
 from api.metrics import Metrics
+from api.node import Serving
 from api.settings import Settings
 from schema.errors import LimitExceeded
 from txlayer.model import Parameters
 
 
+def serving_of(request: Request) -> Serving:
+    serving: Serving = request.app.state.serving
+    return serving
+
+
 def database_of(request: Request) -> Database:
     """For routes called so often that the time FastAPI takes to resolve `Db` counts."""
-    database: Database = request.app.state.database
-    return database
+    return serving_of(request).require()
 
 
 async def _database(request: Request) -> Database:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 
 from api import answers
-from api.requests import Db, encoded, metrics_of, tagged
+from api.requests import Db, encoded, metrics_of, serving_of, tagged
 
 router = tagged("health")
 
@@ -30,9 +30,9 @@ async def readyz(db: Db) -> Response:
     responses=answers.text("Prometheus text format.", "text/plain"),
     response_class=Response,
 )
-async def metrics(request: Request, db: Db) -> Response:
+async def metrics(request: Request) -> Response:
     """Prometheus metrics."""
-    text, media_type = await metrics_of(request).render(db)
+    text, media_type = await metrics_of(request).render(serving_of(request).database)
     return Response(text, media_type=media_type)
 
 

@@ -70,7 +70,7 @@ async def _answer(
         return await json_response(result, stack, began, limits.max_json_rows)
 
 
-@router.post("/v1/explain", responses=answers.of(answers.Explained, 400, 413, 422, 429))
+@router.post("/v1/explain", responses=answers.of(answers.Explained, 400, 413, 422, 429, 503))
 async def explain(body: ExplainBody, db: Db) -> Response:
     """How a SELECT would be answered, and why."""
     explanation = db.explain(body.sql, body.parameters, use_views=body.use_views)

@@ -21,7 +21,7 @@ router = tagged("schema")
 @router.post(
     "/v1/schema/plan",
     responses=answers.leading_to(
-        answers.of(answers.Plan, 400, 413, 422, 429), apply=answers.APPLY_IT
+        answers.of(answers.Plan, 400, 413, 422, 429, 503), apply=answers.APPLY_IT
     ),
 )
 async def plan(body: PlanBody, db: Db) -> Response:
@@ -44,13 +44,13 @@ async def apply(body: ApplyBody, db: Db) -> Response:
     return encoded({"catalog_version": catalog.version, "building": building})
 
 
-@router.get("/v1/schema", responses=answers.of(answers.Schema))
+@router.get("/v1/schema", responses=answers.of(answers.Schema, 503))
 async def show(db: Db) -> Response:
     """The catalog in force."""
     return encoded(schema_document(db))
 
 
-@router.get("/v1/schema/graph", responses=answers.graph(422))
+@router.get("/v1/schema/graph", responses=answers.graph(422, 503))
 async def graph(db: Db, format: Literal["svg", "mermaid", "json"] = "svg") -> Response:
     """The schema graph with its trees and views."""
     match format:

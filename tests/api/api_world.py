@@ -46,7 +46,7 @@ class World:
 
     @property
     def database(self) -> Database:
-        return self.app.state.database
+        return self.app.state.serving.require()
 
     def post(self, path: str, body: object = None, **options: object) -> httpx.Response:
         return self.client.post(path, json=body, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -28,21 +29,28 @@ SELECT b_title, a_name FROM book, author WHERE b_a_id = a_id AND b_id = ?;
 def served(folder: Path) -> Iterator[str]:
     """Serve the database in `folder`; yields its hornbeam URL."""
     from api.app import create_app
+    from api.database import Database
     from api.settings import load_settings
 
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        app = create_app(load_settings(data=folder))
-        config = uvicorn.Config(app, log_config=None, access_log=False, ws="none")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    settings, servers = load_settings(data=folder), []
+
+    async def serve() -> None:
+        async with await Database.open(settings) as database:
+            app = create_app(settings, database)
+            config = uvicorn.Config(app, log_config=None, access_log=False, ws="none")
+            servers.append(uvicorn.Server(config))
+            await servers[0].serve(sockets=[listener])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=asyncio.run, args=(serve(),))
         thread.start()
-        while not server.started and thread.is_alive():
+        while thread.is_alive() and not (servers and servers[0].started):
             thread.join(0.01)
         try:
             yield f"hornbeam://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            for server in servers:
+                server.should_exit = True
             thread.join()
 
 

@@ -1,7 +1,7 @@
 """A served database whose store, log and coordination fail as the simulation's do, in real time.
 
-The services outlive the database. Whenever its log has failed, it is opened anew over them, as an
-operator's supervisor would do with the process; requests under way then fare as they may.
+The services outlive the database. Whenever its log has failed, the node ends its term and begins
+another; requests under way then fare as they may.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from fastapi import FastAPI
 
 from api.app import create_app
 from api.database import Database, Ports
+from api.node import Node, Serving
 from api.settings import Settings
-from schema.errors import DiskFull, HornbeamError, Unavailable
+from schema.errors import DiskFull, Unavailable
 from storage.local.system import RandomIds, SystemClock
 from storage.log.segments import SegmentedLog
+from storage.ports import Coordination
 from storage.simulated import files
 from storage.simulated.chaos import Chaos, Fault, Profile
 from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
@@ -39,7 +41,7 @@ PROFILE = Profile(
         Fault.LOG_REFUSED: 0.06,
         Fault.LOG_UNKNOWN: 0.06,
         Fault.LOG_TORN: 0.06,
-        Fault.COORDINATION_REFUSED: 0.2,
+        Fault.COORDINATION_REFUSED: 0.05,
     },
     every_s={Fault.STORE_AWAY: 3.0, Fault.DISK_FULL: 4.0},
 )
@@ -83,32 +85,24 @@ class Services:
     def __init__(self, chaos: Chaos, settings: Settings) -> None:
         self.chaos = chaos
         self.settings = settings
-        self.app: FastAPI
         self._tables = SimulatedTables()
         self._disk = files.SimulatedDisk()
         self._disk.fault = self._file_fault
         self._registry = SimulatedRegistry(asyncio.get_running_loop().time)
         self._outage = Outage()
         self._disk_full = False
-        self._healed = False
-        self._supervision: asyncio.Task[None]
+        self._serving = Serving()
+        self._node: asyncio.Task[None]
         self._tasks: list[asyncio.Task[None]] = []
-
-    @property
-    def database(self) -> Database:
-        database: Database = self.app.state.database
-        return database
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[FastAPI]:
-        """The application, over a database that is kept open whatever happens."""
-        self.app = create_app(self.settings, await self._opened())
-        self._supervision = asyncio.ensure_future(self._supervise())
+        """The application of a node that serves again and again, whatever happens."""
+        await self._start()
         try:
-            yield self.app
+            yield create_app(self.settings, self._serving)
         finally:
             await self._stop()
-            await self.database.close()
 
     async def unleash(self) -> None:
         """Let things go wrong from now on."""
@@ -117,31 +111,37 @@ class Services:
         self._tasks.append(asyncio.ensure_future(self._fill_disk()))
 
     async def heal(self) -> None:
-        """Nothing goes wrong any more; the database is opened anew over what is left."""
+        """Nothing goes wrong any more; another node serves what is left."""
         await self._stop()
-        await self._reopen()
+        await self._start()
+
+    # ------------------------------------------------------------ the node
+
+    async def _start(self) -> None:
+        """Returns when it serves."""
+        node = Node(
+            self._serving, self._connect, self._open, SystemClock(), RandomIds(), "http://node"
+        )
+        self._node = asyncio.ensure_future(node.run())
+        while self._serving.database is None:
+            if self._node.done():
+                self._node.result()
+            await asyncio.sleep(0.02)
 
     async def _stop(self) -> None:
-        """No more faults, and none that strikes; a reopening under way comes to its end."""
+        """No more faults; the node ends."""
         self.chaos.calm()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         self._outage.away = self._disk_full = False
-        self._healed = True
-        await self._supervision
+        for task in (*self._tasks, self._node):
+            task.cancel()
+        await asyncio.wait((*self._tasks, self._node))
+        self._tasks.clear()
 
-    # ------------------------------------------------------------ the database
+    async def _connect(self) -> SimulatedCoordination:
+        calls = FailingCalls(self.chaos, "coordination", refused=Fault.COORDINATION_REFUSED)
+        return await SimulatedCoordination.open(self._registry, calls)
 
-    async def _opened(self) -> Database:
-        """Tries until it opens."""
-        while True:
-            try:
-                return await Database.start(self.settings, await self._ports())
-            except Unavailable:
-                await asyncio.sleep(0.02)
-
-    async def _ports(self) -> Ports:
+    async def _open(self, coordination: Coordination) -> Database:
         log = FailingCalls(self.chaos, "log")
 
         async def carry(operation: files.Operation) -> Any:
@@ -163,25 +163,16 @@ class Services:
             unknown=Fault.STORE_UNKNOWN,
             outage=self._outage,
         )
-        coordination = FailingCalls(self.chaos, "coordination", refused=Fault.COORDINATION_REFUSED)
-        return Ports(
-            SimulatedStore(self._tables, store),
-            await SimulatedCoordination.open(self._registry, coordination),
-            open_log,
-            SystemClock(),
-            RandomIds(),
+        return await Database.start(
+            self.settings,
+            Ports(
+                SimulatedStore(self._tables, store),
+                coordination,
+                open_log,
+                SystemClock(),
+                RandomIds(),
+            ),
         )
-
-    async def _supervise(self) -> None:
-        while not self._healed:
-            await asyncio.sleep(0.02)
-            if not self.database.ready():
-                await self._reopen()
-
-    async def _reopen(self) -> None:
-        with contextlib.suppress(HornbeamError):
-            await self.database.close()
-        self.app.state.database = await self._opened()
 
     # ------------------------------------------------------------ what goes wrong by itself
 

@@ -1,0 +1,89 @@
+"""One node leads; when its session ends, another does."""
+
+import asyncio
+
+import pytest
+
+from schema.errors import Unavailable
+from storage.simulated.clock import SimulatedClock
+from storage.simulated.coordination import SESSION_S, SimulatedCoordination, SimulatedRegistry
+from storage.simulated.loop import run_simulated
+from txlayer.election import POLL_S, Candidate, Election
+
+
+async def won(election):
+    """Returns the leaders seen until it was won."""
+    return [leader async for leader in election.standing_by()]
+
+
+class Service:
+    def __init__(self):
+        self.registry = SimulatedRegistry(asyncio.get_running_loop().time)
+        self.clock = SimulatedClock()
+
+    async def candidate(self, name):
+        session = await SimulatedCoordination.open(self.registry)
+        return session, Election(session, self.clock, Candidate(name, f"http://{name}"))
+
+
+def test_the_first_leads_and_the_others_know_it():
+    async def scenario():
+        service = Service()
+        _, first = await service.candidate("a")
+        _, second = await service.candidate("b")
+        await won(first)
+        async for leader in second.standing_by():
+            assert leader == Candidate("a", "http://a")
+            if asyncio.get_running_loop().time() > 100:
+                return
+        raise AssertionError("both lead")
+
+    run_simulated(scenario())
+
+
+def test_one_of_many_follows_a_leader_that_leaves():
+    async def scenario():
+        service = Service()
+        leading, first = await service.candidate("a")
+        await won(first)
+        others = [(await service.candidate(name))[1] for name in "bcde"]
+        waiting = [asyncio.ensure_future(won(other)) for other in others]
+        await asyncio.sleep(10)
+        assert not any(task.done() for task in waiting)
+        await leading.close()
+        await asyncio.sleep(10 * POLL_S)
+        assert sum(task.done() for task in waiting) == 1
+        for task in waiting:
+            task.cancel()
+
+    run_simulated(scenario())
+
+
+def test_a_leader_that_is_not_heard_of_is_followed_once_its_session_has_ended():
+    async def scenario():
+        service = Service()
+        silent, first = await service.candidate("a")
+        await won(first)
+        _, second = await service.candidate("b")
+        assert service.registry.cut_off("a")
+        before = asyncio.get_running_loop().time()
+        await won(second)
+        assert SESSION_S / 2 < asyncio.get_running_loop().time() - before < SESSION_S + 2 * POLL_S
+        assert not silent.alive()
+
+    run_simulated(scenario())
+
+
+def test_who_has_lost_the_session_does_not_lead():
+    async def scenario():
+        service = Service()
+        _, first = await service.candidate("a")
+        await won(first)
+        _, second = await service.candidate("b")
+        waiting = asyncio.ensure_future(won(second))
+        await asyncio.sleep(1)
+        assert service.registry.cut_off("b")
+        with pytest.raises(Unavailable, match="session"):
+            await waiting
+
+    run_simulated(scenario())
