@@ -18,6 +18,7 @@ from workload_cloudtps import CloudTps
 from workload_list import LinkedList
 from workload_orders import Orders
 from workload_random import Random
+from workload_schema import ChangingSchema
 
 from storage.simulated.chaos import Fault, Profile
 
@@ -30,6 +31,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "claims": Claims,
     "bookings": Bookings,
     "random": Random,
+    "schema": ChangingSchema,
 }
 _FILE = Path(__file__).with_name("scenarios.toml")
 _OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}

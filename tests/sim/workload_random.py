@@ -21,16 +21,16 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from database_world import all_paths, catalog_of, join_view, settled
+from builds import require_built
+from database_world import all_paths, catalog_of, join_view
 from interactive import next_key
 from simulated_cluster import NoAnswer
-from simulation import Client, Journal
+from simulation import LIES, Client, Journal
 from transactions_model import Delete, Insert, Operation, State, Update, apply
 
 from api.database import Database
 from maintain.recompute import recompute
 from schema.catalog import Catalog, Forest, JoinView
-from schema.catalog import State as Life
 from schema.errors import ConstraintViolation, HornbeamError
 from schema.model import Column, DeclaredIndex, ForeignKey, KeyPart, OnDelete, Relation, Schema
 from schema.types import ColumnType, Kind, Row, Value
@@ -122,6 +122,8 @@ class Random:
 
         try:
             await client._cluster.ask(work)
+        except LIES:
+            raise
         except (NoAnswer, HornbeamError) as error:
             client.journal.counts[f"change: {type(error).__name__}"] += 1
         else:
@@ -157,14 +159,7 @@ class Random:
         return recompute(Catalog(1, self.schema, self.forest, (view,)), every, view.name)
 
     async def check(self, database: Database, journal: Journal) -> None:
-        assert not any("Corruption" in what for what in journal.counts), journal.counts
-        await database.keeper.wait_built()
-        unbuilt = [name for name, life in database.catalog.states if life is not Life.READABLE]
-        errors = {name: build.error for name, build in database.keeper.builds.items()}
-        assert not unbuilt, [(name, errors.get(name)) for name in unbuilt]
-        report = await database.verify()
-        assert report.differences == 0, [item for item in report.checked if item.differences]
-        await settled(database)
+        await require_built(database)
         if self.by_key:
             await self._check_model(database, journal)
 

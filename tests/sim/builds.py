@@ -1,0 +1,19 @@
+"""What must hold of views and indexes that were built while things went wrong."""
+
+from __future__ import annotations
+
+from database_world import settled
+
+from api.database import Database
+from schema.catalog import State
+
+
+async def require_built(database: Database) -> None:
+    """Everything that is wanted has been built, and is what it is defined to be."""
+    await database.keeper.wait_built()
+    unbuilt = [name for name, life in database.catalog.states if life is not State.READABLE]
+    errors = {name: build.error for name, build in database.keeper.builds.items()}
+    assert not unbuilt, [(name, errors.get(name)) for name in unbuilt]
+    report = await database.verify()
+    assert report.differences == 0, [item for item in report.checked if item.differences]
+    await settled(database)
