@@ -74,6 +74,8 @@ BY_CODE: dict[str, type[DatabaseError]] = {
     "disk-full": OperationalError,
     "corruption": InternalError,
     "invalid-request": ProgrammingError,
+    "unauthenticated": OperationalError,
+    "forbidden": ProgrammingError,
 }
 
 

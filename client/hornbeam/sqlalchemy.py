@@ -260,9 +260,15 @@ class HornbeamDialect(default.DefaultDialect):
         return hornbeam
 
     def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, Any]]:
-        """The URL as the driver takes it; user names and passwords have no meaning yet."""
+        """The URL as the driver takes it. The password is the API key; there is no user name."""
         plain = URL.create(
-            "hornbeam", host=url.host, port=url.port, database=url.database, query=url.query
+            "hornbeam",
+            username=url.username or ("" if url.password else None),
+            password=url.password,
+            host=url.host,
+            port=url.port,
+            database=url.database,
+            query=url.query,
         )
         return [plain.render_as_string(hide_password=False)], {}
 

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import httpx
 
 from hornbeam.errors import Error, InterfaceError, OperationalError, from_problem
+from hornbeam.security import Secret, Tls, key_of, redacted, require_private, tls_of
 
 T = TypeVar("T")
 ARROW = "application/vnd.apache.arrow.stream"
@@ -32,25 +33,30 @@ class Target(NamedTuple):
     address: str
     folder: str
     options: dict[str, str]
+    key: Secret = Secret()
+    tls: Tls | None = None
 
 
 def parse_url(url: str) -> Target:
-    """Read `hornbeam://host:port?options` or `hornbeam:///folder?options`.
+    """Read `hornbeam://:key@host:port?options` or `hornbeam:///folder?options`.
 
     Raises InterfaceError for another URL.
     """
-    wrong = f"{url!r} is no Hornbeam URL; write hornbeam://host:port or hornbeam:///folder"
+    shown = redacted(url)
+    wrong = f"{shown!r} is no Hornbeam URL; write hornbeam://host:port or hornbeam:///folder"
     try:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORT
     except ValueError as error:
-        raise InterfaceError(f"{wrong} ({error})") from None
+        raise InterfaceError(f"{wrong} ({redacted(str(error))})") from None
     if parts.scheme.split("+")[0] != "hornbeam":
         raise InterfaceError(wrong)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if parts.hostname:
+        key, tls = key_of(parts.username, unquote(parts.password or "")), tls_of(options)
+        require_private(parts.hostname, key, tls)
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        return Target(f"http://{host}:{port}", "", options)
+        return Target(f"http{'s' if tls else ''}://{host}:{port}", "", options, key, tls)
     folder = unquote(parts.path).removeprefix("/")
     if not folder:
         raise InterfaceError("hornbeam:///folder needs a folder; an absolute one has four slashes")
@@ -148,7 +154,9 @@ def open_transport(target: Target, timeout_s: float) -> Transport:
     client = httpx.Client(
         base_url=target.address,
         timeout=httpx.Timeout(timeout_s + GRACE_S, connect=min(timeout_s, 10.0)),
-        verify=False,  # plain HTTP: reading the certificates would take 90 ms
+        headers={"Authorization": f"Bearer {target.key}"} if target.key else {},
+        # Plain HTTP verifies nothing; reading the system's certificates would take 90 ms.
+        verify=False if target.tls is None else target.tls.context(),
         trust_env=False,  # a proxy for the web is none for databases
     )
     return Transport(client)
