@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGES = ("schema", "storage", "query", "viewselect", "maintain", "txlayer", "api")
-ADAPTERS = ("storage/local/", "storage/rocks/", "api/serve.py")
+ADAPTERS = (
+    *("storage/local/", "storage/rocks/", "storage/hdfs/", "storage/zookeeper/"),
+    "api/serve.py",
+)
 SEEDED = {"random.Random"}
 """Generators that are given a seed are what the simulation draws from."""
 

@@ -1,0 +1,371 @@
+"""`LogFiles` on HDFS.
+
+All files of a slave's log lie in one folder, `<log>/<slave>/<epoch>`, that bears the epoch of its
+owner. To take over is to rename that folder: NameNodes do that atomically, of several who try one
+succeeds, and whatever the owner before still asks for by path (to create, rename or delete a file)
+fails from then on, since its folder is not there. What it may still append to, a file that it has
+open, is stopped by lease recovery.
+
+A write whose answer does not come in time (the client library waits for ever when a DataNode of
+the pipeline dies) does not end the log: the owner knows what is in the file that it has open, so
+it writes that anew, under another name and over other DataNodes, and puts it in the file's place.
+A rename without an answer ends it, however: it might still move the older copy in later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import uuid4
+
+from hdfs_native import AsyncClient, AsyncFileWriter, FileStatus, WriteOptions
+
+from schema.errors import DiskFull, Unavailable
+
+T = TypeVar("T")
+
+CALL_S = 10.0
+SYNC_S = 2.0
+CLOSE_S = 5.0
+PATIENCE_S = 30.0
+"""How long HDFS may be out of reach before a change, or taking over, fails."""
+RETRY_S = 0.2
+BYTES_PER_S = 16 << 20
+"""What is given up as too slow."""
+BLOCK_BYTES = 128 << 20
+DRAFT = ".new"
+"""Ends the names of files that are not yet in their place."""
+
+
+@dataclass(slots=True)
+class _Unclosed:
+    """A file that this owner has not closed; only he knows what is in it."""
+
+    name: str
+    writer: AsyncFileWriter
+    content: bytearray
+
+
+class HdfsFiles:
+    """`LogFiles` in the folder `home`, through a client of its own."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        home: str,
+        *,
+        patience_s: float = PATIENCE_S,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self._client = client
+        self._home = home
+        self._patience_s = patience_s
+        self._options = WriteOptions(block_size=block_bytes, create_parent=False)
+        self._block_bytes = block_bytes
+        self._epoch = 0
+        self._unclosed: dict[str, _Unclosed] = {}
+        self._closings: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def fence(self, epoch: int) -> None:
+        self._require_open()
+        self._epoch = epoch
+        try:
+            await self._take_over()
+            await self._make_durable()
+        except (FileNotFoundError, FileExistsError) as error:
+            raise await self._gone(error) from error
+
+    async def names(self) -> list[str]:
+        self._require_open()
+        try:
+            return [name for name in await self._listed() if not name.endswith(DRAFT)]
+        except FileNotFoundError as error:
+            raise await self._gone(error) from error
+
+    async def create(self, name: str, data: bytes) -> None:
+        self._require_open()
+        try:
+            writer = await self._put(name, data, overwrite=False)
+        except (FileNotFoundError, FileExistsError) as error:
+            raise await self._gone(error) from error
+        self._unclosed[name] = _Unclosed(name, writer, bytearray(data))
+
+    async def append(self, name: str, data: bytes) -> None:
+        self._require_open()
+        file = self._unclosed[name]
+        try:
+            await self._extend(file, data)
+        except FileNotFoundError as error:
+            raise await self._gone(error) from error
+        file.content += data
+
+    async def finish(self, name: str, data: bytes) -> None:
+        """The NameNode takes half a second to close a file; nobody has to wait for it, since all
+        that is in it is durable."""
+        await self.append(name, data)
+        closing = asyncio.create_task(self._close_in_background(self._unclosed[name]))
+        self._closings.add(closing)
+        closing.add_done_callback(self._closings.discard)
+
+    async def read(self, name: str) -> bytes:
+        _, data = await self._ending(name, None)
+        return data
+
+    async def tail(self, name: str, count: int) -> tuple[int, bytes]:
+        return await self._ending(name, count)
+
+    async def delete(self, names: Sequence[str]) -> None:
+        self._require_open()
+        for name in names:
+            if not await self._call(self._client.delete(self._path(name))):
+                raise await self._gone(FileNotFoundError(name))
+            self._unclosed.pop(name, None)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._closings:
+            await asyncio.wait(self._closings, timeout=CLOSE_S)
+        for closing in self._closings:
+            closing.cancel()
+        self._unclosed.clear()
+
+    # ------------------------------------------------------------ taking over
+
+    async def _take_over(self) -> None:
+        """Give the folder this epoch's name."""
+        while True:
+            holder = await self._holder()
+            if holder is None:
+                await self._found()
+            elif holder > self._epoch:
+                raise _fenced(holder)
+            elif holder == self._epoch:
+                return
+            else:
+                with suppress(FileNotFoundError):  # somebody else was quicker
+                    await self._rename(self._folder(holder), self._folder(self._epoch))
+                    return
+
+    async def _holder(self) -> int | None:
+        """The epoch whose folder there is; None before the log's first owner."""
+        try:
+            names = [_name(status) for status in await self._call(self._statuses(self._home))]
+        except FileNotFoundError:
+            return None
+        if len(names) != 1 or not names[0].isdigit():
+            raise Unavailable(f"{self._home} is no log: it holds {', '.join(names) or 'nothing'}.")
+        return int(names[0])
+
+    async def _found(self) -> None:
+        """Make the home with a folder of no owner in it, both at once: it must not come back,
+        once the folder has been renamed, from somebody who began to make it before."""
+        draft = f"{self._home}.{uuid4().hex}{DRAFT}"
+        folder = f"{draft}/{_epoch_name(0)}"
+        await self._call(self._client.mkdirs(folder, create_parent=True))
+        try:
+            await self._rename(draft, self._home)
+        except FileExistsError:
+            await self._call(self._client.delete(draft, recursive=True))
+
+    async def _make_durable(self) -> None:
+        """Nobody appends any more; the file that was written last is written anew, since lease
+        recovery keeps bytes that DataNodes have not synced. All others were closed when theirs
+        was."""
+        names = sorted(await self._listed())
+        for name in names:
+            if name.endswith(DRAFT):
+                await self._call(self._client.delete(self._path(name)))
+            else:
+                await self._recover_lease(name)
+        for name in [name for name in names if not name.endswith(DRAFT)][-1:]:
+            content = await self.read(name)
+            await self._close_file(name, await self._put(name, content, overwrite=True))
+
+    async def _recover_lease(self, name: str) -> None:
+        """Close a file that another writer may have open, or this one in vain."""
+        deadline = self._deadline()
+        while True:
+            try:
+                if await self._call(self._client.recover_lease(self._path(name))):
+                    return
+            except (FileExistsError, Unavailable):  # exists: its last block is being replicated
+                if _now() > deadline:
+                    raise
+            if _now() > deadline:
+                raise Unavailable(f"HDFS does not close {self._path(name)}.")
+            await asyncio.sleep(RETRY_S)
+
+    # ------------------------------------------------------------ writing
+
+    async def _extend(self, file: _Unclosed, data: bytes) -> None:
+        """Append to the file, or to a copy that is put in its place."""
+        try:
+            await self._write(file.writer, len(file.content), data)
+        except DiskFull:
+            raise
+        except (Unavailable, FileNotFoundError):
+            file.writer = await self._put(file.name, bytes(file.content) + data, overwrite=True)
+
+    async def _put(self, name: str, content: bytes, *, overwrite: bool) -> AsyncFileWriter:
+        """A file with `content`, all of it or none; its writer can go on behind it."""
+        draft, writer = await self._drafted(name, content)
+        await self._rename(self._path(draft), self._path(name), overwrite=overwrite)
+        return writer
+
+    async def _drafted(self, name: str, content: bytes) -> tuple[str, AsyncFileWriter]:
+        """The NameNode goes on offering a DataNode that has died for some seconds."""
+        deadline = self._deadline()
+        while True:
+            # Never used before: what is late from an earlier try touches no other draft.
+            draft = f"{name}.{uuid4().hex}{DRAFT}"
+            try:
+                writer = await self._call(self._client.create(self._path(draft), self._options))
+                await self._write(writer, 0, content)
+            except Unavailable as error:
+                with suppress(Unavailable):
+                    await self._call(self._client.delete(self._path(draft)))
+                if isinstance(error, DiskFull) or _now() > deadline:
+                    raise
+                await asyncio.sleep(RETRY_S)
+            else:
+                return draft, writer
+
+    async def _write(self, writer: AsyncFileWriter, size: int, data: bytes) -> None:
+        """Behind the `size` bytes that the writer has written, durably. Each block by itself:
+        syncing reaches no earlier block than the current."""
+        begin = 0
+        while begin < len(data):
+            room = self._block_bytes - (size + begin) % self._block_bytes
+            piece = data[begin : begin + room]
+            await self._call(_write_and_sync(writer, piece), SYNC_S + len(piece) / BYTES_PER_S)
+            begin += len(piece)
+
+    async def _close_in_background(self, file: _Unclosed) -> None:
+        """If it fails, the next owner will close the file."""
+        with suppress(Unavailable, FileNotFoundError):
+            await self._close_file(file.name, file.writer)
+            self._unclosed.pop(file.name, None)
+
+    async def _close_file(self, name: str, writer: AsyncFileWriter) -> None:
+        """Durable as it is, it is closed so that others can read it."""
+        try:
+            await self._call(writer.close(), CLOSE_S)
+        except Unavailable:
+            await self._recover_lease(name)
+
+    async def _rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        await self._call(self._client.rename(source, target, overwrite))
+
+    # ------------------------------------------------------------ reading
+
+    async def _ending(self, name: str, count: int | None) -> tuple[int, bytes]:
+        """Size and last `count` bytes, None for all."""
+        self._require_open()
+        file = self._unclosed.get(name)
+        if file is not None:
+            size = len(file.content)
+            return size, bytes(
+                file.content[max(size - count, 0) :] if count is not None else file.content
+            )
+        try:
+            reader = await self._call(self._client.read(self._path(name)))
+            size = reader.size
+            count = size if count is None else min(count, size)
+            data = await self._call(
+                reader.read_range(size - count, count), CALL_S + count / BYTES_PER_S
+            )
+        except FileNotFoundError as error:
+            raise await self._gone(error) from error
+        return size, data
+
+    async def _listed(self) -> list[str]:
+        return [_name(file) for file in await self._call(self._statuses(self._folder(self._epoch)))]
+
+    async def _statuses(self, path: str) -> list[FileStatus]:
+        return [status async for status in self._client.list_status(path)]
+
+    # ------------------------------------------------------------ all of them
+
+    async def _call(self, work: Awaitable[T], seconds: float = CALL_S) -> T:
+        """Raises FileNotFoundError, FileExistsError, DiskFull, or Unavailable for all else."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await work
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except TimeoutError:
+            raise Unavailable(f"HDFS has not answered in {seconds:g} s.") from None
+        except Exception as error:
+            raise _mapped(error, self._home) from error
+        except BaseException as error:
+            if type(error).__name__ == "PanicException":  # of the client library; no Exception
+                raise _mapped(error, self._home) from error
+            raise
+
+    async def _gone(self, error: OSError) -> Unavailable:
+        """Why a file is not there, or is there."""
+        holder = await self._holder()
+        if holder is not None and holder != self._epoch:
+            return _fenced(holder)
+        return Unavailable(f"The log in {self._home} cannot be used: {_line(error)}")
+
+    def _folder(self, epoch: int) -> str:
+        return f"{self._home}/{_epoch_name(epoch)}"
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder(self._epoch)}/{name}"
+
+    def _deadline(self) -> float:
+        return _now() + self._patience_s
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Unavailable("The log is closed.")
+
+
+async def _write_and_sync(writer: AsyncFileWriter, data: bytes) -> None:
+    await writer.write(data)
+    await writer.hsync()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _name(status: FileStatus) -> str:
+    return status.path.rsplit("/", 1)[-1]
+
+
+def _epoch_name(epoch: int) -> str:
+    return f"{epoch:010d}"
+
+
+def _fenced(holder: int) -> Unavailable:
+    return Unavailable(f"The log is fenced: epoch {holder} has taken over.")
+
+
+def _mapped(error: BaseException, home: str) -> Unavailable:
+    text = _line(error)
+    if "QuotaExceededException" in text or _no_room(text):
+        return DiskFull(
+            f"The log in {home} cannot grow: {text}",
+            cure="Free space or raise the quota, and restart.",
+        )
+    return Unavailable(f"The log in {home} cannot be used: {text}")
+
+
+def _no_room(text: str) -> bool:
+    """DataNodes run, and none of them takes a block."""
+    refused = "could only be written to 0 of" in text
+    return refused and "There are 0 datanode(s) running" not in text
+
+
+def _line(error: BaseException) -> str:
+    """What HDFS says, without its stack trace."""
+    return str(error).replace("\\n", "\n").partition("\n")[0]

@@ -1,0 +1,261 @@
+"""Coordination over ZooKeeper: values are nodes, members are ephemeral nodes of a session.
+
+The client library's threads stay in here: what they learn is handed to the event loop.
+
+What this process knows of its session: it lives, for the leader of the ensemble, for its time-out
+behind the last sign of life that the leader knew of. `sync` is answered by the leader only; but a
+server that follows passes signs of life on every half tick, so that the leader, when it answers,
+need not know of the request itself as a sign. It knows of the third before it, if each was sent an
+eighth of the time-out after the answer to the one before: ZooKeeper grants no less than two ticks.
+So the session is certain from the moment at which the first of four in a row was *sent*.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote, unquote
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+)
+from kazoo.interfaces import IAsyncResult
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from schema.errors import LimitExceeded, StalePlan, Unavailable
+from storage.ports import Versioned
+
+SESSION_S = 6.0
+CONNECT_S = 10.0
+HEARTBEATS = 8
+"""In the time of a session."""
+SIGNS = 4
+"""Answered in a row, of which the leader knows the first."""
+RECONNECT_S = 0.5
+VALUE_BYTES = 1_000_000
+"""ZooKeeper's limit, with some room for the rest of the request."""
+
+_LOG = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())  # who has set up no logging is not told of every try
+
+
+class ZookeeperCoordination:
+    """A `Coordination`: one session with an ensemble. Open with `ZookeeperCoordination.open`."""
+
+    def __init__(self, hosts: str, root: str, session_s: float) -> None:
+        self._hosts = hosts
+        self._root = root.rstrip("/")
+        self._loop = asyncio.get_running_loop()
+        self._connected = asyncio.Event()
+        self._session = ""
+        self._session_s = session_s
+        self._signs: deque[float] = deque(maxlen=SIGNS)
+        self._ended = False
+        self._closed = False
+        self._beating: asyncio.Task[None] | None = None
+        retry = KazooRetry(max_tries=-1, max_delay=RECONNECT_S)
+        self._client = KazooClient(hosts, timeout=session_s, connection_retry=retry, logger=_LOG)
+        self._client._connection = _Connection(self._client, self._told_connected)
+        self._client.add_listener(self._told_state)
+
+    @classmethod
+    async def open(
+        cls,
+        hosts: str,
+        root: str,
+        *,
+        session_s: float = SESSION_S,
+        connect_s: float = CONNECT_S,
+    ) -> ZookeeperCoordination:
+        """Begin a session with `hosts` ("host:port,host:port"); all lies under the node `root`,
+        which is made if it is missing. Raises Unavailable."""
+        opened = cls(hosts, root, session_s)
+        try:
+            await opened._begin(connect_s)
+        except BaseException:
+            await opened.close()
+            raise
+        return opened
+
+    async def read(self, path: str) -> Versioned | None:
+        node = self._value_node(path)
+        try:
+            value, stat = await self._newest(node, self._client.get_async)
+        except NoNodeError:
+            return None
+        return Versioned(value, stat.version + 1)
+
+    async def write(self, path: str, value: bytes, expected: int) -> int:
+        if len(value) > VALUE_BYTES:
+            raise LimitExceeded(f"{path} has {len(value)} bytes; {VALUE_BYTES} are allowed.")
+        node = self._value_node(path)
+        try:
+            if expected == 0:
+                await self._asked(self._client.create_async(node, value))
+            else:
+                await self._asked(self._client.set_async(node, value, version=expected - 1))
+        except (NodeExistsError, NoNodeError, BadVersionError):
+            known = await self.read(path)
+            current = known.version if known is not None else 0
+            raise StalePlan(f"{path} is at version {current}, not {expected}.") from None
+        return expected + 1
+
+    async def join(self, member: str) -> None:
+        node = self._member_node(member)
+        with suppress(NodeExistsError):  # by this session: its number is in the name
+            await self._asked(self._client.create_async(node, b"", ephemeral=True))
+
+    async def leave(self, member: str) -> None:
+        with suppress(NoNodeError):
+            await self._asked(self._client.delete_async(self._member_node(member)))
+
+    async def members(self) -> tuple[str, ...]:
+        names = await self._newest(f"{self._root}/members", self._client.get_children_async)
+        return tuple(sorted({unquote(name.rpartition("@")[0]) for name in names}))
+
+    def alive(self) -> bool:
+        return (
+            not (self._closed or self._ended)
+            and bool(self._signs)
+            and time.monotonic() < self._signs[0] + self._session_s
+        )
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._beating is not None:
+            self._beating.cancel()
+        await asyncio.to_thread(self._release)
+
+    # ------------------------------------------------------------ the session
+
+    async def _begin(self, connect_s: float) -> None:
+        self._client.start_async()
+        try:
+            async with asyncio.timeout(connect_s):
+                await self._connected.wait()
+        except TimeoutError:
+            raise Unavailable(
+                f"ZooKeeper at {self._hosts} does not answer.", cure="Does it run? Is it reachable?"
+            ) from None
+        for folder in ("values", "members"):
+            await self._asked(self._client.ensure_path_async(f"{self._root}/{folder}"))
+        self._beating = asyncio.create_task(self._beat())
+
+    async def _beat(self) -> None:
+        """A request whose answer is lost says nothing; what was certain before stays so."""
+        while not self._ended:
+            sent = time.monotonic()
+            with suppress(Unavailable):
+                await self._asked(self._client.sync_async(self._root))
+                self._signs.append(sent)
+            await asyncio.sleep(self._session_s / HEARTBEATS)
+
+    def _told_connected(self, sent: float, session: int, session_s: float) -> None:
+        """In a thread of the client's. The leader itself begins and renews sessions."""
+
+        def connected() -> None:
+            if not self._ended:
+                self._session = f"{session:016x}"
+                self._session_s = session_s
+                self._signs.extend([sent] * SIGNS)
+                self._connected.set()
+
+        self._hand_over(connected)
+
+    def _told_state(self, state: str) -> None:
+        """In a thread of the client's, before it begins another session."""
+        if state == KazooState.LOST:
+            self._ended = True
+
+    def _release(self) -> None:
+        with suppress(KazooException, OSError):
+            self._client.stop()
+            self._client.close()
+
+    # ------------------------------------------------------------ requests
+
+    async def _newest(self, node: str, ask: Callable[[str], IAsyncResult]) -> Any:
+        """What the leader had when it was asked: other servers may be behind, unless told to
+        catch up. Both requests go over one connection, or fail."""
+        self._require_session()
+        caught_up, answer = self._client.sync_async(node), ask(node)
+        await self._asked(caught_up)
+        return await self._asked(answer)
+
+    async def _asked(self, answer: IAsyncResult) -> Any:
+        """Raises what says how the nodes are, and Unavailable for all else."""
+        self._require_session()
+        future = self._loop.create_future()
+
+        def told(result: IAsyncResult) -> None:
+            self._hand_over(lambda: _settle(future, result))
+
+        answer.rawlink(told)
+        try:
+            async with asyncio.timeout(self._session_s):
+                return await future
+        except (NoNodeError, NodeExistsError, BadVersionError):
+            raise
+        except TimeoutError:
+            raise Unavailable(f"ZooKeeper at {self._hosts} has not answered in time.") from None
+        except KazooException as error:
+            name = type(error).__name__
+            raise Unavailable(f"ZooKeeper at {self._hosts} cannot be used: {name}.") from error
+
+    def _hand_over(self, work: Callable[[], None]) -> None:
+        """From a thread of the client's to the event loop, which may be gone."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(work)
+
+    def _require_session(self) -> None:
+        if self._closed:
+            raise Unavailable("The coordination service is closed.")
+        if self._ended:
+            raise Unavailable(f"The session with ZooKeeper at {self._hosts} has ended.",
+                              cure="Restart.")  # fmt: skip
+
+    def _value_node(self, path: str) -> str:
+        """One node each, so that none is there because another lies below it."""
+        return f"{self._root}/values/{quote(path, safe='')}"
+
+    def _member_node(self, member: str) -> str:
+        """A name of this session's own: that of an earlier session vanishes when that ends."""
+        return f"{self._root}/members/{quote(member, safe='')}@{self._session}"
+
+
+def _settle(future: asyncio.Future[Any], result: IAsyncResult) -> None:
+    if future.done():
+        return  # whoever waited has gone away
+    if result.exception is not None:
+        future.set_exception(result.exception)
+    else:
+        future.set_result(result.value)
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    """Tells when the session was begun or renewed, and what time-out was granted: the client
+    library keeps neither."""
+
+    def __init__(self, client: KazooClient, connected: Callable[[float, int, float], None]) -> None:
+        super().__init__(client, client._conn_retry.copy(), logger=client.logger)
+        self._told = connected
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        sent = time.monotonic()
+        read_timeout, connect_timeout = super()._connect(host, hostip, port)
+        session_s = read_timeout * 3 / 2 / 1000  # the library reads for two thirds of it
+        self._told(sent, self.client._session_id, session_s)
+        return read_timeout, connect_timeout
