@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from schema.errors import HornbeamError
+from schema.errors import HornbeamError, Unauthenticated
 
 MEDIA_TYPE = "application/problem+json"
 PLACES = 20
@@ -45,6 +45,8 @@ STATUS: dict[str, int] = {
     "disk-full": 507,
     "corruption": 500,
     "invalid-request": 422,
+    "unauthenticated": 401,
+    "forbidden": 403,
     "internal": 500,
 }
 
@@ -67,6 +69,8 @@ def problem(error: HornbeamError) -> dict[str, Any]:
 def response(error: HornbeamError) -> Response:
     document = problem(error)
     headers = {"Retry-After": "1"} if error.retryable else {}
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = 'Bearer realm="hornbeam"'
     return _document(document["status"], document, headers)
 
 

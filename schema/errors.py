@@ -27,6 +27,8 @@
     ├── Unavailable                 unavailable             store or log out of reach; retryable
     │   └── DiskFull                disk-full
     ├── Corruption                  corruption              bytes on disk that must not be there
+    ├── Unauthenticated             unauthenticated         no API key, or none that is valid
+    ├── Forbidden                   forbidden               a valid key without the right
     └── InvalidRequest              invalid-request         a request, option or setting
 
 A message says what is wrong and where; `cure` says what to do about it.
@@ -180,3 +182,11 @@ class Corruption(HornbeamError):
 
 class InvalidRequest(HornbeamError):
     code = "invalid-request"
+
+
+class Unauthenticated(HornbeamError):
+    code = "unauthenticated"
+
+
+class Forbidden(HornbeamError):
+    code = "forbidden"

@@ -101,8 +101,8 @@ class TransactionManager:
         self._gate = Gate()
         self._ages = 0
         self._finishing: set[asyncio.Task[TransactionResult]] = set()
-        self.unfinished: set[str] = set()
-        """Transactions that have reached the log, whose outcome is not known yet."""
+        self.unfinished: dict[str, str] = {}
+        """Transactions that have reached the log, whose outcome is not known yet: id → owner."""
         self.locks = LockTable()
         self.state = CatalogState(catalog, engine)
         self.growth: Counter[str] = Counter()
@@ -125,7 +125,10 @@ class TransactionManager:
         if request.dry_run:
             return await self._dry_run(request)
         key = request.idempotency_key
-        transaction_id = transaction_id_for(key) if key is not None else self._ids.new()
+        if key is not None:
+            transaction_id = transaction_id_for(key, request.owner)
+        else:
+            transaction_id = self._ids.new()
         self._ages += 1
         age = self._ages
         timeout_s = request.timeout_s or self._limits.timeout_s
@@ -219,7 +222,7 @@ class TransactionManager:
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
         if not mutations and request.idempotency_key is None:
             return attempt.result(self._committer.watermark())
-        outcome = encode_outcome(request_hash(request), attempt.result(0))
+        outcome = encode_outcome(request_hash(request), attempt.result(0), request.owner)
         return Prepared(
             transaction_id=attempt.transaction_id,
             mutations=mutations,
@@ -230,14 +233,14 @@ class TransactionManager:
         )
 
     async def _commit(self, attempt: _Attempt, prepared: Prepared) -> TransactionResult:
-        self.unfinished.add(attempt.transaction_id)
+        self.unfinished[attempt.transaction_id] = attempt.request.owner
         try:
             committed = await self._committer.commit(prepared)
         except BaseException:
             self._release(attempt.owner)
             raise
         finally:
-            self.unfinished.discard(attempt.transaction_id)
+            self.unfinished.pop(attempt.transaction_id, None)
         self.committed += 1
         for mutation in prepared.mutations:
             self.growth[mutation.layout] += (mutation.old is None) - (mutation.new is None)

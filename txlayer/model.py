@@ -69,6 +69,7 @@ class TransactionRequest:
     `reads` are the row versions that the client's decisions rest on: if one has changed at
     commit, ReadConflict. `bookmark` is merged into the clock: the commit is later than it.
     `snapshot` is where the client's reads were made (WHEREs are then evaluated there first).
+    `owner` is whoever asks (at most 16 bytes): idempotency keys and answers are each owner's own.
     """
 
     statements: tuple[Work, ...]
@@ -79,6 +80,7 @@ class TransactionRequest:
     dry_run: bool = False
     replay: Replay | None = None
     timeout_s: float | None = None
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class Outcome:
     request_hash: bytes
     answer: TransactionResult
     """As given to the client the first time, without timings."""
+    owner: str = ""
+    """Whose transaction it was."""
 
     def answer_to(self, request: TransactionRequest) -> TransactionResult:
         """The recorded answer. Raises IdempotencyMismatch if it was to another request."""
@@ -56,11 +58,14 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
     request_hash: bytes
     statements: list[tuple[int, tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]]
     affected: dict[str, int]
+    owner: str = ""
 
 
-def transaction_id_for(idempotency_key: str) -> str:
-    """32 hexadecimal digits, the same for the same key."""
-    return hashlib.blake2b(idempotency_key.encode(), digest_size=16).hexdigest()
+def transaction_id_for(idempotency_key: str, owner: str = "") -> str:
+    """32 hexadecimal digits, the same for the same key of the same owner: nobody finds, or takes
+    the place of, another's answer by using his key. `owner` has at most 16 bytes."""
+    named = hashlib.blake2b(idempotency_key.encode(), digest_size=16, person=owner.encode())
+    return named.hexdigest()
 
 
 def request_hash(request: TransactionRequest) -> bytes:
@@ -81,13 +86,13 @@ def request_hash(request: TransactionRequest) -> bytes:
     return hashlib.blake2b(encoded, digest_size=_HASH_BYTES).digest()
 
 
-def encode_outcome(hash_of_request: bytes, answer: TransactionResult) -> bytes:
+def encode_outcome(hash_of_request: bytes, answer: TransactionResult, owner: str = "") -> bytes:
     """The row of a transaction that is about to commit. `commit_ts` and timings are left out."""
     statements = [
         (result.affected, result.columns, result.types, [_packed(row) for row in result.rows])
         for result in answer.statements
     ]
-    return _encoder.encode(_Stored(hash_of_request, statements, dict(answer.affected)))
+    return _encoder.encode(_Stored(hash_of_request, statements, dict(answer.affected), owner))
 
 
 async def find_outcome(store: TableStore, transaction_id: str) -> Outcome | None:
@@ -115,7 +120,7 @@ def _decoded(transaction_id: str, cell: Cell) -> Outcome:
         for affected, columns, types, rows in stored.statements
     )
     answer = TransactionResult(transaction_id, cell.ts, statements, stored.affected)
-    return Outcome(transaction_id, cell.ts, stored.request_hash, answer)
+    return Outcome(transaction_id, cell.ts, stored.request_hash, answer, stored.owner)
 
 
 _EXTENSIONS: dict[type, tuple[int, Callable[[Any], bytes]]] = {

@@ -91,10 +91,20 @@ def test_a_damaged_row_is_corruption(value):
         recorded(value)
 
 
-def test_the_id_depends_on_the_key_alone():
+def test_the_id_depends_on_the_key_and_its_owner_alone():
     assert len(ID) == 32
     assert bytes.fromhex(ID)
     assert transaction_id_for("order 1") == ID != transaction_id_for("order 2")
+    assert transaction_id_for("order 1", "") == ID != transaction_id_for("order 1", "ann")
+    assert transaction_id_for("order 1", "ann") != transaction_id_for("order 1", "bob")
+
+
+def test_an_answer_knows_its_owner_and_answers_from_before_owners_have_none():
+    value = encode_outcome(request_hash(REQUEST), ANSWER, "ann")
+    assert recorded(value).owner == "ann"
+    before = bytes([value[0] - 1]) + value[1 : -len(b"\xa3ann")]
+    assert recorded(before).owner == ""
+    assert recorded(before).answer == recorded(value).answer
 
 
 def test_requests_with_different_effects_have_different_hashes():
