@@ -41,6 +41,7 @@ class Serving:
             raise Unavailable(
                 "This node stands by" + (f"; {self.leader} serves." if self.leader else "."),
                 cure="Send it to the node that serves, or again in a moment.",
+                standby=True,
                 leader=self.leader,
             )
         return self.database

@@ -11,26 +11,29 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import httpx
 
 from hornbeam.errors import Error, InterfaceError, OperationalError, from_problem
+from hornbeam.nodes import Nodes
 from hornbeam.security import Secret, Tls, key_of, redacted, require_private, tls_of
 
 T = TypeVar("T")
 ARROW = "application/vnd.apache.arrow.stream"
 DEFAULT_PORT = 8780
 MAX_ATTEMPTS = 10
+PATIENCE_S = 30.0
+"""A request is repeated for so long: another node takes over within some ten seconds."""
 GRACE_S = 5.0
 """The server gives up first, so that its answer says what became of the request."""
 _TRY_AGAIN = {"transaction-aborted", "overloaded", "unavailable"}
 
 
 class Target(NamedTuple):
-    """A parsed URL: either `address` (http) or `folder` is set."""
+    """A parsed URL: either `addresses` (of the nodes of one database) or `folder` is set."""
 
-    address: str
+    addresses: tuple[str, ...]
     folder: str
     options: dict[str, str]
     key: Secret = Secret()
@@ -40,27 +43,39 @@ class Target(NamedTuple):
 def parse_url(url: str) -> Target:
     """Read `hornbeam://:key@host:port?options` or `hornbeam:///folder?options`.
 
+    `also=host:port,host:port` among the options names further nodes of the same database.
     Raises InterfaceError for another URL.
     """
     shown = redacted(url)
     wrong = f"{shown!r} is no Hornbeam URL; write hornbeam://host:port or hornbeam:///folder"
     try:
         parts = urlsplit(url)
-        port = parts.port or DEFAULT_PORT
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        nodes = _nodes(parts, options) if parts.hostname else []
     except ValueError as error:
         raise InterfaceError(f"{wrong} ({redacted(str(error))})") from None
     if parts.scheme.split("+")[0] != "hornbeam":
         raise InterfaceError(wrong)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if parts.hostname:
         key, tls = key_of(parts.username, unquote(parts.password or "")), tls_of(options)
-        require_private(parts.hostname, key, tls)
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        return Target(f"http{'s' if tls else ''}://{host}:{port}", "", options, key, tls)
+        for host, _ in nodes:
+            require_private(host, key, tls)
+        scheme = "https" if tls else "http"
+        addresses = [f"{scheme}://{f'[{h}]' if ':' in h else h}:{port}" for h, port in nodes]
+        return Target(tuple(addresses), "", options, key, tls)
     folder = unquote(parts.path).removeprefix("/")
     if not folder:
         raise InterfaceError("hornbeam:///folder needs a folder; an absolute one has four slashes")
-    return Target("", folder, options)
+    return Target((), folder, options)
+
+
+def _nodes(parts: SplitResult, options: dict[str, str]) -> list[tuple[str, int]]:
+    """Host and port of each node; takes `also` out of the options. Raises ValueError."""
+    also = options.pop("also", None)
+    nodes = [parts, *(urlsplit(f"//{node}") for node in (also.split(",") if also else ()))]
+    if also == "" or not all(node.hostname for node in nodes):
+        raise ValueError("also= names no host")
+    return [(node.hostname or "", node.port or DEFAULT_PORT) for node in nodes]
 
 
 class Transport:
@@ -151,13 +166,15 @@ def open_transport(target: Target, timeout_s: float) -> Transport:
         from hornbeam.embedded import EmbeddedTransport
 
         return EmbeddedTransport(target.folder, timeout_s + GRACE_S)
+    # Plain HTTP verifies nothing; reading the system's certificates would take 90 ms. A proxy for
+    # the web is none for databases.
+    verify = False if target.tls is None else target.tls.context()
     client = httpx.Client(
-        base_url=target.address,
+        base_url=target.addresses[0],
         timeout=httpx.Timeout(timeout_s + GRACE_S, connect=min(timeout_s, 10.0)),
         headers={"Authorization": f"Bearer {target.key}"} if target.key else {},
-        # Plain HTTP verifies nothing; reading the system's certificates would take 90 ms.
-        verify=False if target.tls is None else target.tls.context(),
-        trust_env=False,  # a proxy for the web is none for databases
+        transport=Nodes(target.addresses, httpx.HTTPTransport(verify=verify, trust_env=False)),
+        trust_env=False,
     )
     return Transport(client)
 
@@ -168,19 +185,19 @@ def persistently(send: Callable[[], T]) -> T:
     `send` must be safe to repeat: a read, or a request with an idempotency key. An attempt with
     an unknown outcome is repeated too; if no later one succeeds, the error says "unknown".
     """
-    unknown = False
-    for attempt in range(MAX_ATTEMPTS):
+    unknown, give_up, pause_s = False, time.monotonic() + PATIENCE_S, 0.005
+    while True:
         try:
             return send()
         except Error as error:
             unknown = unknown or error.outcome == "unknown"
             again = error.code in _TRY_AGAIN or (unknown and error.code in _LOST)
-            if not again or attempt == MAX_ATTEMPTS - 1:
+            if not again or time.monotonic() > give_up:
                 if unknown and error.code in _LOST | _TRY_AGAIN:
                     error.outcome, error.retryable = "unknown", False
                 raise
-            time.sleep(min(0.005 * 2**attempt, 0.5))
-    raise AssertionError("the last attempt returns or raises")
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, 0.5)
 
 
 _LOST = {"unreachable", "outcome-unknown"}

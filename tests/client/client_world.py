@@ -26,7 +26,7 @@ SELECT b_title, a_name FROM book, author WHERE b_a_id = a_id AND b_id = ?;
 
 
 @contextlib.contextmanager
-def served(folder: Path) -> Iterator[str]:
+def served(folder: Path, port: int = 0) -> Iterator[str]:
     """Serve the database in `folder`; yields its hornbeam URL."""
     from api.app import create_app
     from api.database import Database
@@ -41,7 +41,7 @@ def served(folder: Path) -> Iterator[str]:
             servers.append(uvicorn.Server(config))
             await servers[0].serve(sockets=[listener])
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server(("127.0.0.1", port)) as listener:
         thread = threading.Thread(target=asyncio.run, args=(serve(),))
         thread.start()
         while thread.is_alive() and not (servers and servers[0].started):

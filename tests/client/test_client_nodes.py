@@ -1,0 +1,102 @@
+"""A client of several nodes, one of which serves."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from client_world import apply, served
+
+import hornbeam
+
+STANDBY = {"detail": "This node stands by.", "code": "unavailable", "retryable": True,
+           "outcome": "none", "standby": True}  # fmt: skip
+
+
+@contextmanager
+def standing_by() -> Iterator[tuple[str, list[str]]]:
+    """A node that stands by: its address, and the paths it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = json.dumps(STANDBY).encode()
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(503)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def nowhere() -> str:
+    """An address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_the_node_that_serves_is_found_and_kept(tmp_path):
+    with served(tmp_path) as url, standing_by() as (standby, asked):
+        apply(url)
+        serving = url.removeprefix("hornbeam://")
+        with hornbeam.connect(f"hornbeam://{standby}?also={nowhere()},{serving}") as db:
+            db.ping()
+            rows = db.cursor().execute("SELECT count(*) FROM book").fetchall()
+            assert rows == [(0,)]
+            assert asked == ["/livez"]
+            stream = db.cursor()
+            stream.execute("SELECT b_id FROM book")
+            assert stream.fetchall() == []
+        assert asked == ["/livez"]
+
+
+def test_a_transaction_waits_until_a_node_serves(tmp_path):
+    with standing_by() as (standby, asked):
+        url = f"hornbeam://{standby}?also={(late := nowhere())}"
+        done: list[int] = []
+
+        def write() -> None:
+            with hornbeam.connect(url, autocommit=True) as db:
+                db.cursor().execute("INSERT INTO author (a_id, a_name) VALUES (1, 'ann')")
+                done.append(1)
+
+        with served(tmp_path) as first:
+            apply(first)
+        writer = threading.Thread(target=write)
+        writer.start()
+        time.sleep(0.3)
+        assert len(asked) > 1
+        assert not done
+        with served(tmp_path, port=int(late.split(":")[1])):
+            writer.join(20)
+        assert done
+
+
+def test_when_no_node_answers_that_is_said():
+    first = nowhere()
+    with (
+        hornbeam.connect(f"hornbeam://{first}?also={nowhere()}") as db,
+        pytest.raises(hornbeam.OperationalError, match="does not answer"),
+    ):
+        db.ping()
