@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import structlog
 
 from api import logs
 from api.planning import PlannedSchema, PlanRequest, plan_schema
+from api.ports import Ports, embedded_ports
 from api.settings import Settings
 from query.engine import PreparedQuery, QueryEngine, QueryStream
 from query.explain import Explanation
-from query.session import new_threads
 from schema.catalog import Catalog
 from schema.errors import (
     HornbeamError,
@@ -31,11 +29,7 @@ from schema.errors import (
     Unavailable,
 )
 from storage.codec.rows import Codecs
-from storage.local.coordination import LocalCoordination
-from storage.local.log import LocalLog
-from storage.local.system import RandomIds, SystemClock
 from storage.ports import TOMBSTONE, Clock, Coordination, Ids, Log, Put, TableStore
-from storage.rocks.store import RocksStore
 from storage.snapshot import Overlay, ReadItem, Snapshot
 from txlayer import catalog_keeper, identity, outcomes
 from txlayer.catalog_keeper import CatalogKeeper, Claim
@@ -54,7 +48,6 @@ from txlayer.model import (
 )
 from txlayer.recovery import recover
 from txlayer.retention import drop_old_segments
-from txlayer.steps import Steps, no_steps
 from txlayer.verify import Checked, Progress, VerifyReport, verify
 
 _LOG = structlog.get_logger(__name__)
@@ -70,19 +63,6 @@ class QueryResult:
     snapshot: int
     served_by: tuple[str, ...]
     reads: list[ReadItem] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """What a database runs on. `open_log` takes an epoch and the catalog's version."""
-
-    store: TableStore
-    coordination: Coordination
-    open_log: Callable[[int, int], Awaitable[Log]]
-    clock: Clock
-    ids: Ids
-    new_threads: Callable[[], Executor] = new_threads
-    steps: Steps = no_steps
 
 
 class Database:
@@ -119,27 +99,13 @@ class Database:
     async def open(
         cls, settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None
     ) -> Database:
-        """Open or create the database in `settings.data` and recover what a crash left.
+        """Open or create the embedded database in `settings.data` and recover what a crash left.
 
         Raises Unavailable when another process has it open, Corruption when the log is damaged,
         InvalidRequest when there can be no such folder.
         """
         logs.be_quiet()
-        folder = _made(settings.data)
-        coordination = LocalCoordination.open(folder / "coordination")
-        try:
-            store = RocksStore.open(folder / "store")
-        except BaseException:
-            await coordination.close()
-            raise
-
-        async def open_log(epoch: int, catalog_version: int) -> Log:
-            return await LocalLog.open(
-                folder / "log", settings.slave, epoch, catalog_version=catalog_version
-            )
-
-        ports = Ports(store, coordination, open_log, clock or SystemClock(), ids or RandomIds())
-        return await cls.start(settings, ports)
+        return await cls.start(settings, await embedded_ports(settings, clock, ids))
 
     @classmethod
     async def start(cls, settings: Settings, ports: Ports) -> Database:
@@ -544,18 +510,6 @@ class Database:
         async for cells in self.store.scan(outcomes.TABLE, b"", None, horizon):
             deleted = [Put(cell.key, TOMBSTONE) for cell in cells]
             await self.store.put({outcomes.TABLE: deleted}, await self.committer.reserve())
-
-
-def _made(folder: Path) -> Path:
-    """`folder`, made if it was not there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidRequest(
-            f"The folder {folder} cannot be made: {error.strerror}.",
-            cure="Choose another for the data, or make it with the rights it needs.",
-        ) from None
-    return folder
 
 
 async def _next_epoch(coordination: Coordination, slave: str) -> int:

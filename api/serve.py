@@ -8,7 +8,7 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NoReturn
 
 import uvicorn
@@ -18,8 +18,12 @@ from pydantic import ValidationError
 from api import logs
 from api.app import VERSION, create_app
 from api.database import Database
+from api.node import Node, Serving
+from api.ports import cluster_ports, session
 from api.settings import Settings, load_settings
 from schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
+from storage.local.system import RandomIds, SystemClock
+from storage.ports import Coordination
 
 GRACE_S = 10
 """Requests under way at a signal may finish for so long."""
@@ -60,19 +64,49 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
     yet), Unavailable when the folder or the port is in use.
     """
     with contextlib.closing(_listen(settings)) as listening:
-        async with await Database.open(settings) as database:
+        address = settings.address or _url(listening)
+        opened = _embedded(settings) if settings.store == "embedded" else _node(settings, address)
+        async with opened as (serving, ended):
             config = uvicorn.Config(
-                create_app(settings, database),
+                create_app(settings, serving),
                 http="httptools",
                 access_log=False,
                 log_config=None,
                 timeout_graceful_shutdown=GRACE_S,
             )
             server = _Server(config, lambda: started(_url(listening)))
+            ended.add_done_callback(lambda _: setattr(server, "should_exit", True))
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, server.handle_exit, number, None)
             await server.serve(sockets=[listening])
+
+
+@contextlib.asynccontextmanager
+async def _embedded(settings: Settings) -> AsyncIterator[tuple[Serving, asyncio.Future[None]]]:
+    """What to serve, and a future that is done once there is nothing left to serve: never."""
+    async with await Database.open(settings) as database:
+        yield Serving(database), asyncio.get_running_loop().create_future()
+
+
+@contextlib.asynccontextmanager
+async def _node(
+    settings: Settings, address: str
+) -> AsyncIterator[tuple[Serving, asyncio.Future[None]]]:
+    """The same of a node on a cluster: done when no further term can serve. Raises why."""
+
+    async def start(coordination: Coordination) -> Database:
+        return await Database.start(settings, cluster_ports(settings, coordination))
+
+    serving = Serving()
+    node = Node(serving, lambda: session(settings), start, SystemClock(), RandomIds(), address)
+    running = asyncio.ensure_future(node.run())
+    try:
+        yield serving, running
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
 
 
 class _Server(uvicorn.Server):

@@ -22,9 +22,29 @@ class Settings(BaseSettings):
         env_prefix="HORNBEAM_", toml_file="hornbeam.toml", extra="forbid", frozen=True
     )
 
-    data: Path = Field(Path("var/hornbeam"), description="Folder of the embedded database.")
+    data: Path = Field(
+        Path("var/hornbeam"),
+        description="Folder of the embedded database, or for a node's spilled queries.",
+    )
     host: str = Field("127.0.0.1", description="Address to listen on; loopback only for now.")
     port: int = Field(8780, ge=0, le=65_535, description="0 picks a free port.")
+    store: Literal["embedded", "hbase"] = Field(
+        "embedded", description="embedded: all in the folder data. hbase: on a cluster."
+    )
+    database: str = Field(
+        "hornbeam",
+        pattern="^[a-z][a-z0-9_]*$",
+        description="Name on the cluster: of HBase's namespace, of folders in HDFS and ZooKeeper.",
+    )
+    gateways: str = Field(
+        "127.0.0.1:9091", description="HBase's Thrift 2 gateways: host:port, by commas."
+    )
+    zookeeper: str = Field("127.0.0.1:2181", description="The ensemble: host:port, by commas.")
+    hdfs: str = Field("hdfs://127.0.0.1:8020", description="Where the log is kept.")
+    address: str = Field(
+        "",
+        description="URL at which other nodes say that this one is; from host and port if empty.",
+    )
     slave: str = Field("local", pattern="^[a-z0-9-]+$", description="Name of this slave.")
 
     snapshot_retention_s: float = Field(3_600, gt=0, description="Older snapshots are refused.")

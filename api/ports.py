@@ -1,0 +1,100 @@
+"""What a database runs on: the adapters that the settings name.
+
+Embedded: RocksDB, log and coordination in one folder. On a cluster: HBase through its Thrift 2
+gateways, the log on HDFS, ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+from api.settings import Settings
+from query.session import new_threads
+from schema.errors import InvalidRequest
+from storage.local.coordination import LocalCoordination
+from storage.local.log import LocalLog
+from storage.local.system import RandomIds, SystemClock
+from storage.ports import Clock, Coordination, Ids, Log, TableStore
+from storage.rocks.store import RocksStore
+from txlayer.steps import Steps, no_steps
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Whoever is given them closes them. `open_log` takes an epoch and the catalog's version."""
+
+    store: TableStore
+    coordination: Coordination
+    open_log: Callable[[int, int], Awaitable[Log]]
+    clock: Clock
+    ids: Ids
+    new_threads: Callable[[], Executor] = new_threads
+    steps: Steps = no_steps
+
+
+async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | None) -> Ports:
+    """Of the database in the folder `settings.data`. Raises Unavailable when another process has
+    it open, Corruption, InvalidRequest when there can be no such folder."""
+    folder = _made(settings.data)
+    coordination = LocalCoordination.open(folder / "coordination")
+    try:
+        store = RocksStore.open(folder / "store")
+    except BaseException:
+        await coordination.close()
+        raise
+
+    async def open_log(epoch: int, catalog_version: int) -> Log:
+        return await LocalLog.open(
+            folder / "log", settings.slave, epoch, catalog_version=catalog_version
+        )
+
+    return Ports(store, coordination, open_log, clock or SystemClock(), ids or RandomIds())
+
+
+async def session(settings: Settings) -> Coordination:
+    """A session with the cluster's coordination service. Raises Unavailable."""
+    from storage.zookeeper.coordination import ZookeeperCoordination
+
+    return await ZookeeperCoordination.open(settings.zookeeper, f"/{settings.database}")
+
+
+def cluster_ports(settings: Settings, coordination: Coordination) -> Ports:
+    """Of the database on the cluster that `settings` name; nothing is sent yet."""
+    from storage.hbase.store import HBaseStore
+    from storage.hdfs.log import HdfsLog
+
+    gateways = [_host_and_port(gateway) for gateway in settings.gateways.split(",")]
+
+    async def open_log(epoch: int, catalog_version: int) -> Log:
+        return await HdfsLog.open(
+            settings.hdfs,
+            f"/{settings.database}/log",
+            settings.slave,
+            epoch,
+            catalog_version=catalog_version,
+        )
+
+    store = HBaseStore(gateways, namespace=settings.database)
+    return Ports(store, coordination, open_log, SystemClock(), RandomIds())
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdigit():
+        raise InvalidRequest(f"{text!r} in gateways is not host:port.", cure="As 127.0.0.1:9091.")
+    return host, int(port)
+
+
+def _made(folder: Path) -> Path:
+    """`folder`, made if it was not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"The folder {folder} cannot be made: {error.strerror}.",
+            cure="Choose another for the data, or make it with the rights it needs.",
+        ) from None
+    return folder
