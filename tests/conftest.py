@@ -1,6 +1,15 @@
-"""Test settings for the whole suite: hypothesis runs the same examples every time."""
+"""Test settings for the whole suite: hypothesis runs the same examples every time; one real
+cluster serves all tests that ask for it."""
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
+from real_cluster import guarded_cluster
+
+from cluster import Cluster
 
 settings.register_profile(
     "repeatable",
@@ -9,3 +18,15 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """HBase, HDFS and ZooKeeper, started when the first test asks; names that tests give to their
+    tables and folders must not collide. HORNBEAM_CLUSTER names the folder of a cluster that is up
+    and is to be used instead."""
+    if running := os.environ.get("HORNBEAM_CLUSTER"):
+        yield Cluster.at(Path(running))
+        return
+    with guarded_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster

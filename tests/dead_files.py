@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 PACKAGES = (
-    *("schema", "storage", "query", "viewselect", "maintain", "txlayer", "api", "bench"),
+    *("schema", "storage", "cluster", "query", "viewselect", "maintain", "txlayer", "api", "bench"),
     *("client/hornbeam", "tests"),
 )
 

@@ -1,0 +1,114 @@
+"""Java, Maven, and the jars: one folder for all processes, resolved once by `pom.xml`.
+
+The jars go to a cache outside any checkout, under a name made of the pom's content: another pom
+is another folder, and clusters that still run on the old one keep theirs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from schema.errors import Unavailable
+
+JAVA_FROM, JAVA_BELOW = 17, 24
+"""Hadoop 3.4 calls javax.security.auth.Subject.getSubject, which works up to Java 23."""
+
+_HERE = Path(__file__).parent
+_TIMEOUT_S = 1_800
+
+
+def java() -> Path:
+    """The Java program of JAVA_HOME or of the path. Raises Unavailable."""
+    home = os.environ.get("JAVA_HOME")
+    found = f"{home}/bin/java" if home else shutil.which("java")
+    version = java_version(found) if found else 0
+    if not found or not JAVA_FROM <= version < JAVA_BELOW:
+        there = f"{found} is Java {version}" if version else "there is none"
+        raise Unavailable(
+            f"A cluster needs Java {JAVA_FROM} to {JAVA_BELOW - 1}; {there}.",
+            cure="Install it (Debian, Ubuntu: apt install openjdk-17-jdk-headless)"
+            " or let JAVA_HOME name it.",
+        )
+    return Path(found)
+
+
+def java_version(program: str) -> int:
+    """The major version of a Java program; 0 if it does not run or does not say."""
+    try:
+        said = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
+    return int(found[1]) if found else 0
+
+
+def pom() -> Path:
+    """Beside the code in a wheel, in the folder of containers in a checkout."""
+    installed = _HERE / "pom.xml"
+    return installed if installed.exists() else _HERE.parent / "docker" / "pom.xml"
+
+
+def cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "hornbeam"
+
+
+def jars_folder() -> Path:
+    """Where the jars of this pom belong, whether they are there or not."""
+    return cache() / f"cluster-{hashlib.sha256(pom().read_bytes()).hexdigest()[:16]}"
+
+
+def resolve() -> Path:
+    """The folder of jars; fetches them from Maven Central when they are not there.
+
+    Safe to call from several processes at once: whoever comes first wins. Raises Unavailable.
+    """
+    folder = jars_folder()
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as partial:
+        _copy_dependencies(Path(partial) / "jars")
+        try:
+            (Path(partial) / "jars").rename(folder)
+        except OSError:  # another process was quicker
+            if not folder.exists():
+                raise
+    return folder
+
+
+def _copy_dependencies(into: Path) -> None:
+    """Checksums that do not match fail the resolution."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Unavailable(
+            "A cluster needs Maven to fetch HBase and Hadoop; there is no mvn.",
+            cure="Install it (Debian, Ubuntu: apt install maven). It is needed once.",
+        )
+    quietly = ("-B", "-q", "--strict-checksums")
+    command = (maven, *quietly, "-f", str(pom()), "dependency:copy-dependencies")
+    try:
+        done = subprocess.run(
+            [*command, f"-DoutputDirectory={into}"],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"Maven took longer than {_TIMEOUT_S} s.") from None
+    if done.returncode:
+        said = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")]
+        reason = said[0].removeprefix("[ERROR]").strip() if said else done.stderr.strip()
+        raise Unavailable(
+            f"Maven could not fetch HBase and Hadoop: {reason}",
+            cure=f"Is Maven Central within reach? Try: {' '.join(command)} -DoutputDirectory=…",
+        )

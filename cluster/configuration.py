@@ -1,0 +1,232 @@
+"""Hadoop's and HBase's settings, and the command line of each process. Pure.
+
+One folder of settings serves all processes and any client of the cluster; what differs between
+two processes of a role (ports, folders) is on their command lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from cluster.layout import HOST, Layout, Process, Role
+
+Settings = Mapping[str, str | int]
+
+ZOOKEEPER_SESSION_MS = 10_000
+"""How long a region server may be silent before its regions are given to others."""
+
+_HEAP_MB = {
+    Role.ZOOKEEPER: 128,
+    Role.NAME_NODE: 256,
+    Role.DATA_NODE: 256,
+    Role.MASTER: 384,
+    Role.REGION_SERVER: 1024,
+    Role.THRIFT: 320,
+    Role.THRIFT1: 320,
+}
+
+_MAIN_CLASS = {
+    Role.ZOOKEEPER: "org.apache.hadoop.hbase.zookeeper.HQuorumPeer",
+    Role.NAME_NODE: "org.apache.hadoop.hdfs.server.namenode.NameNode",
+    Role.DATA_NODE: "org.apache.hadoop.hdfs.server.datanode.DataNode",
+    Role.MASTER: "org.apache.hadoop.hbase.master.HMaster",
+    Role.REGION_SERVER: "org.apache.hadoop.hbase.regionserver.HRegionServer",
+    Role.THRIFT: "org.apache.hadoop.hbase.thrift2.ThriftServer",
+    Role.THRIFT1: "org.apache.hadoop.hbase.thrift.ThriftServer",
+}
+
+_SELDOM_ASKED = frozenset({Role.ZOOKEEPER, Role.NAME_NODE, Role.MASTER})
+"""Not on the way of a read or a write. The quick compiler alone gets them up with a third of the
+processor time."""
+
+_OPENED = (
+    *("java.lang", "java.lang.reflect", "java.util", "java.util.concurrent", "java.nio"),
+    *("sun.nio.ch", "java.net", "jdk.internal.ref"),
+)
+"""Packages of java.base that Hadoop and HBase reach into by reflection."""
+
+_LOG4J = """\
+log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.target=System.out
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{2}: %m%n
+log4j.logger.org.apache.hadoop.hdfs.server.namenode.FSNamesystem.audit=WARN
+log4j.logger.org.apache.hadoop.hbase.http.requests=WARN
+"""
+
+
+def files(folder: Path, layout: Layout) -> dict[str, str]:
+    """Everything in the folder of settings, by path."""
+    return {
+        "core-site.xml": _xml(_core(folder, layout)),
+        "hdfs-site.xml": _xml(_hdfs(folder, layout)),
+        "hbase-site.xml": _xml(_hbase(folder, layout)),
+        "log4j.properties": _LOG4J,
+        # Both refuse to start when these are not on the class path.
+        "webapps/hdfs/.keep": "",
+        "webapps/datanode/.keep": "",
+    }
+
+
+def name_folder(folder: Path) -> Path:
+    """The NameNode's image and journal."""
+    return folder / "data" / "name"
+
+
+def hdfs_url(layout: Layout) -> str:
+    return f"hdfs://{layout.only(Role.NAME_NODE).address}"
+
+
+def _core(folder: Path, layout: Layout) -> Settings:
+    return {
+        "fs.defaultFS": hdfs_url(layout),
+        "hadoop.tmp.dir": f"{folder}/data/tmp",
+        "ipc.client.connect.timeout": 3_000,
+        "ipc.client.connect.max.retries.on.timeouts": 2,
+    }
+
+
+def _hdfs(folder: Path, layout: Layout) -> Settings:
+    return {
+        "dfs.replication": layout.replication,
+        "dfs.namenode.name.dir": name_folder(folder).as_uri(),
+        "dfs.namenode.rpc-bind-host": HOST,
+        "dfs.namenode.http-address": str(layout.only(Role.NAME_NODE).http),
+        "dfs.datanode.hostname": HOST,
+        "dfs.permissions.enabled": "false",
+        # A dead DataNode is avoided after some seconds instead of half a minute.
+        "dfs.heartbeat.interval": 1,
+        "dfs.namenode.stale.datanode.interval": 5_000,
+        "dfs.namenode.avoid.read.stale.datanode": "true",
+        "dfs.namenode.avoid.write.stale.datanode": "true",
+        "dfs.namenode.safemode.extension": 0,
+        # With three DataNodes or fewer there is nobody to replace a dead one in a pipeline.
+        "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+        # HBase's reference guide, "Having Proper MTTR": time-outs of HDFS below those of HBase.
+        "dfs.client.socket-timeout": 10_000,
+        "dfs.datanode.socket.write.timeout": 10_000,
+    }
+
+
+def _hbase(folder: Path, layout: Layout) -> Settings:
+    zookeeper = layout.only(Role.ZOOKEEPER).address
+    return {
+        "hbase.cluster.distributed": "true",
+        "hbase.rootdir": f"{hdfs_url(layout)}/hbase",
+        "hbase.tmp.dir": f"{folder}/data/tmp",
+        # The environment may hold secrets; logs are not the place for them.
+        "hbase.envvars.logging.disabled": "true",
+        # It is a real HDFS: no start without hflush and hsync.
+        "hbase.unsafe.stream.capability.enforce": "true",
+        "hbase.zookeeper.quorum": zookeeper.host,
+        "hbase.zookeeper.property.clientPort": zookeeper.port,
+        "hbase.zookeeper.property.clientPortAddress": zookeeper.host,
+        "hbase.zookeeper.property.dataDir": f"{folder}/data/zookeeper",
+        "hbase.zookeeper.property.admin.enableServer": "false",
+        "hbase.zookeeper.property.maxClientCnxns": 0,
+        "zookeeper.session.timeout": ZOOKEEPER_SESSION_MS,
+        "hbase.master.hostname": HOST,
+        "hbase.master.ipc.address": HOST,
+        "hbase.master.info.bindAddress": HOST,
+        "hbase.master.port": layout.only(Role.MASTER).ports["rpc"],
+        "hbase.master.info.port": layout.only(Role.MASTER).ports["http"],
+        "hbase.unsafe.regionserver.hostname": HOST,
+        "hbase.regionserver.ipc.address": HOST,
+        "hbase.regionserver.info.bindAddress": HOST,
+        "hbase.regionserver.thrift.ipaddress": HOST,
+        "hbase.thrift.info.bindAddress": HOST,
+        "hbase.lease.recovery.dfs.timeout": 23_000,
+        # The master goes on as soon as all region servers are there; they ask every second.
+        "hbase.master.wait.on.regionservers.mintostart": 1,
+        "hbase.master.wait.on.regionservers.maxtostart": len(layout.of(Role.REGION_SERVER)),
+        "hbase.regionserver.msginterval": 1_000,
+    }
+
+
+def _xml(settings: Settings) -> str:
+    lines = "".join(
+        f"  <property><name>{name}</name><value>{escape(str(value))}</value></property>\n"
+        for name, value in settings.items()
+    )
+    return f'<?xml version="1.0"?>\n<configuration>\n{lines}</configuration>\n'
+
+
+def command(
+    java: Path, jars: Path, folder: Path, process: Process, mark: tuple[str, ...]
+) -> list[str]:
+    """The command line of `process`, which bears `mark`."""
+    return [
+        *_java(java, jars, folder, _HEAP_MB[process.role], mark),
+        *([] if process.role is Role.REGION_SERVER else ["-XX:+UseSerialGC"]),
+        *(["-XX:TieredStopAtLevel=1"] if process.role in _SELDOM_ASKED else []),
+        _MAIN_CLASS[process.role],
+        *_arguments(folder, process),
+    ]
+
+
+def format_command(
+    java: Path, jars: Path, folder: Path, into: Path, mark: tuple[str, ...]
+) -> list[str]:
+    """The command line that makes an empty file system's image in the folder `into`."""
+    return [
+        *_java(java, jars, folder, _HEAP_MB[Role.NAME_NODE], mark),
+        _MAIN_CLASS[Role.NAME_NODE],
+        *_definitions({"dfs.namenode.name.dir": into.as_uri()}),
+        *("-format", "-force", "-nonInteractive"),
+    ]
+
+
+def _java(java: Path, jars: Path, folder: Path, heap_mb: int, mark: tuple[str, ...]) -> list[str]:
+    return [
+        str(java),
+        *mark,
+        f"-Xmx{heap_mb}m",
+        f"-XX:ErrorFile={folder}/logs/java-error-%p.log",
+        f"-Djava.io.tmpdir={folder}/data/tmp",
+        "-XX:-UsePerfData",
+        "-Djava.net.preferIPv4Stack=true",
+        "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED",
+        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+        *("-cp", f"{folder / 'conf'}:{jars}/*"),
+    ]
+
+
+def _arguments(folder: Path, process: Process) -> list[str]:
+    ports = process.ports
+    match process.role:
+        case Role.ZOOKEEPER | Role.NAME_NODE:
+            return []
+        case Role.DATA_NODE:
+            return [
+                *_definitions(
+                    {
+                        "dfs.datanode.data.dir": (folder / "data" / process.name).as_uri(),
+                        "dfs.datanode.address": f"{HOST}:{ports['data']}",
+                        "dfs.datanode.http.address": f"{HOST}:{ports['http']}",
+                        "dfs.datanode.ipc.address": f"{HOST}:{ports['ipc']}",
+                    }
+                )
+            ]
+        case Role.MASTER:
+            return ["start"]
+        case Role.REGION_SERVER:
+            return [
+                *_definitions(
+                    {
+                        "hbase.regionserver.port": ports["rpc"],
+                        "hbase.regionserver.info.port": ports["http"],
+                    }
+                ),
+                "start",
+            ]
+        case Role.THRIFT | Role.THRIFT1:
+            listen = ("-b", HOST, "-p", str(ports["rpc"]), "--infoport", str(ports["http"]))
+            return ["start", *listen]
+
+
+def _definitions(settings: Settings) -> Iterator[str]:
+    for name, value in settings.items():
+        yield from ("-D", f"{name}={value}")

@@ -1,0 +1,384 @@
+"""Starts, watches, disturbs and stops the cluster in a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cluster import artefacts, configuration, layout, processes
+from cluster.health import Health, examine
+from cluster.layout import Address, Layout, Process, Role
+from cluster.ports import free_ports, is_free
+from cluster.processes import Mark
+from schema.errors import InvalidRequest, NotFound, Unavailable
+
+DEFAULT_FOLDER = Path("var/cluster")
+START_TIMEOUT_S = 240.0
+_STOP_TIMEOUT_S = 60.0
+_KILL_TIMEOUT_S = 10.0
+_POLL_S = 0.3
+_LOG_LINES = 12
+_FORMAT = "format"
+"""The name of the passing process that makes the empty file system."""
+
+_AT_ONCE = frozenset({Role.ZOOKEEPER, Role.NAME_NODE, Role.DATA_NODE})
+"""What starts first. HBase waits until HDFS is healthy: its own waiting goes in steps of 10 s."""
+
+OnChange = Callable[[str, str], None]
+"""Called with the name of a process and what has become of it."""
+
+
+def _ignore(name: str, news: str) -> None:
+    del name, news
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStatus:
+    """`pid` is None when it is down; `paused` is stopped by a signal."""
+
+    name: str
+    role: Role
+    address: Address
+    pid: int | None
+    paused: bool
+    health: Health
+
+
+class Cluster:
+    """The cluster in a folder. Threads may share it; calls block (seconds, some a minute).
+
+    `up` makes what is missing; `with Cluster.start(folder) as cluster` also stops it at the end.
+    """
+
+    def __init__(self, folder: Path, made_of: Layout) -> None:
+        self.folder = folder
+        self.layout = made_of
+
+    @classmethod
+    def at(cls, folder: Path = DEFAULT_FOLDER) -> Cluster:
+        """The cluster that was made in `folder`, whatever runs of it. Raises NotFound."""
+        folder = folder.resolve()
+        made_of = layout.load(folder)
+        if made_of is None:
+            raise NotFound(
+                f"There is no cluster in {folder}.", cure="Make one with: hornbeam cluster up"
+            )
+        return cls(folder, made_of)
+
+    @classmethod
+    def start(
+        cls,
+        folder: Path = DEFAULT_FOLDER,
+        *,
+        region_servers: int | None = None,
+        data_nodes: int | None = None,
+        ports: Mapping[str, int] | None = None,
+        timeout_s: float = START_TIMEOUT_S,
+        on_change: OnChange = _ignore,
+    ) -> Cluster:
+        """Start what does not run of the cluster in `folder`, which is made if there is none, and
+        wait until all of it is healthy.
+
+        `ports` are main ports by process; the others are free ones. Raises Unavailable and
+        InvalidRequest. After an error or an interruption, what this call started is stopped.
+        """
+        folder = folder.resolve()
+        on_change("jars", "resolving")
+        java, jars = artefacts.java(), artefacts.resolve()
+        with _locked(folder):
+            counts = {Role.REGION_SERVER: region_servers, Role.DATA_NODE: data_nodes}
+            made_of = layout.grown(
+                layout.load(folder) or layout.EMPTY,
+                {role: count for role, count in counts.items() if count is not None},
+                ports or {},
+                free_ports,
+            )
+            cluster = cls(folder, made_of)
+            cluster._write()
+            _Start(cluster, java, jars, time.monotonic() + timeout_s, on_change).all()
+        return cluster
+
+    def _write(self) -> None:
+        for name, text in configuration.files(self.folder, self.layout).items():
+            path = self.folder / "conf" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        for name in ("data/tmp", "logs"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        layout.save(self.folder, self.layout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def thrift(self) -> Address:
+        """The Thrift 2 gateway: binary protocol, buffered transport."""
+        return self.layout.only(Role.THRIFT).address
+
+    @property
+    def thrift1(self) -> Address:
+        """The Thrift 1 gateway: binary protocol, buffered transport."""
+        return self.layout.only(Role.THRIFT1).address
+
+    @property
+    def zookeeper(self) -> Address:
+        return self.layout.only(Role.ZOOKEEPER).address
+
+    @property
+    def name_node(self) -> Address:
+        return self.layout.only(Role.NAME_NODE).address
+
+    @property
+    def hdfs_url(self) -> str:
+        return configuration.hdfs_url(self.layout)
+
+    def names(self, role: Role) -> list[str]:
+        return [process.name for process in self.layout.of(role)]
+
+    def log(self, name: str) -> Path:
+        return self.folder / "logs" / f"{name}.log"
+
+    def status(self) -> list[ProcessStatus]:
+        """How each process is. Paused ones are not asked."""
+        pids = processes.running(self.folder)
+        everything = self.layout.processes
+        with ThreadPoolExecutor(len(everything)) as pool:
+            return list(pool.map(lambda each: self._status(each, pids.get(each.name)), everything))
+
+    def _status(self, process: Process, pid: int | None) -> ProcessStatus:
+        paused = pid is not None and processes.is_paused(pid)
+        if pid is None:
+            health = Health(False, "down")
+        elif paused:
+            health = Health(False, "paused")
+        else:
+            health = examine(process, self.layout)
+        return ProcessStatus(process.name, process.role, process.address, pid, paused, health)
+
+    def kill(self, name: str) -> None:
+        """End a process as a crash does (SIGKILL), and wait until it is gone."""
+        mark, pid = self._running(name)
+        processes.send(mark, pid, signal.SIGKILL)
+        processes.wait_until_gone(mark, pid, _KILL_TIMEOUT_S)
+
+    def pause(self, name: str) -> None:
+        """Freeze a process (SIGSTOP); its connections stay open."""
+        processes.send(*self._running(name), signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        processes.send(*self._running(name), signal.SIGCONT)
+
+    def restart(self, name: str, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Stop a process in good order if it runs, start it, and wait until it is healthy."""
+        process = self.layout.named(name)
+        java, jars = artefacts.java(), artefacts.resolve()
+        with _locked(self.folder):
+            self._stop_these({name})
+            _Start(self, java, jars, time.monotonic() + timeout_s, _ignore).these([process])
+
+    def _running(self, name: str) -> tuple[Mark, int]:
+        self.layout.named(name)
+        pid = processes.running(self.folder).get(name)
+        if pid is None:
+            raise InvalidRequest(f"{name} does not run.")
+        return Mark(self.folder, name), pid
+
+    def stop(self, *, at_once: bool = False, on_change: OnChange = _ignore) -> None:
+        """Stop all that runs, in good order, each waited for; `at_once` kills instead."""
+        stop(self.folder, at_once=at_once, on_change=on_change)
+
+    def _stop_these(self, names: set[str]) -> None:
+        _stop(self.folder, names, _STOP_TIMEOUT_S, _ignore)
+
+
+def stop(
+    folder: Path = DEFAULT_FOLDER, *, at_once: bool = False, on_change: OnChange = _ignore
+) -> None:
+    """Stop all that runs for the cluster in `folder`, even if its files are gone."""
+    folder = folder.resolve()
+    timeout_s = 0.0 if at_once else _STOP_TIMEOUT_S
+    with _locked(folder) if folder.exists() else contextlib.nullcontext():
+        _stop(folder, set(processes.running(folder)), timeout_s, on_change)
+
+
+def _stop(folder: Path, names: set[str], timeout_s: float, on_change: OnChange) -> None:
+    """Stop those of `names` that run. What has not ended within `timeout_s` is killed."""
+    running = processes.running(folder)
+    for stage in _stages(names & running.keys()):
+        pids = {name: running[name] for name in stage}
+        if timeout_s:
+            for name, pid in pids.items():
+                on_change(name, "stopping")
+                processes.send(Mark(folder, name), pid, signal.SIGTERM)
+                processes.send(Mark(folder, name), pid, signal.SIGCONT)
+        deadline = time.monotonic() + timeout_s
+        for name, pid in pids.items():
+            mark = Mark(folder, name)
+            if not processes.wait_until_gone(mark, pid, max(0.0, deadline - time.monotonic())):
+                processes.send(mark, pid, signal.SIGKILL)
+                processes.wait_until_gone(mark, pid, _KILL_TIMEOUT_S)
+            on_change(name, "stopped")
+
+
+def _stages(names: set[str]) -> Iterator[list[str]]:
+    """Those of `names` that may stop together, in the order of stopping; strangers to the order
+    come first."""
+    ordered: set[str] = set()
+    stages = []
+    for roles in layout.STOP_ORDER:
+        stage = [name for name in sorted(names) if _role(name) in roles]
+        ordered.update(stage)
+        stages.append(stage)
+    yield from (stage for stage in [sorted(names - ordered), *stages] if stage)
+
+
+def _role(name: str) -> Role | None:
+    kind, _, number = name.rpartition("-")
+    text = kind if number.isdecimal() else name
+    return Role(text) if text in set(Role) else None
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One command at a time starts or stops processes of a folder; the others wait."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class _Start:
+    """One start: what it started is stopped again if it does not come to a good end."""
+
+    def __init__(
+        self, cluster: Cluster, java: Path, jars: Path, deadline: float, on_change: OnChange
+    ) -> None:
+        self._cluster = cluster
+        self._java = java
+        self._jars = jars
+        self._deadline = deadline
+        self._on_change = on_change
+        self._before = set(processes.running(cluster.folder))
+
+    def all(self) -> None:
+        everything = self._cluster.layout.processes
+        first = [process for process in everything if process.role in _AT_ONCE]
+        with self._undone_on_failure():
+            self._check_ports(everything)
+            self._format()
+            self._launch(first)
+            self._await_health(first)
+            self._launch(everything)
+            self._await_health(everything)
+
+    def these(self, wanted: Sequence[Process]) -> None:
+        with self._undone_on_failure():
+            self._check_ports(wanted)
+            self._launch(wanted)
+            self._await_health(wanted)
+
+    @contextlib.contextmanager
+    def _undone_on_failure(self) -> Iterator[None]:
+        folder = self._cluster.folder
+        try:
+            yield
+        except BaseException:
+            _stop(folder, set(processes.running(folder)) - self._before, 10.0, self._on_change)
+            raise
+
+    def _check_ports(self, wanted: Sequence[Process]) -> None:
+        for process in wanted:
+            if process.name in self._before:
+                continue
+            for port in process.ports.values():
+                if not is_free(port):
+                    raise Unavailable(
+                        f"Port {port}, which is to be {process.name}'s, is taken.",
+                        cure="Stop what listens there, or make a cluster in another folder.",
+                    )
+
+    def _format(self) -> None:
+        """Make the empty file system, whole or not at all."""
+        folder, name_folder = self._cluster.folder, configuration.name_folder(self._cluster.folder)
+        if name_folder.exists():
+            return
+        self._on_change("name-node", "formatting")
+        partial = name_folder.with_suffix(".new")
+        shutil.rmtree(partial, ignore_errors=True)
+        mark = Mark(folder, _FORMAT)
+        log = self._cluster.log(_FORMAT)
+        command = configuration.format_command(
+            self._java, self._jars, folder, partial, mark.arguments
+        )
+        pid = processes.spawn(mark, command, log)
+        if not processes.wait_until_gone(mark, pid, self._left()):
+            raise self._late("The empty file system is not made", log)
+        if not (partial / "current" / "VERSION").exists():
+            raise _failed("The NameNode could not make an empty file system", log)
+        partial.rename(name_folder)
+
+    def _launch(self, wanted: Sequence[Process]) -> None:
+        cluster = self._cluster
+        running = processes.running(cluster.folder)
+        for process in wanted:
+            if process.name not in running:
+                mark = Mark(cluster.folder, process.name)
+                command = configuration.command(
+                    self._java, self._jars, cluster.folder, process, mark.arguments
+                )
+                processes.spawn(mark, command, cluster.log(process.name))
+                self._on_change(process.name, "starting")
+
+    def _await_health(self, wanted: Sequence[Process]) -> None:
+        for process in wanted:
+            while not (health := self._health(process)).ok:
+                self._check_alive(wanted)
+                if not self._left():
+                    why = f"{process.name} is not healthy ({health.note})"
+                    raise self._late(why, self._cluster.log(process.name))
+                self._on_change(process.name, health.note)
+                time.sleep(_POLL_S)
+            self._on_change(process.name, "healthy")
+
+    def _health(self, process: Process) -> Health:
+        return examine(process, self._cluster.layout)
+
+    def _check_alive(self, wanted: Sequence[Process]) -> None:
+        running = processes.running(self._cluster.folder)
+        for process in wanted:
+            if process.name not in running:
+                raise _failed(
+                    f"{process.name} ended while it started", self._cluster.log(process.name)
+                )
+
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    def _late(self, what: str, log: Path) -> Unavailable:
+        return _failed(f"{what} within the time given", log)
+
+
+def _failed(what: str, log: Path) -> Unavailable:
+    """The error, with the end of the log."""
+    with contextlib.suppress(FileNotFoundError):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+        end = "\n".join(f"  {line}" for line in lines)
+        return Unavailable(f"{what}.", cure=f"Its log, {log}, ends with:\n{end}")
+    return Unavailable(f"{what}; it wrote no log.")

@@ -1,0 +1,205 @@
+"""What a cluster consists of: processes with their roles and ports. `cluster.json` holds it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from schema.errors import Corruption, InvalidRequest
+
+HOST = "127.0.0.1"
+STATE_FILE = "cluster.json"
+_FORMAT = 1
+
+
+class Role(StrEnum):
+    """Kinds of processes, in the order in which they become healthy."""
+
+    ZOOKEEPER = "zookeeper"
+    NAME_NODE = "name-node"
+    DATA_NODE = "data-node"
+    MASTER = "master"
+    REGION_SERVER = "region-server"
+    THRIFT = "thrift"
+    """The Thrift 2 gateway: definitions, transactions, reads."""
+    THRIFT1 = "thrift1"
+    """The Thrift 1 gateway: bulk scans and loads with happybase."""
+
+
+SEVERAL = frozenset({Role.DATA_NODE, Role.REGION_SERVER})
+"""Roles with as many processes as one likes; they are numbered from 1."""
+
+STOP_ORDER = (
+    (Role.REGION_SERVER,),
+    (Role.MASTER,),
+    (Role.THRIFT, Role.THRIFT1),
+    (Role.DATA_NODE,),
+    (Role.NAME_NODE,),
+    (Role.ZOOKEEPER,),
+)
+"""Everything stops before what it needs in order to stop cleanly."""
+
+PORTS: Mapping[Role, tuple[str, ...]] = {
+    Role.ZOOKEEPER: ("client",),
+    Role.NAME_NODE: ("rpc", "http"),
+    Role.DATA_NODE: ("data", "http", "ipc"),
+    Role.MASTER: ("rpc", "http"),
+    Role.REGION_SERVER: ("rpc", "http"),
+    Role.THRIFT: ("rpc", "http"),
+    Role.THRIFT1: ("rpc", "http"),
+}
+"""What each role listens on; the first is the one that its clients use."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    name: str
+    role: Role
+    ports: Mapping[str, int]
+
+    @property
+    def address(self) -> Address:
+        """Where its clients find it."""
+        return Address(HOST, self.ports[PORTS[self.role][0]])
+
+    @property
+    def http(self) -> Address:
+        return Address(HOST, self.ports["http"])
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All processes of a cluster, in the order of roles."""
+
+    processes: tuple[Process, ...]
+
+    def of(self, role: Role) -> tuple[Process, ...]:
+        return tuple(process for process in self.processes if process.role is role)
+
+    def only(self, role: Role) -> Process:
+        """The process of a role that there is one of."""
+        (process,) = self.of(role)
+        return process
+
+    def named(self, name: str) -> Process:
+        for process in self.processes:
+            if process.name == name:
+                return process
+        names = ", ".join(process.name for process in self.processes)
+        raise InvalidRequest(f"This cluster has no process {name}.", cure=f"It has {names}.")
+
+    @property
+    def replication(self) -> int:
+        """Copies of each block: three as in production, if there are nodes for it."""
+        return min(3, len(self.of(Role.DATA_NODE)))
+
+
+EMPTY = Layout(())
+
+
+def grown(
+    layout: Layout,
+    counts: Mapping[Role, int],
+    given: Mapping[str, int],
+    free_ports: Callable[[int], list[int]],
+) -> Layout:
+    """`layout` with one process of every role, and as many as `counts` says of those in it.
+
+    The main port of the process called `name` is `given[name]`, if it is given. What is there
+    keeps its ports. Raises InvalidRequest for fewer processes than there are, and for a port that
+    cannot be given.
+    """
+    wanted = [
+        (role, name)
+        for role in Role
+        for name in _names(role, len(layout.of(role)), counts.get(role))
+    ]
+    _check_given(layout, given, {name for _, name in wanted})
+    there = {process.name: process for process in layout.processes}
+    free = iter(free_ports(sum(len(PORTS[role]) for role, _ in wanted)))
+    return Layout(
+        tuple(
+            there.get(name) or Process(name, role, _ports(role, given.get(name), free.__next__))
+            for role, name in wanted
+        )
+    )
+
+
+def _names(role: Role, present: int, wanted: int | None) -> list[str]:
+    if role not in SEVERAL:
+        return [role.value]
+    count = wanted or present or 1
+    if count < present:
+        raise InvalidRequest(
+            f"This cluster has {present} {role} processes; it cannot shrink to {count}.",
+            cure="Use another folder.",
+        )
+    return [f"{role}-{number}" for number in range(1, count + 1)]
+
+
+def _check_given(layout: Layout, given: Mapping[str, int], names: set[str]) -> None:
+    if unknown := given.keys() - names:
+        raise InvalidRequest(
+            f"There is no process {', '.join(sorted(unknown))} to give a port to.",
+            cure=f"There will be {', '.join(sorted(names))}.",
+        )
+    for process in layout.processes:
+        port = given.get(process.name, process.address.port)
+        if port != process.address.port:
+            raise InvalidRequest(
+                f"{process.name} has port {process.address.port} in this cluster, not {port}.",
+                cure="Ports are chosen when a cluster is made; use another folder.",
+            )
+
+
+def _ports(role: Role, given: int | None, free: Callable[[], int]) -> dict[str, int]:
+    ports = {purpose: free() for purpose in PORTS[role]}
+    if given is not None:
+        ports[PORTS[role][0]] = given
+    return ports
+
+
+def to_json(layout: Layout) -> str:
+    processes = [
+        {"name": process.name, "role": process.role.value, "ports": dict(process.ports)}
+        for process in layout.processes
+    ]
+    return json.dumps({"format": _FORMAT, "host": HOST, "processes": processes}, indent=2) + "\n"
+
+
+def load(folder: Path) -> Layout | None:
+    """What `folder` says of its cluster; None if there is none. Raises Corruption."""
+    path = folder / STATE_FILE
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["format"] != _FORMAT:
+            raise ValueError(f"format {document['format']}")
+        return Layout(tuple(_process(entry) for entry in document["processes"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corruption(f"{path} cannot be read: {error}.", cure="Use another folder.") from None
+
+
+def _process(entry: Mapping[str, Any]) -> Process:
+    role = Role(entry["role"])
+    return Process(entry["name"], role, {what: int(entry["ports"][what]) for what in PORTS[role]})
+
+
+def save(folder: Path, layout: Layout) -> None:
+    """Write the state file; whoever reads it sees the old one or the new one."""
+    partial = folder / f"{STATE_FILE}.new"
+    partial.write_text(to_json(layout), encoding="utf-8")
+    partial.replace(folder / STATE_FILE)

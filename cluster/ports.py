@@ -1,0 +1,47 @@
+"""Free ports that stay free: below those that the system hands out for outgoing connections.
+
+A port from the system's own range may be taken by anybody's connection while the process that
+listens on it is down; a process that was killed could then not be started again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from pathlib import Path
+
+from cluster.layout import HOST
+from schema.errors import Unavailable
+
+_FIRST, _LAST = 15_000, 32_000
+_TRIES = 5_000
+_OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_ports(count: int) -> list[int]:
+    """`count` different ports that nobody listens on now."""
+    found: list[int] = []
+    for port in random.sample(_range(), _TRIES):
+        if len(found) == count:
+            return found
+        if is_free(port):
+            found.append(port)
+    raise Unavailable(f"There are no {count} free ports.")
+
+
+def _range() -> range:
+    """The whole range where the system's own leaves no room below it."""
+    outgoing = int(_OUTGOING.read_text(encoding="ascii").split()[0])
+    last = min(_LAST, outgoing)
+    return range(_FIRST, last if last - _FIRST >= _TRIES else _LAST)
+
+
+def is_free(port: int) -> bool:
+    with contextlib.closing(socket.socket()) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,143 @@
+"""The processes of a cluster, as the operating system knows them.
+
+A process belongs to a cluster if its command line bears the mark that we started it with: the
+cluster's folder and the process's name. There are no pid files that could be out of date, and a
+process number that went to a stranger is never signalled: the mark is looked at while a handle of
+the process is held, and the signal goes to the handle. Needs Linux (5.3 or newer).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+_PROC = Path("/proc")
+_EXEC_S = 1.0
+
+
+class Mark(NamedTuple):
+    """Says on a command line whose a process is; Java takes it for two definitions."""
+
+    folder: Path
+    name: str
+
+    @property
+    def arguments(self) -> tuple[str, str]:
+        return f"-Dhornbeam.cluster={self.folder}", f"-Dhornbeam.process={self.name}"
+
+
+def spawn(mark: Mark, command: list[str], log: Path) -> int:
+    """Start a process whose command line bears `mark`, in a session of its own, so that no Ctrl-C
+    reaches it. The process number."""
+    with log.open("ab") as output:
+        pid = os.posix_spawnp(
+            command[0],
+            command,
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, output.fileno(), 1),
+                (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
+            ],
+            setsid=True,
+            setsigdef=[signal.SIGPIPE],
+        )
+    _await_command_line(mark, pid)
+    return pid
+
+
+def _await_command_line(mark: Mark, pid: int) -> None:
+    """The kernel shows a new program's command line a moment after its start is reported."""
+    deadline = time.monotonic() + _EXEC_S
+    while not _bears(mark, pid) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def running(folder: Path) -> dict[str, int]:
+    """Names and process numbers of all that runs for the cluster in `folder`."""
+    ours = f"-Dhornbeam.cluster={folder}"
+    found = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal():
+            pid = int(entry.name)
+            arguments = _arguments(pid)
+            if ours in arguments and _leads_session(pid):
+                found[_name(arguments)] = pid
+    return found
+
+
+def _name(arguments: Sequence[str]) -> str:
+    prefix = "-Dhornbeam.process="
+    return next((a.removeprefix(prefix) for a in arguments if a.startswith(prefix)), "")
+
+
+def _leads_session(pid: int) -> bool:
+    """As all do that we start; a child that a Java process forks shows its parent's command line
+    until it runs a program."""
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
+
+
+def is_paused(pid: int) -> bool:
+    try:
+        after_name = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return after_name.split()[0] in {"T", "t"}
+
+
+def send(mark: Mark, pid: int, number: signal.Signals) -> bool:
+    """Signal the process, unless it has ended or is not the one that `mark` is of."""
+    with _handle(mark, pid) as handle:
+        if handle is None:
+            return False
+        signal.pidfd_send_signal(handle, number)
+        return True
+
+
+def wait_until_gone(mark: Mark, pid: int, timeout_s: float) -> bool:
+    """Whether the process has ended, by now or within `timeout_s`."""
+    with _handle(mark, pid) as handle:
+        if handle is None:
+            return True
+        ended = select.poll()
+        ended.register(handle, select.POLLIN)
+        if not ended.poll(timeout_s * 1000):
+            return False
+    with contextlib.suppress(ChildProcessError):  # somebody else's child is reaped by somebody else
+        os.waitpid(pid, os.WNOHANG)
+    return True
+
+
+@contextlib.contextmanager
+def _handle(mark: Mark, pid: int) -> Iterator[int | None]:
+    """A handle of the process; None if it has ended or does not bear the mark."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        yield None
+        return
+    try:
+        yield handle if _bears(mark, pid) else None
+    finally:
+        os.close(handle)
+
+
+def _bears(mark: Mark, pid: int) -> bool:
+    return set(mark.arguments) <= set(_arguments(pid))
+
+
+def _arguments(pid: int) -> list[str]:
+    """The command line; empty for a process that has ended, whether it is reaped or not."""
+    try:
+        return os.fsdecode((_PROC / str(pid) / "cmdline").read_bytes()).split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []

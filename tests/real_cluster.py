@@ -1,0 +1,44 @@
+"""A real HBase for tests: its own cluster on free ports, gone when the tests are gone.
+
+A guard, a process of its own, holds the other end of a pipe: when that closes, because the tests
+are done or because their process was killed, it kills the cluster by the marks of its processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from cluster import Cluster
+from cluster.control import stop
+
+_STOP_S = 120
+
+
+@contextlib.contextmanager
+def guarded_cluster(
+    folder: Path, *, region_servers: int = 1, data_nodes: int = 1
+) -> Iterator[Cluster]:
+    """A cluster in `folder`; afterwards its logs are left there."""
+    guard = subprocess.Popen(
+        [sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        yield Cluster.start(folder, region_servers=region_servers, data_nodes=data_nodes)
+    finally:
+        guard.communicate(timeout=_STOP_S)
+        if (folder / "data").exists():
+            shutil.rmtree(folder / "data")
+
+
+def main() -> None:
+    sys.stdin.read()
+    stop(Path(sys.argv[1]), at_once=True)
+
+
+if __name__ == "__main__":
+    main()
