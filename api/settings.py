@@ -26,7 +26,10 @@ class Settings(BaseSettings):
         Path("var/hornbeam"),
         description="Folder of the embedded database, or for a node's spilled queries.",
     )
-    host: str = Field("127.0.0.1", description="Address to listen on; loopback only for now.")
+    host: str = Field(
+        "127.0.0.1",
+        description="Address to listen on; beyond loopback it takes authentication and TLS.",
+    )
     port: int = Field(8780, ge=0, le=65_535, description="0 picks a free port.")
     store: Literal["embedded", "hbase"] = Field(
         "embedded", description="embedded: all in the folder data. hbase: on a cluster."
@@ -66,6 +69,32 @@ class Settings(BaseSettings):
         "warning", description="What is logged to standard error."
     )
     query_memory_mb: int = Field(128, gt=0, description="DuckDB's memory; beyond it, it spills.")
+
+    authentication: Literal["none", "keys"] = Field(
+        "none", description='"keys": every request brings an API key. "none": loopback only.'
+    )
+    bootstrap_key: str = Field(
+        "",
+        pattern="^([0-9a-f]{12}:[0-9a-f]{64})?$",
+        description="An administrator's first key, as `hornbeam keys bootstrap` prints it: no secret.",
+    )
+    key_refresh_s: float = Field(
+        2, gt=0, le=60, description="A key that another node revokes is refused after so long."
+    )
+    max_concurrent_requests_per_key: int = Field(
+        128, gt=0, description="Requests with one key at the same time."
+    )
+    tls_certificate: Path | None = Field(None, description="PEM file: certificate and its chain.")
+    tls_key: Path | None = Field(None, description="PEM file: the certificate's private key.")
+    tls_client_ca: Path | None = Field(
+        None, description="PEM file: clients must show a certificate of this authority."
+    )
+    tls_by_proxy: bool = Field(
+        False, description="A proxy in front of this server does TLS; nobody else reaches it."
+    )
+    audit_log: Path | None = Field(
+        None, description="File for a line per write and administrator's request; - standard error."
+    )
 
     @classmethod
     def settings_customise_sources(
