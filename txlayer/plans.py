@@ -582,7 +582,7 @@ class _ByValues:
         self._compiled: dict[tuple[ColumnType | None, ...], Scalar | None] = {}
 
     def value(self, row: Row, parameters: Parameters) -> Value:
-        types = tuple([_integer_type(parameters[key]) for key in self._untyped])  # type: ignore[index]
+        types = tuple([_value_type(parameters[key]) for key in self._untyped])  # type: ignore[index]
         if types not in self._compiled:
             known = dict(zip(self._untyped, types, strict=True))
             self._compiled[types] = compile_expression(self._node, _TypedScope(self._scope, known))
@@ -607,11 +607,16 @@ class _TypedScope:
         return self._known.get(name) or self._type(name)
 
 
+_TEXT = ColumnType(Kind.TEXT)
 _INTEGERS = ((ColumnType(Kind.INTEGER), 1 << 31), (ColumnType(Kind.BIGINT), 1 << 63))
 
 
-def _integer_type(value: Value) -> ColumnType | None:
-    """The type that DuckDB sees in an integer; None for all else."""
+def _value_type(value: Value) -> ColumnType | None:
+    """The type that DuckDB sees in a text or an integer; None for all else. Raises TypeMismatch
+    for a text that is none (lone surrogates)."""
+    if type(value) is str:
+        _TEXT.coerce(value)
+        return _TEXT
     if type(value) is int:
         for type_, limit in _INTEGERS:
             if -limit <= value < limit:

@@ -1,4 +1,4 @@
-"""+ - * and unary minus, ABS and ROUND on numbers, with DuckDB's result types and overflows."""
+"""+ - * % and unary minus, ABS and ROUND on numbers, with DuckDB's result types and overflows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from query.expressions.operands import (
     scaler,
     unary,
 )
-from schema.errors import TypeMismatch
+from schema.errors import SqlError, TypeMismatch
 from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
 Binary = Callable[[Any, Any], Any]
@@ -73,6 +73,24 @@ def _integer(function: Binary, left: Operand, right: Operand) -> Operand:
         raise TypeMismatch(f"Overflow in {name} of {kind.upper()}: {a} and {b}.")
 
     return binary(left, right, ColumnType(kind), checked)
+
+
+def modulo(left: Operand, right: Operand) -> Operand:
+    """% of integers; it has the sign of the dividend. Other numbers are DuckDB's affair."""
+    if left.text is not None or right.text is not None or not {left.kind, right.kind} <= INTEGERS:
+        raise NotNativeError
+    kind = Kind.BIGINT if Kind.BIGINT in (left.kind, right.kind) else Kind.INTEGER
+    least = -_LIMITS[kind]
+
+    def remainder(a: int, b: int) -> int:
+        if b == 0:
+            raise SqlError(f"Division by zero in expression ({a} % {b}).")
+        if a == least and b == -1:
+            raise TypeMismatch(f"Overflow in division of {kind.upper()}: {a} and {b}.")
+        found = abs(a) % abs(b)
+        return found if a >= 0 else -found
+
+    return binary(left, right, ColumnType(kind), remainder)
 
 
 def _decimal(function: Binary, left: Operand, right: Operand) -> Operand:

@@ -33,7 +33,8 @@ from schema.types import ColumnType, Row, Value
 class CompiledExpression:
     """A closure over (row, parameters). `type` None: the value is always NULL.
 
-    Calling may raise TypeMismatch where DuckDB reports an overflow or a failing cast.
+    Calling may raise TypeMismatch where DuckDB reports an overflow or a failing cast, and
+    SqlError for a division by zero.
     """
 
     type: ColumnType | None
@@ -250,6 +251,11 @@ def _arithmetic(function: arithmetic.Binary) -> Handler:
 _handles(exp.Add, "expression")(_arithmetic(operator.add))
 _handles(exp.Sub, "expression")(_arithmetic(operator.sub))
 _handles(exp.Mul, "expression")(_arithmetic(operator.mul))
+
+
+@_handles(exp.Mod, "expression")
+def _modulo(compiler: _Compiler, node: exp.Mod) -> Operand:
+    return arithmetic.modulo(*compiler.sides(node))
 
 
 @_handles(exp.Neg)

@@ -28,7 +28,7 @@ from query.expressions import (
     sort_rows,
 )
 from query.expressions.text import SPACES, case_table, lower, upper
-from schema.errors import TypeMismatch
+from schema.errors import SqlError
 from schema.model import Column
 from schema.types import ColumnType, Kind, Row, Value
 
@@ -227,10 +227,12 @@ def _chosen(pick: random.Random, sort: str, depth: int) -> str:
 
 def _number(pick: random.Random, sort: str, depth: int) -> str:
     a, b = _value(pick, sort, depth), _value(pick, _one(pick, NUMERIC), depth)
-    shape = _one(pick, ["op", "op", "op", "neg", "abs", "cast", "round", "chosen"])
+    shape = _one(pick, ["op", "op", "op", "modulo", "neg", "abs", "cast", "round", "chosen"])
     if shape == "op":
         other = a if sort == "integer" else b
         return f"({a} {_one(pick, '+-*')} {_value(pick, sort, depth) if other == a else b})"
+    if shape == "modulo" and sort == "integer":
+        return f"({a} % {_value(pick, sort, depth)})"
     if shape == "cast":
         target = {"integer": ["INTEGER", "BIGINT"], "double": ["DOUBLE"]}.get(
             sort, ["DECIMAL(12,2)", "DECIMAL(9,1)", "DECIMAL(4,2)", "DECIMAL(20,0)"]
@@ -376,7 +378,7 @@ def _run(compiled: CompiledExpression) -> tuple[list[Any], list[Row], list[Row]]
         try:
             values.append(compiled(row, VALUES))
             good.append(row)
-        except TypeMismatch:
+        except SqlError:  # an overflow, a failing cast, a division by zero
             bad.append(row)
     return values, good, bad
 

@@ -7,14 +7,16 @@ import duckdb
 import pytest
 from database_world import catalog_of, opened
 
+from query import duckeval
 from schema.ddl import load_ddl
-from schema.errors import TypeMismatch
+from schema.errors import SqlError, TypeMismatch
+from txlayer import plans
 from txlayer.model import Statement, TransactionRequest
 
 DDL = """
 CREATE TABLE moments (
   m_id INTEGER PRIMARY KEY, m_day DATE, m_at TIMESTAMP, m_instant TIMESTAMP WITH TIME ZONE,
-  m_amount DECIMAL(9,2), m_ratio DOUBLE, m_many BIGINT);
+  m_amount DECIMAL(9,2), m_ratio DOUBLE, m_many BIGINT, m_text TEXT);
 """
 DAY, AT = "DATE '2024-02-29'", "TIMESTAMP '2024-02-29 23:30:00.000001'"
 INSTANT = "TIMESTAMPTZ '2024-02-29 23:30:00-03:00'"
@@ -132,3 +134,46 @@ def test_a_transaction_has_one_now(tmp_path):
             assert rows == [(now, now.replace(tzinfo=None), now.date())] * 2
 
     asyncio.run(scenario())
+
+
+def test_parameters_without_a_type_are_what_duckdb_sees_in_them(tmp_path, monkeypatch):
+    """Texts and integers do not even need DuckDB for that."""
+    expressions = ["?", "m_many + ?", "m_many % ?", "m_text || ?", "? || m_text", "upper(?)"]
+    values = [7, -7, 1 << 40, "", "é", "7"]
+    asked = []
+
+    def evaluate(node, *rest):
+        asked.append(node.sql())
+        return duckeval.evaluate(node, *rest)
+
+    monkeypatch.setattr(plans, "evaluate", evaluate)
+    oracle = duckdb.connect()
+
+    async def test(database):
+        await database.execute("INSERT INTO moments (m_id, m_many, m_text) VALUES (1, 9, 'a')")
+        for expression in expressions:
+            for value in values:
+                try:
+                    (expected,) = oracle.execute(
+                        f"SELECT {expression} FROM (SELECT 9::BIGINT AS m_many, 'a' AS m_text)",
+                        [value],
+                    ).fetchone()
+                except duckdb.Error:
+                    continue
+                given = f"UPDATE moments SET m_ratio = 1 WHERE m_id = 1 RETURNING {expression}"
+                result = await database.execute(given, [value])
+                assert result.statements[0].rows == ((expected,),), f"{expression}, {value!r}"
+
+    on_moments(tmp_path, test)
+    assert len(asked) < len(expressions) * len(values) / 4
+
+
+def test_a_parameter_that_is_no_text_is_refused(tmp_path):
+    async def test(database):
+        await database.execute("INSERT INTO moments (m_id) VALUES (1)")
+        with pytest.raises(SqlError):
+            await database.execute("DELETE FROM moments WHERE m_id = 1 RETURNING ?", ["\ud800"])
+        with pytest.raises(SqlError, match="by zero"):
+            await database.execute("UPDATE moments SET m_many = m_id % ? WHERE m_id = 1", [0])
+
+    on_moments(tmp_path, test)
