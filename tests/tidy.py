@@ -13,7 +13,7 @@ from pathlib import Path
 
 PACKAGES = ("schema", "storage", "query", "viewselect", "maintain", "txlayer", "api")
 ADAPTERS = (
-    *("storage/local/", "storage/rocks/", "storage/hdfs/", "storage/zookeeper/"),
+    *("storage/local/", "storage/rocks/", "storage/hbase/", "storage/hdfs/", "storage/zookeeper/"),
     "api/serve.py",
 )
 SEEDED = {"random.Random"}

@@ -1,0 +1,55 @@
+"""How rows lie in HBase: one family, one qualifier, one cell per version, our timestamp as its own.
+
+**Keys** are the row keys of the port. HBase has no empty row key, so a key of nothing but zero
+bytes (the empty one too) gets one more; that keeps the order and is undone when read.
+
+**Values** are the values of the port, but for a first byte 0xff, the mark:
+
+=====================  ==========================================================
+`mark`                 a tombstone
+`mark, 16 bytes, v`    the value v (or, if that is empty, a tombstone), signed
+=====================  ==========================================================
+
+A tombstone is not an empty cell, since HBase's check-and-put takes an empty cell for an absent
+one. A value that begins with the mark is stored signed with zeros. `check_and_put` signs with
+16 random bytes, so that a comparison with the cell's bytes is one with this very version: see
+`HBaseStore.check_and_put`.
+"""
+
+from __future__ import annotations
+
+import os
+
+FAMILY, QUALIFIER = b"d", b"r"
+MARK = b"\xff"
+_SIGNATURE = 16
+_VALUE = len(MARK) + _SIGNATURE
+"""Where the value begins behind a signature."""
+
+
+def stored_key(key: bytes) -> bytes:
+    return key if key.strip(b"\0") else key + b"\0"
+
+
+def key_of(stored: bytes) -> bytes:
+    return stored if stored.strip(b"\0") else stored[:-1]
+
+
+def stored_value(value: bytes) -> bytes:
+    if not value:
+        return MARK
+    return value if value[:1] != MARK else MARK + bytes(_SIGNATURE) + value
+
+
+def signed(value: bytes) -> bytes:
+    """`value` as a cell that no other version equals."""
+    return MARK + os.urandom(_SIGNATURE) + value
+
+
+def is_signed(stored: bytes) -> bool:
+    """Does no other version have these bytes?"""
+    return stored[:1] == MARK and any(stored[1:_VALUE])
+
+
+def value_of(stored: bytes) -> bytes:
+    return stored if stored[:1] != MARK else stored[_VALUE:]

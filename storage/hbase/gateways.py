@@ -1,0 +1,269 @@
+"""Connections to HBase's Thrift 2 gateways, for use by threads.
+
+A connection serves one call at a time. After any failure it is thrown away; one that was idle
+for long is closed, before its gateway does so. A gateway that fails is set aside for a while; the
+others are tried in turn. When all are set aside, they are tried nevertheless.
+
+A call has a deadline, kept by the socket at every read and write.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from thriftpy2.protocol import TCyBinaryProtocolFactory
+from thriftpy2.protocol.cybin import ProtocolError  # type: ignore[attr-defined]
+from thriftpy2.thrift import TApplicationException, TClient, TException
+from thriftpy2.transport import TCyBufferedTransportFactory
+
+from schema.errors import Unavailable
+from storage.hbase.interface import THRIFT
+
+T = TypeVar("T")
+IDLE_S = 30.0
+"""Gateways close connections after 60 s without a call."""
+ASIDE_S = 2.0
+CONNECT_S = 2.0
+"""To reach a gateway and hear who it is."""
+_THRIFT_BINARY = b"\x80\x01"
+_BROKEN = (OSError, TException, ProtocolError, MemoryError, RecursionError, SystemError)
+"""What thriftpy2 raises when the bytes end or make no sense."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+class CallFailed(Unavailable):
+    """A call that did not return. `sent`: it may have taken effect, or may yet do so.
+    `refused`: HBase has answered with an error. `lasting`: it would again."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        cure: str = "",
+        sent: bool = True,
+        refused: bool = False,
+        lasting: bool = False,
+    ) -> None:
+        super().__init__(message, cure=cure)
+        self.sent, self.refused, self.lasting = sent, refused, lasting
+
+
+class Gateways:
+    """A pool of connections to `addresses`."""
+
+    def __init__(self, addresses: Sequence[Address]) -> None:
+        if not addresses:
+            raise ValueError("no gateway")
+        self._addresses = list(addresses)
+        self._aside: dict[Address, float] = {}
+        self._idle: list[_Connection] = []  # the last used is last
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def call(self, work: Callable[[Any], T], deadline: float) -> T:
+        """`work` with a client of `THBaseService`. Raises CallFailed."""
+        with self._borrowed(deadline) as connection:
+            return work(connection.client)
+
+    def close(self) -> None:
+        """Connections that are in use are closed when they come back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def _borrowed(self, deadline: float) -> Iterator[_Connection]:
+        connection = self._take(deadline) or self._opened(deadline)
+        try:
+            yield connection
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, _BROKEN):
+                raise self._explained(error, connection.address) from error
+            raise
+        self._give_back(connection)
+
+    def _take(self, deadline: float) -> _Connection | None:
+        """The connection that was used last, if it still lives."""
+        while True:
+            self._close_idle()
+            with self._lock:
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            connection.stream.deadline = deadline
+            if connection.lives():
+                return connection
+            connection.close()
+
+    def _give_back(self, connection: _Connection) -> None:
+        connection.used_at = time.monotonic()
+        with self._lock:
+            if not self._closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _close_idle(self) -> None:
+        oldest = time.monotonic() - IDLE_S
+        with self._lock:
+            fresh = next((i for i, c in enumerate(self._idle) if c.used_at > oldest), None)
+            stale, self._idle = self._idle[:fresh], ([] if fresh is None else self._idle[fresh:])
+        for connection in stale:
+            connection.close()
+
+    # ------------------------------------------------------------ gateways
+
+    def _opened(self, deadline: float) -> _Connection:
+        """A connection to the first gateway that answers."""
+        failures = []
+        for address in self._in_turn():
+            try:
+                return _Connection(address, deadline)
+            except _BROKEN as error:
+                self._set_aside(address)
+                failures.append(f"{address} {_why_not(error)}")
+        raise CallFailed(
+            f"No Thrift 2 gateway of HBase can be used: {'; '.join(failures)}.",
+            cure="Start one, or correct the addresses in the settings.",
+            sent=False,
+        )
+
+    def _in_turn(self) -> list[Address]:
+        """Those that are not set aside first; every call begins with the next one."""
+        now = time.monotonic()
+        with self._lock:
+            self._addresses.append(self._addresses.pop(0))
+            return sorted(self._addresses, key=lambda address: self._aside.get(address, 0) > now)
+
+    def _set_aside(self, address: Address) -> None:
+        """Its other connections are probably dead too."""
+        with self._lock:
+            self._aside[address] = time.monotonic() + ASIDE_S
+            dropped = [c for c in self._idle if c.address == address]
+            self._idle = [c for c in self._idle if c.address != address]
+        for connection in dropped:
+            connection.close()
+
+    def _explained(self, error: BaseException, address: Address) -> CallFailed:
+        if isinstance(error, THRIFT.TIOError):
+            reason = _first_line(error.message)
+            lasting = error.canRetry is False
+            return CallFailed(f"HBase refuses: {reason}.", refused=True, lasting=lasting)
+        if isinstance(error, TApplicationException):
+            reason = _first_line(error.message)
+            return CallFailed(f"The gateway {address} fails: {reason}.", refused=True, lasting=True)
+        self._set_aside(address)
+        return CallFailed(f"The gateway {address} {_why_not(error)}.")
+
+
+class _Connection:
+    """To one gateway that has said that it is one of Thrift 2."""
+
+    def __init__(self, address: Address, deadline: float) -> None:
+        self.address = address
+        self.used_at = time.monotonic()
+        self.stream = _Stream(address, min(deadline, self.used_at + CONNECT_S))
+        transport = TCyBufferedTransportFactory().get_transport(self.stream)
+        protocol = TCyBinaryProtocolFactory().get_protocol(transport)  # type: ignore[no-untyped-call]
+        self.client: Any = TClient(THRIFT.THBaseService, protocol)
+        try:
+            if self.client.getThriftServerType() != THRIFT.TThriftServerType.TWO:
+                raise _Stranger("serves Thrift 1, not Thrift 2")
+        except TApplicationException as error:
+            self.close()
+            raise _Stranger("is of an HBase too old for Hornbeam (2.2 at least)") from error
+        except BaseException:
+            self.close()
+            raise
+        self.stream.deadline = deadline
+
+    def lives(self) -> bool:
+        """Has the other side neither closed it nor sent what nobody asked for?"""
+        self.stream.socket.settimeout(0)
+        try:
+            self.stream.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+class _Stream:
+    """A socket with a deadline, as thriftpy2's buffered transport wants it."""
+
+    def __init__(self, address: Address, deadline: float) -> None:
+        self.deadline = deadline
+        self._heard = False
+        self.socket = socket.create_connection(address, self._left())
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def _left(self) -> float:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+    def read(self, size: int) -> bytes:
+        self.socket.settimeout(self._left())
+        data = self.socket.recv(size)
+        if not data:
+            raise ConnectionResetError
+        if not self._heard:
+            self._heard = True
+            if not _THRIFT_BINARY.startswith(data[:2]):
+                raise _Stranger("speaks something else than Thrift's binary protocol")
+        return data
+
+    def write(self, data: bytes) -> None:
+        self.socket.settimeout(self._left())
+        self.socket.sendall(data)
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class _Stranger(OSError):
+    """Who answers is no gateway that we can use."""
+
+
+def _why_not(error: BaseException) -> str:
+    match error:
+        case _Stranger():
+            return str(error)
+        case TimeoutError():
+            return "does not answer in time"
+        case ConnectionRefusedError():
+            return "refuses connections"
+        case ConnectionError():
+            return "has closed the connection"
+        case OSError():
+            return f"cannot be reached ({error.strerror or error})"
+        case _:
+            return "has sent what cannot be understood"
+
+
+def _first_line(message: str | None) -> str:
+    """HBase's messages go on with its stack."""
+    line = (message or "for no reason that it tells").strip().partition("\n")[0]
+    return line.strip()[:300].rstrip(".")

@@ -1,0 +1,98 @@
+"""Scans of a table, as Thrift 2 asks for them: bounds, moments, and many ranges in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from storage.codec.keys import successor
+from storage.hbase.cells import stored_key
+from storage.hbase.interface import THRIFT
+from storage.ports import NEWEST
+
+ALL_VERSIONS = (1 << 31) - 1
+
+
+class Range(NamedTuple):
+    """Keys with start ≤ key < end, as HBase stores them; an empty `end` is behind all."""
+
+    start: bytes
+    end: bytes
+
+
+def stored_range(start: bytes, end: bytes | None) -> Range:
+    return Range(stored_key(start), b"" if end is None else stored_key(end))
+
+
+def of_prefixes(prefixes: Iterable[bytes]) -> list[Range]:
+    """Disjoint ranges of all keys that start with one of `prefixes`, in order."""
+    ranges: list[Range] = []
+    last: bytes | None = None
+    for prefix in sorted(prefixes):
+        if last is None or not prefix.startswith(last):
+            last = prefix
+            ranges.append(stored_range(prefix, successor(prefix)))
+    return ranges
+
+
+def behind(ranges: Sequence[Range], key: bytes) -> list[Range]:
+    """What of `ranges` lies behind `key`."""
+    start = key + b"\0"
+    left = [part for part in ranges if not part.end or part.end > start]
+    return [part._replace(start=max(part.start, start)) for part in left]
+
+
+def moment(oldest: int, newest: int) -> Any:
+    """Versions with oldest ≤ ts ≤ newest. HBase's own end of time belongs to no version."""
+    return THRIFT.TTimeRange(minStamp=oldest, maxStamp=min(newest + 1, NEWEST))
+
+
+def scan(ranges: Sequence[Range], rows: int, **options: Any) -> Any:
+    """Of the first `rows` rows in `ranges`, which are disjoint and in order."""
+    if len(ranges) > 1:
+        options["filterBytes"] = _multi_row_range(ranges)
+    return THRIFT.TScan(
+        startRow=ranges[0].start, stopRow=ranges[-1].end, caching=rows, limit=rows, **options
+    )
+
+
+def reverse_scan(whole: Range, rows: int, **options: Any) -> Any:
+    """Of the last `rows` rows in `whole`, from the last on; others may come before and behind.
+
+    HBase starts at the key `end` and stops short of a key before `start`, so `end` itself may
+    come first, and in theory keys that are a little less than `start` come last.
+    """
+    return THRIFT.TScan(
+        startRow=whole.end,
+        stopRow=_shortly_before(whole.start),
+        caching=rows + 1,
+        limit=rows + 1,
+        reversed=True,
+        **options,
+    )
+
+
+def _shortly_before(key: bytes) -> bytes:
+    """Some key less than `key` with hardly any between."""
+    if key.endswith(b"\0"):
+        return key[:-1]
+    return key[:-1] + bytes([key[-1] - 1]) + b"\xff" * 8 if key else b""
+
+
+def _multi_row_range(ranges: Sequence[Range]) -> bytes:
+    """HBase's MultiRowRangeFilter over `ranges`, in protocol buffers (Filter.proto)."""
+    rows = b"".join(
+        _field(1, _field(1, start) + b"\x10\x01" + _field(3, end) + b"\x20\x00")
+        for start, end in ranges
+    )
+    return _field(1, b"org.apache.hadoop.hbase.filter.MultiRowRangeFilter") + _field(2, rows)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A length-delimited field."""
+    size, length = bytearray(), len(content)
+    while length > 127:
+        size.append(length & 127 | 128)
+        length >>= 7
+    size.append(length)
+    return bytes([number << 3 | 2]) + bytes(size) + content

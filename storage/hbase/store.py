@@ -1,0 +1,539 @@
+"""The table store over HBase, through its Thrift 2 gateways.
+
+Versions are HBase's own: a read as of `at` takes the newest cell of the time range [0, at], so a
+scan needs no state anywhere. Each of its batches is a call of its own that begins behind the
+last key, answered by any gateway, whatever regions and servers did meanwhile.
+
+A call that failed, or was given up at its deadline, may take effect later: gateways and region
+servers try again for as long as they are configured to. All calls but `check_and_put` may
+therefore be repeated, and are, within the deadline. The version that a late put writes is the one
+that its repetition wrote; what `purge` has hidden stays hidden (see `storage.hbase.tables`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NoReturn, TypeVar
+
+from schema.errors import Corruption, Unavailable
+from storage.codec.keys import successor
+from storage.hbase import names, ranges, tables
+from storage.hbase.cells import (
+    FAMILY,
+    QUALIFIER,
+    is_signed,
+    key_of,
+    signed,
+    stored_key,
+    stored_value,
+    value_of,
+)
+from storage.hbase.gateways import Address, CallFailed, Gateways
+from storage.hbase.interface import THRIFT
+from storage.ports import NEWEST, TOMBSTONE, Cell, Put
+
+T = TypeVar("T")
+Client = Any
+"""Of `THBaseService`."""
+THREADS = 16
+"""Calls at one time."""
+TIMEOUT_S = 10.0
+DEFINITION_TIMEOUT_S = 60.0
+PAUSES_S = (0.05, 0.2, 0.8)
+"""Before a failed call is repeated."""
+FIRST_BATCH, LARGEST_BATCH = 256, 2_048
+"""Rows of a scan's first batch and of any."""
+BATCH_BYTES = 4 << 20
+"""So large batches of scans become, and no batch of puts is larger by more than a row."""
+GETS, PUTS, PREFIXES, PURGED_ROWS = 500, 1_000, 200, 500
+"""In one call."""
+
+
+class HBaseStore:
+    """A `TableStore` in one namespace of HBase."""
+
+    def __init__(
+        self,
+        gateways: Sequence[tuple[str, int]],
+        *,
+        namespace: str = "hornbeam",
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self._gateways = Gateways([Address(*address) for address in gateways])
+        self._namespace = namespace
+        self._timeout_s = timeout_s
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hbase")
+        self._sound: set[str] = set()
+        """Tables that were found to exist as they should."""
+        self._purged: dict[str, int] = {}
+        """Per table the horizon of the last purge."""
+        self._closed = False
+
+    # ------------------------------------------------------------ tables
+
+    async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
+        """As the port says. A new table begins with a region from each of `splits` on."""
+        keys = [stored_key(key) for key in splits]
+        await self._define(table, partial(self._create, table, keys))
+
+    def _create(self, table: str, splits: list[bytes], client: Client) -> None:
+        name = self._name(table)
+        if not client.tableExists(name):
+            self._make_namespace(client)
+            try:
+                client.createTable(tables.definition(name), splits)
+            except THRIFT.TIOError:
+                if not client.tableExists(name):  # else somebody else was faster
+                    raise
+        self._require_sound(table, client)
+        if not client.isTableEnabled(name):
+            raise Unavailable(
+                f"Table {table} is disabled in HBase, or is being made.",
+                cure="Enable it; if it was being dropped, drop it again.",
+            )
+
+    def _make_namespace(self, client: Client) -> None:
+        if self._namespace in client.listNamespaces():
+            return
+        try:
+            client.createNamespace(THRIFT.TNamespaceDescriptor(name=self._namespace))
+        except THRIFT.TIOError:
+            if self._namespace not in client.listNamespaces():
+                raise
+
+    async def drop_table(self, table: str) -> None:
+        await self._define(table, partial(self._drop, self._name(table)))
+        self._sound.discard(table)
+        self._purged.pop(table, None)
+
+    def _drop(self, name: Any, client: Client) -> None:
+        try:
+            if client.tableExists(name) and client.isTableEnabled(name):
+                client.disableTable(name)
+            if client.tableExists(name):
+                client.deleteTable(name)
+        except THRIFT.TIOError:
+            if client.tableExists(name):  # else somebody else was faster
+                raise
+
+    async def tables(self) -> list[str]:
+        return await self._define("", self._tables)
+
+    def _tables(self, client: Client) -> list[str]:
+        try:
+            found = client.getTableNamesByNamespace(self._namespace)
+        except THRIFT.TIOError:
+            if self._namespace in client.listNamespaces():
+                raise
+            return []
+        return sorted(names.decode(name.qualifier) for name in found)
+
+    async def _define(self, table: str, work: Callable[[Client], T]) -> T:
+        what = f"Table {table}" if table else "The list of tables"
+        return await self._in_thread(
+            partial(self._repeat, what, work, timeout_s=DEFINITION_TIMEOUT_S)
+        )
+
+    def _name(self, table: str) -> Any:
+        return THRIFT.TTableName(ns=self._namespace.encode(), qualifier=names.encode(table))
+
+    def _full_name(self, table: str) -> bytes:
+        return self._namespace.encode() + b":" + names.encode(table)
+
+    def _require_sound(self, table: str, client: Client) -> None:
+        """Raises Corruption unless the table exists with our settings."""
+        if table in self._sound:
+            return
+        if not client.tableExists(self._name(table)):
+            self._is_missing(table)
+        wrong = tables.difference(client.getTableDescriptor(self._name(table)))
+        if wrong:
+            raise Corruption(
+                f"Table {table} exists in HBase with other settings: {wrong}.",
+                cure="Alter it, or give Hornbeam a namespace of its own.",
+            )
+        self._sound.add(table)
+
+    def _is_missing(self, table: str) -> NoReturn:
+        self._sound.discard(table)
+        raise Corruption(f"Table {table} does not exist in HBase's namespace {self._namespace}.")
+
+    # ------------------------------------------------------------ reads
+
+    async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
+        chunks = [keys[i : i + GETS] for i in range(0, len(keys), GETS)]
+        found = await self._all([partial(self._get, table, chunk, at) for chunk in chunks])
+        return [cell for cells in found for cell in cells]
+
+    def _get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
+        when = ranges.moment(0, at)
+        gets = [THRIFT.TGet(row=stored_key(key), timeRange=when, maxVersions=1) for key in keys]
+
+        def work(client: Client, name: bytes) -> list[Any]:
+            if len(gets) == 1:
+                return [client.get(name, gets[0])]
+            found: list[Any] = client.getMultiple(name, gets)
+            return found
+
+        results = self._call(table, work)
+        return [_visible(key, result) for key, result in zip(keys, results, strict=True)]
+
+    async def scan(
+        self,
+        table: str,
+        start: bytes,
+        end: bytes | None,
+        at: int,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[list[Cell]]:
+        left = ranges.stored_range(start, end)
+        count = FIRST_BATCH if limit is None else min(FIRST_BATCH, limit)
+        read = self._last_rows if reverse else self._first_rows
+        while count > 0 and (not left.end or left.start < left.end):
+            rows = await self._in_thread(partial(read, table, left, count, at))
+            cells = _cells(rows)[:limit]
+            if cells:
+                yield cells
+            if len(rows) < count:
+                return
+            last = rows[-1].row
+            left = left._replace(end=last) if reverse else left._replace(start=last + b"\0")
+            limit = None if limit is None else limit - len(cells)
+            count = _next_batch(rows, limit)
+
+    def _first_rows(self, table: str, part: ranges.Range, count: int, at: int) -> list[Any]:
+        wanted = ranges.scan([part], count, timeRange=ranges.moment(0, at))
+        return self._rows(table, wanted, count)
+
+    def _last_rows(self, table: str, part: ranges.Range, count: int, at: int) -> list[Any]:
+        wanted = ranges.reverse_scan(part, count, timeRange=ranges.moment(0, at))
+        rows = self._rows(table, wanted, count + 1)
+        return [row for row in rows if row.row != part.end and row.row >= part.start][:count]
+
+    def _rows(self, table: str, wanted: Any, count: int) -> list[Any]:
+        return self._call(table, lambda client, name: client.getScannerResults(name, wanted, count))
+
+    async def scan_prefixes(
+        self, table: str, prefixes: Sequence[bytes], at: int
+    ) -> list[list[Cell]]:
+        wanted = ranges.of_prefixes(prefixes)
+        chunks = [wanted[i : i + PREFIXES] for i in range(0, len(wanted), PREFIXES)]
+        found = await self._all([partial(self._under, table, chunk, at) for chunk in chunks])
+        cells = [cell for part in found for cell in part]
+        keys = [cell.key for cell in cells]
+        groups = []
+        for prefix in prefixes:
+            end = successor(prefix)
+            last = len(keys) if end is None else bisect_left(keys, end)
+            groups.append(cells[bisect_left(keys, prefix) : last])
+        return groups
+
+    def _under(self, table: str, left: list[ranges.Range], at: int) -> list[Cell]:
+        """All rows in the ranges `left`."""
+        cells, count = [], LARGEST_BATCH
+        while left:
+            wanted = ranges.scan(left, count, timeRange=ranges.moment(0, at))
+            rows = self._rows(table, wanted, count)
+            cells += _cells(rows)
+            if len(rows) < count:
+                break
+            left = ranges.behind(left, rows[-1].row)
+            count = _next_batch(rows, None)
+        return cells
+
+    # ------------------------------------------------------------ writes
+
+    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+        await self._all(
+            [
+                partial(self._put, table, chunk, ts)
+                for table, puts in writes.items()
+                for chunk in _chunks(puts)
+            ]
+        )
+
+    def _put(self, table: str, puts: Sequence[Put], ts: int) -> None:
+        wanted = [_put(stored_key(key), stored_value(value), ts) for key, value in puts]
+        if len(wanted) == 1:
+            self._call(table, lambda client, name: client.put(name, wanted[0]))
+        else:
+            self._call(table, lambda client, name: client.putMultiple(name, wanted))
+
+    async def check_and_put(
+        self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
+    ) -> bool:
+        """As the port says.
+
+        HBase compares the bytes of a row's newest cell and puts at a timestamp that was chosen
+        before. If the value that was read went away and came back meanwhile, the comparison
+        would hold and the put might lie below the newest version. So it is made with bytes that
+        no other version has: values are written here with a fresh signature, and a newest version
+        without one is first written again, at its own timestamp, with one (which no reader can
+        tell, whatever has happened since). A row without any version needs none: HBase compares
+        with absence, and tombstones are no empty cells.
+
+        The signature also tells whether a put that HBase's client repeated, and then reports as
+        refused, was ours.
+        """
+        return await self._in_thread(
+            partial(self._check_and_put, table, stored_key(key), expected, value, ts)
+        )
+
+    def _check_and_put(
+        self, table: str, row: bytes, expected: bytes | None, value: bytes, ts: int
+    ) -> bool:
+        ours = signed(value)
+        tried: set[int] = set()
+        while True:
+            newest = self._newest(table, row, NEWEST)
+            stored = newest.value if newest is not None else None
+            if any(self._is_at(table, row, ours, version) for version in tried):
+                return True
+            if _present(stored) != expected:
+                return False
+            if newest is None:
+                version = ts
+            elif is_signed(newest.value):
+                version = max(ts, newest.timestamp + 1)
+            else:
+                self._swap(table, row, stored, signed(value_of(newest.value)), newest.timestamp)
+                continue
+            tried.add(version)
+            if self._swap(table, row, stored, ours, version):
+                return True
+
+    def _newest(self, table: str, row: bytes, at: int) -> Any | None:
+        """The newest column with ts ≤ `at`, tombstones too."""
+        wanted = THRIFT.TGet(row=row, timeRange=ranges.moment(0, at), maxVersions=1)
+        result = self._call(table, lambda client, name: client.get(name, wanted))
+        return result.columnValues[0] if result.columnValues else None
+
+    def _is_at(self, table: str, row: bytes, stored: bytes, version: int) -> bool:
+        found = self._newest(table, row, version)
+        return found is not None and found.timestamp == version and found.value == stored
+
+    def _swap(self, table: str, row: bytes, old: bytes | None, new: bytes, ts: int) -> bool:
+        """Put `new` at `ts` if the newest cell has the bytes `old` (None: there is none)."""
+        swapped: bool = self._call(
+            table,
+            lambda client, name: client.checkAndPut(
+                name, row, FAMILY, QUALIFIER, old, _put(row, new, ts)
+            ),
+            repeatable=False,
+        )
+        return swapped
+
+    async def flush(self) -> None:
+        """Nothing is left to do: a put returns when HBase's log is on disk (FSYNC_WAL)."""
+        self._require_open()
+
+    # ------------------------------------------------------------ upkeep
+
+    async def purge(self, table: str, horizon: int) -> int:
+        """As the port says.
+
+        Only rows with a version in (last horizon, `horizon`] can have anything new to drop; HBase
+        skips files that have none. What is dropped is hidden at once, by a delete marker per row
+        over all versions up to a timestamp, and leaves the disks with compactions.
+        """
+        await self._in_thread(partial(self._call, table, lambda client, name: None))
+        since = self._purged.get(table, -1)
+        dropped, left = 0, ranges.stored_range(b"", None)
+        while since < horizon:
+            wanted = ranges.scan(
+                [left],
+                PURGED_ROWS,
+                timeRange=ranges.moment(since + 1, horizon),
+                filterString=b"KeyOnlyFilter()",
+            )
+            rows = await self._in_thread(partial(self._rows, table, wanted, PURGED_ROWS))
+            keys = [row.row for row in rows]
+            if keys:
+                dropped += await self._in_thread(partial(self._purge, table, keys, horizon))
+            if len(rows) < PURGED_ROWS:
+                self._purged[table] = horizon
+                break
+            left = left._replace(start=keys[-1] + b"\0")
+        return dropped
+
+    def _purge(self, table: str, rows: Sequence[bytes], horizon: int) -> int:
+        """Versions dropped of `rows`."""
+        when, all_versions = ranges.moment(0, horizon), ranges.ALL_VERSIONS
+        gets = [THRIFT.TGet(row=row, timeRange=when, maxVersions=all_versions) for row in rows]
+        results = self._call(table, lambda client, name: client.getMultiple(name, gets))
+        dropped, deletes = 0, []
+        for result in results:
+            invisible = _invisible(result.columnValues)
+            if invisible:
+                dropped += len(invisible)
+                deletes.append(_delete(result.row, invisible[0].timestamp))
+        if deletes:
+            self._call(table, lambda client, name: client.deleteMultiple(name, deletes))
+        return dropped
+
+    async def size(self, table: str) -> int:
+        """Counted by a scan over all versions that brings lengths instead of values."""
+        total, left, count = 0, ranges.stored_range(b"", None), LARGEST_BATCH
+        while True:
+            wanted = ranges.scan(
+                [left],
+                count,
+                maxVersions=ranges.ALL_VERSIONS,
+                filterString=b"KeyOnlyFilter(true)",
+                cacheBlocks=False,
+            )
+            rows = await self._in_thread(partial(self._rows, table, wanted, count))
+            for row in rows:
+                lengths = [int.from_bytes(cell.value) for cell in row.columnValues]
+                total += len(row.row) * len(lengths) + sum(lengths)
+            if len(rows) < count:
+                return total
+            left = left._replace(start=rows[-1].row + b"\0")
+
+    async def close(self) -> None:
+        """Waits for the calls that run, each no longer than its deadline."""
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        self._gateways.close()
+
+    # ------------------------------------------------------------ calls
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Unavailable("The store is closed.")
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        self._require_open()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def _all(self, works: Sequence[Callable[[], T]]) -> list[T]:
+        """All results in order. On a failure too, nothing is under way any more."""
+        self._require_open()
+        results = await asyncio.gather(
+            *[self._in_thread(work) for work in works], return_exceptions=True
+        )
+        found: list[T] = []
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            found.append(result)
+        return found
+
+    def _call(
+        self, table: str, work: Callable[[Client, bytes], T], *, repeatable: bool = True
+    ) -> T:
+        """`work` on an existing table, repeated if that may help. Runs in a thread."""
+        name = self._full_name(table)
+
+        def on_table(client: Client) -> T:
+            self._require_sound(table, client)
+            return work(client, name)
+
+        try:
+            return self._repeat(f"Table {table}", on_table, repeatable=repeatable)
+        except CallFailed as failed:
+            if failed.refused:
+                self._require_existence(table)
+            raise
+
+    def _require_existence(self, table: str) -> None:
+        """HBase's refusals do not say for certain that a table is missing: ask."""
+        name = self._name(table)
+        if not self._repeat(f"Table {table}", lambda client: client.tableExists(name)):
+            self._is_missing(table)
+
+    def _repeat(
+        self,
+        what: str,
+        work: Callable[[Client], T],
+        *,
+        repeatable: bool = True,
+        timeout_s: float | None = None,
+    ) -> T:
+        deadline = time.monotonic() + (timeout_s or self._timeout_s)
+        for pause in (*PAUSES_S, None):
+            try:
+                return self._gateways.call(work, deadline)
+            except CallFailed as failed:
+                in_time = pause is not None and time.monotonic() + pause < deadline
+                if failed.lasting or (failed.sent and not repeatable) or not in_time:
+                    failed.message = f"{what} is out of reach. {failed.message}"
+                    failed.args = (failed.message,)
+                    raise
+            time.sleep(pause or 0)
+        raise AssertionError("the last try returns or raises")
+
+
+def _put(row: bytes, stored: bytes, ts: int) -> Any:
+    column = THRIFT.TColumnValue(family=FAMILY, qualifier=QUALIFIER, value=stored)
+    return THRIFT.TPut(row=row, columnValues=[column], timestamp=ts)
+
+
+def _delete(row: bytes, ts: int) -> Any:
+    """Of all versions ≤ `ts`. A crash may undo it, as any purge."""
+    return THRIFT.TDelete(
+        row=row,
+        columns=[THRIFT.TColumn(family=FAMILY, qualifier=QUALIFIER, timestamp=ts)],
+        deleteType=THRIFT.TDeleteType.DELETE_COLUMNS,
+        durability=THRIFT.TDurability.ASYNC_WAL,
+    )
+
+
+def _present(stored: bytes | None) -> bytes | None:
+    """The value of a cell; None: there is none, or a tombstone."""
+    value = value_of(stored) if stored is not None else TOMBSTONE
+    return value if value != TOMBSTONE else None
+
+
+def _visible(key: bytes, result: Any) -> Cell | None:
+    if not result.columnValues:
+        return None
+    column = result.columnValues[0]
+    value = value_of(column.value)
+    return Cell(key, column.timestamp, value) if value != TOMBSTONE else None
+
+
+def _cells(rows: Iterable[Any]) -> list[Cell]:
+    found = (_visible(key_of(row.row), row) for row in rows)
+    return [cell for cell in found if cell is not None]
+
+
+def _next_batch(rows: Sequence[Any], limit: int | None) -> int:
+    """Rows to ask for after the full batch `rows`: as many as its rows let expect not to be too
+    large, and more than `limit` may need, lest tombstones are read one by one."""
+    if limit == 0:
+        return 0
+    size = sum(len(row.row) + len(row.columnValues[0].value) for row in rows)
+    room = max(BATCH_BYTES * len(rows) // size, 1)
+    return min(LARGEST_BATCH, room, max(4 * len(rows), limit or LARGEST_BATCH))
+
+
+def _chunks(puts: Sequence[Put]) -> Iterator[list[Put]]:
+    """Parts of a bounded size. Of several puts of a row the last one stays."""
+    chunk: list[Put] = []
+    size = 0
+    for put in {put.key: put for put in puts}.values():
+        chunk.append(put)
+        size += len(put.key) + len(put.value)
+        if len(chunk) == PUTS or size >= BATCH_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _invisible(columns: Sequence[Any]) -> Sequence[Any]:
+    """Of all versions ≤ a horizon, newest first, those that no snapshot from there on sees.
+
+    The newest one is seen, unless it is a tombstone: that says "absent", as does nothing at all.
+    """
+    if not columns or value_of(columns[0].value) == TOMBSTONE:
+        return columns
+    return columns[1:]

@@ -1,0 +1,63 @@
+"""The definition of every table of ours in HBase, and how another one differs from it.
+
+- All versions are kept, for ever. HBase's TTL counts the age of a version, not the time since it
+  was superseded: it would take versions away that snapshots still need (decision 0018). `purge`
+  removes what nobody can see.
+- Durability FSYNC_WAL: a put that is answered lies on the disks of all replicas of HBase's log.
+  SYNC_WAL, the default, would leave it in their memory.
+- Delete markers, of which only `purge` writes any, outlast major compactions for a day: so long
+  they keep late copies of what was purged from coming to light again.
+- FAST_DIFF: the keys of neighbours have much in common, and no library is needed for it, as most
+  compression needs one on every region server. Blocks of 16 KB, since most reads are of single
+  rows. A Bloom filter over rows, which are all that is asked for by key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from storage.hbase.cells import FAMILY
+from storage.hbase.interface import THRIFT
+
+_ALL = (1 << 31) - 1
+"""HBase's "no limit", of versions and of seconds."""
+MARKERS_STAY = {"hbase.hstore.time.to.purge.deletes": str(24 * 3600 * 1000)}
+_DURABILITY = THRIFT.TDurability.FSYNC_WAL
+_SETTINGS = {
+    "maxVersions": _ALL,
+    "minVersions": 0,
+    "timeToLive": _ALL,
+    "keepDeletedCells": THRIFT.TKeepDeletedCells.FALSE,
+    "bloomnFilterType": THRIFT.TBloomFilterType.ROW,
+    "dataBlockEncoding": THRIFT.TDataBlockEncoding.FAST_DIFF,
+    "blockSize": 16 << 10,
+}
+_MEANINGFUL = ("maxVersions", "minVersions", "timeToLive", "keepDeletedCells")
+"""Settings that decide what is read; an operator may tune the others."""
+
+
+def definition(name: Any) -> Any:
+    family = THRIFT.TColumnFamilyDescriptor(name=FAMILY, configuration=MARKERS_STAY, **_SETTINGS)
+    return THRIFT.TTableDescriptor(tableName=name, columns=[family], durability=_DURABILITY)
+
+
+def difference(found: Any) -> str:
+    """What the table `found` has that ours must not have, or lacks; empty: nothing."""
+    families = sorted(column.name.decode(errors="replace") for column in found.columns or [])
+    if families != [FAMILY.decode()]:
+        return f"its families are {', '.join(families) or 'none'}, not {FAMILY.decode()}"
+    family = found.columns[0]
+    wrong = [
+        f"{name} is {getattr(family, name)}, not {_SETTINGS[name]}"
+        for name in _MEANINGFUL
+        if getattr(family, name) != _SETTINGS[name]
+    ]
+    configuration = {**(family.configuration or {})}
+    wrong += [
+        f"{name} is {configuration.get(name, 'not set')}, not {value}"
+        for name, value in MARKERS_STAY.items()
+        if configuration.get(name) != value
+    ]
+    if found.durability != _DURABILITY:
+        wrong.append(f"durability is {found.durability}, not {_DURABILITY} (FSYNC_WAL)")
+    return ", ".join(wrong)
