@@ -31,11 +31,14 @@ CALL_S = 10.0
 SYNC_S = 2.0
 CLOSE_S = 5.0
 PATIENCE_S = 30.0
-"""How long HDFS may be out of reach before a change, or taking over, fails."""
+"""How long HDFS may be out of reach before a change fails."""
+RECOVERY_S = 120.0
+"""How long HDFS may take to close a file. It first waits for DataNodes that do not answer."""
 RETRY_S = 0.2
 BYTES_PER_S = 16 << 20
 """What is given up as too slow."""
 BLOCK_BYTES = 128 << 20
+FEWEST_COPIES = 2
 DRAFT = ".new"
 """Ends the names of files that are not yet in their place."""
 
@@ -63,7 +66,6 @@ class HdfsFiles:
         self._client = client
         self._home = home
         self._patience_s = patience_s
-        self._options = WriteOptions(block_size=block_bytes, create_parent=False)
         self._block_bytes = block_bytes
         self._epoch = 0
         self._unclosed: dict[str, _Unclosed] = {}
@@ -104,12 +106,8 @@ class HdfsFiles:
         file.content += data
 
     async def finish(self, name: str, data: bytes) -> None:
-        """The NameNode takes half a second to close a file; nobody has to wait for it, since all
-        that is in it is durable."""
         await self.append(name, data)
-        closing = asyncio.create_task(self._close_in_background(self._unclosed[name]))
-        self._closings.add(closing)
-        closing.add_done_callback(self._closings.discard)
+        self._close_later(self._unclosed[name])
 
     async def read(self, name: str) -> bytes:
         _, data = await self._ending(name, None)
@@ -185,11 +183,12 @@ class HdfsFiles:
                 await self._recover_lease(name)
         for name in [name for name in names if not name.endswith(DRAFT)][-1:]:
             content = await self.read(name)
-            await self._close_file(name, await self._put(name, content, overwrite=True))
+            writer = await self._put(name, content, overwrite=True)
+            self._close_later(_Unclosed(name, writer, bytearray(content)))
 
     async def _recover_lease(self, name: str) -> None:
         """Close a file that another writer may have open, or this one in vain."""
-        deadline = self._deadline()
+        deadline = _now() + RECOVERY_S
         while True:
             try:
                 if await self._call(self._client.recover_lease(self._path(name))):
@@ -215,26 +214,43 @@ class HdfsFiles:
     async def _put(self, name: str, content: bytes, *, overwrite: bool) -> AsyncFileWriter:
         """A file with `content`, all of it or none; its writer can go on behind it."""
         draft, writer = await self._drafted(name, content)
-        await self._rename(self._path(draft), self._path(name), overwrite=overwrite)
+        await self._rename(draft, self._path(name), overwrite=overwrite)
         return writer
 
     async def _drafted(self, name: str, content: bytes) -> tuple[str, AsyncFileWriter]:
-        """The NameNode goes on offering a DataNode that has died for some seconds."""
-        deadline = self._deadline()
+        """The NameNode goes on offering a DataNode that has died, for some seconds or, if it has
+        no others, for minutes; so the next try asks for one copy less."""
+        deadline = _now() + self._patience_s
+        wanted = copies = None
         while True:
             # Never used before: what is late from an earlier try touches no other draft.
-            draft = f"{name}.{uuid4().hex}{DRAFT}"
+            draft = self._path(f"{name}.{uuid4().hex}{DRAFT}")
             try:
-                writer = await self._call(self._client.create(self._path(draft), self._options))
+                writer = await self._create(draft, copies)
                 await self._write(writer, 0, content)
-            except Unavailable as error:
-                with suppress(Unavailable):
-                    await self._call(self._client.delete(self._path(draft)))
-                if isinstance(error, DiskFull) or _now() > deadline:
+            except DiskFull:
+                raise
+            except Unavailable:
+                if _now() > deadline:
                     raise
+                with suppress(Unavailable, FileNotFoundError):
+                    wanted = wanted or await self._copies(draft)
+                    copies = max(wanted - 1, min(wanted, FEWEST_COPIES))
+                    await self._call(self._client.delete(draft))
                 await asyncio.sleep(RETRY_S)
             else:
+                if wanted is not None and copies != wanted:
+                    with suppress(Unavailable):
+                        await self._call(self._client.set_replication(draft, wanted))
                 return draft, writer
+
+    async def _create(self, path: str, copies: int | None) -> AsyncFileWriter:
+        """Where there is no folder, none is made: that is the fence."""
+        options = WriteOptions(self._block_bytes, copies, overwrite=False, create_parent=False)
+        return await self._call(self._client.create(path, options))
+
+    async def _copies(self, path: str) -> int:
+        return (await self._call(self._client.get_file_info(path))).replication or 1
 
     async def _write(self, writer: AsyncFileWriter, size: int, data: bytes) -> None:
         """Behind the `size` bytes that the writer has written, durably. Each block by itself:
@@ -246,18 +262,22 @@ class HdfsFiles:
             await self._call(_write_and_sync(writer, piece), SYNC_S + len(piece) / BYTES_PER_S)
             begin += len(piece)
 
-    async def _close_in_background(self, file: _Unclosed) -> None:
-        """If it fails, the next owner will close the file."""
-        with suppress(Unavailable, FileNotFoundError):
-            await self._close_file(file.name, file.writer)
-            self._unclosed.pop(file.name, None)
+    def _close_later(self, file: _Unclosed) -> None:
+        """Nobody has to wait for the half second that it takes: all that is in it is durable, and
+        until then it is read from memory."""
+        self._unclosed[file.name] = file
+        closing = asyncio.create_task(self._close_file(file))
+        self._closings.add(closing)
+        closing.add_done_callback(self._closings.discard)
 
-    async def _close_file(self, name: str, writer: AsyncFileWriter) -> None:
-        """Durable as it is, it is closed so that others can read it."""
-        try:
-            await self._call(writer.close(), CLOSE_S)
-        except Unavailable:
-            await self._recover_lease(name)
+    async def _close_file(self, file: _Unclosed) -> None:
+        """If it fails, the next owner will close it."""
+        with suppress(Unavailable, FileNotFoundError):
+            try:
+                await self._call(file.writer.close(), CLOSE_S)
+            except Unavailable:
+                await self._recover_lease(file.name)
+            self._unclosed.pop(file.name, None)
 
     async def _rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         await self._call(self._client.rename(source, target, overwrite))
@@ -270,9 +290,8 @@ class HdfsFiles:
         file = self._unclosed.get(name)
         if file is not None:
             size = len(file.content)
-            return size, bytes(
-                file.content[max(size - count, 0) :] if count is not None else file.content
-            )
+            count = size if count is None else min(count, size)
+            return size, bytes(file.content[size - count :])
         try:
             reader = await self._call(self._client.read(self._path(name)))
             size = reader.size
@@ -320,9 +339,6 @@ class HdfsFiles:
 
     def _path(self, name: str) -> str:
         return f"{self._folder(self._epoch)}/{name}"
-
-    def _deadline(self) -> float:
-        return _now() + self._patience_s
 
     def _require_open(self) -> None:
         if self._closed:
