@@ -2,6 +2,7 @@
 # requirements.lock says (hashes included). Say PYTHON=python3.12 to choose an interpreter.
 PYTHON ?= python3
 DATA ?= var/hornbeam
+CLUSTER ?= var/cluster
 CUSTOMERS ?= 1000
 SEEDS ?= 100
 EXAMPLES ?= 1000
@@ -11,7 +12,7 @@ TRANSACTIONS ?= 500
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check sim mutants models fuzz serve bench lock clean
+.PHONY: demo test check sim mutants models fuzz serve cluster cluster-down bench lock clean
 
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -54,6 +55,13 @@ fuzz: $(READY)  ## fuzz REST and SQL for longer than the suite does: EXAMPLES=10
 
 serve: $(READY)  ## serve the database in DATA on 127.0.0.1:8780
 	@$(BIN)/hornbeam serve --data $(DATA)
+
+cluster: $(READY)  ## HBase, HDFS and ZooKeeper on this machine: REGION_SERVERS=, DATA_NODES=
+	@$(BIN)/hornbeam cluster up --dir $(CLUSTER) $(addprefix --region-servers ,$(REGION_SERVERS)) \
+	  $(addprefix --data-nodes ,$(DATA_NODES))
+
+cluster-down: $(READY)  ## stop it; data stay
+	@$(BIN)/hornbeam cluster down --dir $(CLUSTER)
 
 bench: $(READY)  ## measure, and write bench/reports/latest.json
 	@$(BIN)/python -m bench.micro

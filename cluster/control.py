@@ -47,6 +47,7 @@ class ProcessStatus:
 
     name: str
     role: Role
+    ports: Mapping[str, int]
     address: Address
     pid: int | None
     paused: bool
@@ -170,7 +171,9 @@ class Cluster:
             health = Health(False, "paused")
         else:
             health = examine(process, self.layout)
-        return ProcessStatus(process.name, process.role, process.address, pid, paused, health)
+        return ProcessStatus(
+            process.name, process.role, process.ports, process.address, pid, paused, health
+        )
 
     def kill(self, name: str) -> None:
         """End a process as a crash does (SIGKILL), and wait until it is gone."""
@@ -279,6 +282,8 @@ class _Start:
 
     def all(self) -> None:
         everything = self._cluster.layout.processes
+        for process in everything:
+            self._on_change(process.name, "waiting")
         first = [process for process in everything if process.role in _AT_ONCE]
         with self._undone_on_failure():
             self._check_ports(everything)

@@ -4,8 +4,8 @@ Exit codes: 0 done · 1 differences found, a check failed, or refused at a quest
 usage · 3 the database answered with an error · 4 the database cannot be reached · 130 interrupted.
 
 Every command but `serve` takes `--json` (one document on standard output; progress goes to
-standard error) and `--url` (or HORNBEAM_URL); `hornbeam:///folder` works on an embedded database
-in this process.
+standard error), and all that ask a database `--url` (or HORNBEAM_URL); `hornbeam:///folder` works
+on an embedded database in this process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 import typer
 
-from hornbeam.cli import load, schema, server, sql, upkeep
+from hornbeam.cli import cluster, load, schema, server, sql, upkeep
 from hornbeam.cli.common import exit_code, report
 from hornbeam.errors import Error
 
@@ -28,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (server, schema, sql, load, upkeep):
+for part in (server, cluster, schema, sql, load, upkeep):
     part.register(app)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import importlib
 import json
 import sys
 import uuid
@@ -25,6 +26,7 @@ from rich.progress import (
 from rich.table import Table
 
 from hornbeam.connection import Connection, connect
+from hornbeam.embedded import MISSING
 from hornbeam.errors import Error, InterfaceError
 
 DEFAULT_URL = "hornbeam://127.0.0.1:8780"
@@ -149,6 +151,15 @@ def exit_code(error: Error) -> int:
     if error.code == "unreachable":
         return 4
     return 2 if isinstance(error, InterfaceError) else 3
+
+
+def server_module(name: str) -> Any:
+    """A module of the server's distribution, which the client does without. Raises
+    InterfaceError when it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        fail(f"{name} cannot be loaded: {error}.", MISSING)
 
 
 def fail(message: str, cure: str = "") -> NoReturn:

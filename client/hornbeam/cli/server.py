@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import tomllib
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hornbeam.cli.common import OUT, AsJson, fail, print_json, table
-from hornbeam.embedded import MISSING
+from hornbeam.cli.common import OUT, AsJson, fail, print_json, server_module, table
 
 _TOML = Path("hornbeam.toml")
 
@@ -35,7 +33,7 @@ def serve(
     Settings come from these options, HORNBEAM_… variables, hornbeam.toml, and defaults. Exit
     codes: 75 folder or port in use, 65 damaged data, 78 wrong settings.
     """
-    _server_module("api.serve").serve(data=data, host=host, port=port)
+    server_module("api.serve").serve(data=data, host=host, port=port)
 
 
 def show_config(as_json: AsJson = False) -> None:
@@ -52,15 +50,8 @@ def show_config(as_json: AsJson = False) -> None:
         OUT.print(table(("setting", "value", "from", "meaning"), rows))
 
 
-def _server_module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        fail(f"{name} cannot be loaded: {error}.", MISSING)
-
-
 def _settings(**given: Any) -> Any:
-    module = _server_module("api.settings")
+    module = server_module("api.settings")
     try:
         return module.load_settings(**given)
     except ValueError as error:  # pydantic's ValidationError is one

@@ -1,0 +1,183 @@
+"""`hornbeam cluster up`, `down` and `status`: a whole HBase on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from hornbeam.cli.common import OUT, AsJson, fail, print_json, progress, server_module, table
+from hornbeam.errors import from_problem
+
+Dir = Annotated[
+    Path, typer.Option("--dir", help="The cluster's folder: configuration, data, logs.")
+]
+_FOLDER = Path("var/cluster")
+
+
+def register(app: typer.Typer) -> None:
+    cluster = typer.Typer(help="HBase, HDFS and ZooKeeper on this machine.", no_args_is_help=True)
+    cluster.command()(up)
+    cluster.command()(down)
+    cluster.command()(status)
+    app.add_typer(cluster, name="cluster")
+
+
+def up(
+    folder: Dir = _FOLDER,
+    region_servers: Annotated[
+        int | None, typer.Option(min=1, help="1, or as many as there are.", show_default=False)
+    ] = None,
+    data_nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="1, or as many as there are; 3 copies.", show_default=False),
+    ] = None,
+    port: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PORT", help="A process's port, as thrift=9091; else free ones."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds until all must be healthy.")] = 240,
+    as_json: AsJson = False,
+) -> None:
+    """Start what does not run, and wait until all of it is healthy. Needs Java 17 and Maven.
+
+    The first time fetches HBase and Hadoop from Maven Central (125 MB). Everything listens on
+    127.0.0.1. Interrupted or failed, it stops again what it started.
+    """
+    ports = dict(_named_port(text) for text in port or ())
+    with _told() as control, _Watch() as watch:
+        cluster = control.Cluster.start(
+            folder,
+            region_servers=region_servers,
+            data_nodes=data_nodes,
+            ports=ports,
+            timeout_s=timeout,
+            on_change=watch.up,
+        )
+        statuses = cluster.status()
+    _show(cluster, statuses, as_json)
+
+
+def down(
+    folder: Dir = _FOLDER,
+    now: Annotated[
+        bool, typer.Option("--now", help="Kill, as a power cut does; the next start recovers.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Stop all that runs, each process before what it needs. Data stay."""
+    with _told() as control, _Watch() as watch:
+        control.stop(folder, at_once=now, on_change=watch.down)
+    stopped = sorted(watch.done)
+    if as_json:
+        print_json({"folder": str(folder.resolve()), "stopped": stopped})
+    else:
+        OUT.print(f"Stopped: {', '.join(stopped)}." if stopped else "Nothing was running.")
+
+
+def status(folder: Dir = _FOLDER, as_json: AsJson = False) -> None:
+    """Show what runs where, and how it is. Exit code 1: something is down or unwell."""
+    with _told() as control:
+        cluster = control.Cluster.at(folder)
+        statuses = cluster.status()
+    _show(cluster, statuses, as_json)
+    raise typer.Exit(0 if _all_healthy(statuses) else 1)
+
+
+def _named_port(text: str) -> tuple[str, int]:
+    name, _, port = text.partition("=")
+    if not port.isdecimal() or not 0 < int(port) < 65_536:
+        fail(f"--port {text} is not NAME=PORT.", "For example: --port thrift=9091")
+    return name, int(port)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[Any]:
+    """The server's module that controls clusters; its errors become ours."""
+    control = server_module("cluster.control")
+    errors = server_module("schema.errors")
+    try:
+        yield control
+    except errors.HornbeamError as error:
+        problem = {"detail": error.message, "code": error.code, "cure": error.cure}
+        raise from_problem(problem) from None
+
+
+class _Watch:
+    """A bar that counts processes and tells what is waited for."""
+
+    def __init__(self) -> None:
+        self._bars = progress()
+        self._known: set[str] = set()
+        self.done: set[str] = set()
+
+    def __enter__(self) -> _Watch:
+        self._bars.start()
+        self._task = self._bars.add_task("cluster", total=None, note="")
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._bars.stop()
+
+    def up(self, name: str, news: str) -> None:
+        self._show(name, news, ended=news == "healthy")
+
+    def down(self, name: str, news: str) -> None:
+        self._show(name, news, ended=news == "stopped")
+
+    def _show(self, name: str, news: str, *, ended: bool) -> None:
+        if name == "jars":
+            self._bars.update(self._task, note="fetching jars, if they are not there")
+            return
+        self._known.add(name)
+        if ended:
+            self.done.add(name)
+        total, note = len(self._known), escape(f"{name}: {news}")
+        self._bars.update(self._task, total=total, completed=len(self.done), note=note)
+
+
+def _show(cluster: Any, statuses: list[Any], as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "folder": str(cluster.folder),
+                "healthy": _all_healthy(statuses),
+                "processes": [_document(each) for each in statuses],
+            }
+        )
+        return
+    columns = ("process", "address", "pid", "state", "health")
+    rows = [
+        (each.name, str(each.address), each.pid, _state(each), each.health.note)
+        for each in statuses
+    ]
+    OUT.print(table(columns, rows))
+    OUT.print(escape(f"Logs: {cluster.folder / 'logs'}"))
+
+
+def _document(status: Any) -> dict[str, Any]:
+    return {
+        "name": status.name,
+        "role": status.role.value,
+        "host": status.address.host,
+        "port": status.address.port,
+        "ports": dict(status.ports),
+        "pid": status.pid,
+        "state": _state(status),
+        "healthy": status.health.ok,
+        "note": status.health.note,
+    }
+
+
+def _state(status: Any) -> str:
+    if status.pid is None:
+        return "down"
+    return "paused" if status.paused else "up"
+
+
+def _all_healthy(statuses: list[Any]) -> bool:
+    return all(each.health.ok for each in statuses)
