@@ -178,6 +178,22 @@ class Loaded(Answer):
     commit_ts: int
 
 
+class Key(Answer):
+    id: str = Field(examples=["4f0c7be21a93"], description="Public.")
+    name: str
+    role: Literal["reader", "writer", "admin"]
+    grants: dict[str, Literal["read", "write"]] | None
+    state: Literal["active", "expired", "revoked"]
+    created_ms: int
+    created_by: str = Field(description='Id of the key that made it; "" for none.')
+    expires_ms: int | None
+    revoked_ms: int | None
+
+
+class FreshKey(Key):
+    key: str = Field(description="The whole key, shown this once.")
+
+
 LOAD_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,

@@ -6,24 +6,30 @@ errors are problem documents (`api/problems.py`).
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import FastAPI
 
-from api import problems
+from api import answers, problems
+from api.access import needed_role
+from api.audit import Audit, logger_to
+from api.authentication import Authentication, KeyRing
+from api.authorization import Authorizer
 from api.database import Database
 from api.metrics import Metrics
 from api.middleware import Guard
 from api.node import Serving
-from api.routes import health, queries, schema, transactions, upkeep
+from api.routes import health, keys, queries, schema, transactions, upkeep
 from api.settings import Settings
 
 VERSION = "0.1.0"
-ROUTERS = (queries, transactions, schema, upkeep, health)
+ROUTERS = (queries, transactions, schema, upkeep, keys, health)
 """Routes are tried in this order, each with a regular expression: the hot ones first."""
 
 
 def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     """The application, over what the caller opens and closes."""
-    app = FastAPI(
+    app = _Application(
         title="Hornbeam",
         summary="Transactions and always-right materialised views",
         description="Errors are RFC 9457 problem documents; `code` is stable, `retryable` says"
@@ -37,8 +43,40 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     app.state.serving = serving if isinstance(serving, Serving) else Serving(serving)
     app.state.settings = settings
     app.state.metrics = Metrics()
-    app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)
+    app.state.keys = KeyRing(app.state.serving, settings)
+    app.state.authorizer = Authorizer()
+    asked = settings.authentication == "keys"
+    app.add_middleware(Authentication, ring=app.state.keys if asked else None, settings=settings)
+    if settings.audit_log is not None:
+        app.add_middleware(Audit, write=logger_to(settings.audit_log))
+    app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)  # the outermost
     problems.install(app)
     for module in ROUTERS:
         app.include_router(module.router)
     return app
+
+
+class _Application(FastAPI):
+    """Its OpenAPI document says which requests take an API key."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        if self.state.settings.authentication == "keys":
+            schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+            schemes["apiKey"] = {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "An API key: hb_, its public id, _, its secret.",
+            }
+            for methods in document["paths"].values():
+                for operation in methods.values():
+                    _secure(operation)
+        return document
+
+
+def _secure(operation: dict[str, Any]) -> None:
+    if needed_role(operation) is not None:
+        operation["security"] = [{"apiKey": []}]
+        refusals = answers.problems(401, 403, 429, 503)
+        for status, refusal in refusals.items():
+            operation["responses"].setdefault(str(status), refusal)

@@ -246,10 +246,13 @@ class Database:
         *,
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
+        owner: str = "",
     ) -> TransactionResult:
         """Insert many rows as one transaction, set-at-a-time."""
         batch = InsertRows(relation, tuple(columns), rows)
-        request = TransactionRequest((batch,), idempotency_key=idempotency_key, timeout_s=timeout_s)
+        request = TransactionRequest(
+            (batch,), idempotency_key=idempotency_key, timeout_s=timeout_s, owner=owner
+        )
         return await self.transact(request)
 
     # ------------------------------------------------------------ queries

@@ -133,9 +133,8 @@ def plan_document(planned: PlannedSchema) -> dict[str, Any]:
     }
 
 
-def schema_document(db: Database) -> dict[str, Any]:
-    """The whole catalog in force."""
-    catalog = db.catalog
+def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
+    """What `catalog` shows of the one in force."""
     return {
         "version": catalog.version,
         "ddl": render_ddl(catalog.schema),
@@ -147,9 +146,8 @@ def schema_document(db: Database) -> dict[str, Any]:
     }
 
 
-def graph_document(db: Database) -> dict[str, Any]:
+def graph_document(catalog: Catalog) -> dict[str, Any]:
     """Relations, their trees and the views along them."""
-    catalog = db.catalog
     return {
         "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
         "trees": _trees_document(catalog),

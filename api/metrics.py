@@ -19,7 +19,7 @@ def now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-_METHODS = {"GET", "POST", "HEAD", "OPTIONS"}
+_METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS"}
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 

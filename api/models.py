@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
 
+from api.access import Grant, Role
 from api.planning import PlanRequest
 from storage.snapshot import ReadItem
 from txlayer.model import Parameters, Precondition, Replay, Statement, TransactionRequest
@@ -115,7 +116,9 @@ class TransactionBody(Body):
     dry_run: bool = Field(False, description="Say which rows would change; change nothing.")
     timeout_ms: Milliseconds | None = None
 
-    def request(self, idempotency_key: str | None, timeout_s: float) -> TransactionRequest:
+    def request(
+        self, idempotency_key: str | None, timeout_s: float, owner: str
+    ) -> TransactionRequest:
         return TransactionRequest(
             statements=tuple(statement.statement() for statement in self.statements),
             idempotency_key=idempotency_key,
@@ -127,6 +130,7 @@ class TransactionBody(Body):
             dry_run=self.dry_run,
             replay=None if self.replay is None else self.replay.replay(),
             timeout_s=timeout_s,
+            owner=owner,
         )
 
     def parameter_lists(self) -> list[Parameters]:
@@ -209,3 +213,24 @@ class ApplyBody(PlanBody):
 class VerifyBody(Body):
     names: list[str] | None = Field(None, description="Views and indexes; null: all of them.")
     repair: bool = Field(False, description="Write what is missing or wrong, in transactions.")
+
+
+Lax = Strict(False)
+"""For enumerations: strict reading would take their members only, which JSON has not."""
+MAX_VALID_S = 100 * 366 * 86_400
+
+
+class KeyBody(Body):
+    name: str = Field(
+        min_length=1, max_length=100, description="Who will use it.", examples=["shop"]
+    )
+    role: Annotated[Role, Lax] = Field(examples=["writer"])
+    grants: dict[str, Annotated[Grant, Lax]] | None = Field(
+        None,
+        description="What of the database the key is for: read or write per relation, read per"
+        " view. null: all of it.",
+        examples=[{"orders": "write", "customer": "read"}],
+    )
+    valid_for_s: int | None = Field(
+        None, gt=0, le=MAX_VALID_S, description="Seconds until it expires; null: never."
+    )

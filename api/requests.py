@@ -10,6 +10,9 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from api.access import Principal, needed_role
+from api.authentication import PRINCIPAL, KeyRing
+from api.authorization import Authorizer
 from api.database import Database
 from api.metrics import Metrics
 from api.node import Serving
@@ -43,7 +46,28 @@ def metrics_of(request: Request) -> Metrics:
     return metrics
 
 
+def principal_of(request: Request) -> Principal:
+    """Who asks. Raises KeyError on a route that is open to everybody: nobody was asked there."""
+    principal: Principal = request.scope[PRINCIPAL]
+    return principal
+
+
+def key_ring_of(request: Request) -> KeyRing:
+    ring: KeyRing = request.app.state.keys
+    return ring
+
+
+def authorizer_of(request: Request) -> Authorizer:
+    authorizer: Authorizer = request.app.state.authorizer
+    return authorizer
+
+
+async def _principal(request: Request) -> Principal:
+    return principal_of(request)
+
+
 Db = Annotated[Database, Depends(_database)]
+Asking = Annotated[Principal, Depends(_principal)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -69,7 +93,8 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that reads its body with `StrictRequest`.
+    """A route that asks for the role that it says it needs, and reads its body with
+    `StrictRequest`. One that does not say who may call it cannot be made.
 
     Where a route takes just a JSON body, headers and the request, what fits goes straight to its
     function: FastAPI's general way takes longer than a point read. What does not fit goes that
@@ -80,8 +105,11 @@ class StrictRoute(APIRoute):
         handle: Callable[[Request], Awaitable[Response]] = super().get_route_handler()
         call, direct = self.dependant.call, self._is_direct()
         assert call is not None
+        role = needed_role(self.openapi_extra)
 
         async def strict(request: Request) -> Response:
+            if role is not None:
+                principal_of(request).require_role(role)
             request = StrictRequest(request.scope, request.receive)
             arguments = await self._arguments(request) if direct else None
             if arguments is None:

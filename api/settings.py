@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     bootstrap_key: str = Field(
         "",
         pattern="^([0-9a-f]{12}:[0-9a-f]{64})?$",
-        description="An administrator's first key, as `hornbeam keys bootstrap` prints it: no secret.",
+        description="An administrator's first key, as `hornbeam keys bootstrap` prints it.",
     )
     key_refresh_s: float = Field(
         2, gt=0, le=60, description="A key that another node revokes is refused after so long."

@@ -7,18 +7,21 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 
 from api import answers
-from api.requests import Db, encoded, metrics_of, serving_of, tagged
+from api.access import Role, needs
+from api.authorization import shown_status
+from api.requests import Asking, Db, encoded, metrics_of, serving_of, tagged
 
 router = tagged("health")
+ANYBODY, READER = needs(None), needs(Role.READER)
 
 
-@router.get("/livez", responses=answers.of(answers.Live))
+@router.get("/livez", responses=answers.of(answers.Live), openapi_extra=ANYBODY)
 async def livez() -> Response:
     """The process answers."""
     return encoded({"status": "live"})
 
 
-@router.get("/readyz", responses=answers.of(answers.Ready, 503, 507))
+@router.get("/readyz", responses=answers.of(answers.Ready, 503, 507), openapi_extra=ANYBODY)
 async def readyz(db: Db) -> Response:
     """Requests may be sent here; if not, the problem says why."""
     db.require_ready()
@@ -29,6 +32,7 @@ async def readyz(db: Db) -> Response:
     "/metrics",
     responses=answers.text("Prometheus text format.", "text/plain"),
     response_class=Response,
+    openapi_extra=READER,
 )
 async def metrics(request: Request) -> Response:
     """Prometheus metrics."""
@@ -36,13 +40,17 @@ async def metrics(request: Request) -> Response:
     return Response(text, media_type=media_type)
 
 
-@router.get("/v1/status", responses=answers.of(answers.Status, 422, 503))
+@router.get("/v1/status", responses=answers.of(answers.Status, 422, 503), openapi_extra=READER)
 async def status(
     db: Db,
+    asking: Asking,
     sizes: Annotated[bool, Query(description="Count the bytes of all tables; slow.")] = False,
 ) -> Response:
-    """Version, watermark, locks, log, builds; with `sizes` also bytes per table."""
+    """Version, watermark, locks, log, builds; with `sizes` also bytes per table.
+
+    Where the data is and which locks are hot is told to administrators only.
+    """
     document = dict(await db.status())
     if sizes:
         document["bytes"] = await db.sizes()
-    return encoded(document)
+    return encoded(shown_status(document, asking, db.catalog))

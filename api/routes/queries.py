@@ -8,16 +8,20 @@ from typing import Annotated
 from fastapi import Header, Request, Response
 
 from api import answers
+from api.access import Role, needs
 from api.database import Database
 from api.documents import explanation_document
 from api.metrics import now_s
 from api.models import ExplainBody, QueryBody
 from api.requests import (
+    Asking,
     Db,
+    authorizer_of,
     check_parameters,
     database_of,
     encoded,
     metrics_of,
+    principal_of,
     settings_of,
     tagged,
     timeout_s,
@@ -26,9 +30,14 @@ from api.settings import Settings
 from api.streams import ARROW, arrow_response, json_response, unless_gone
 
 router = tagged("queries")
+READER = needs(Role.READER)
 
 
-@router.post("/v1/query", responses=answers.query(400, 409, 410, 413, 422, 429, 503, 504))
+@router.post(
+    "/v1/query",
+    responses=answers.query(400, 409, 410, 413, 422, 429, 503, 504),
+    openapi_extra=READER,
+)
 async def query(
     body: QueryBody,
     request: Request,
@@ -39,9 +48,10 @@ async def query(
     A large JSON answer streams; an error in the middle of it ends it with an `error` member
     instead of `snapshot`. An error in the middle of an Arrow stream cuts the connection.
     """
-    began, limits = now_s(), settings_of(request)
+    began, limits, db = now_s(), settings_of(request), database_of(request)
     check_parameters(body.parameter_lists(), limits)
-    answering = _answer(body, database_of(request), limits, began, arrow=ARROW in accept)
+    authorizer_of(request).query(principal_of(request), body, db.catalog)
+    answering = _answer(body, db, limits, began, arrow=ARROW in accept)
     response = await unless_gone(request.receive, answering)
     metrics_of(request).query(now_s() - began)
     return response
@@ -70,8 +80,13 @@ async def _answer(
         return await json_response(result, stack, began, limits.max_json_rows)
 
 
-@router.post("/v1/explain", responses=answers.of(answers.Explained, 400, 413, 422, 429, 503))
-async def explain(body: ExplainBody, db: Db) -> Response:
+@router.post(
+    "/v1/explain",
+    responses=answers.of(answers.Explained, 400, 413, 422, 429, 503),
+    openapi_extra=READER,
+)
+async def explain(body: ExplainBody, request: Request, db: Db, asking: Asking) -> Response:
     """How a SELECT would be answered, and why."""
+    authorizer_of(request).explanation(asking, body, db.catalog)
     explanation = db.explain(body.sql, body.parameters, use_views=body.use_views)
     return encoded(explanation_document(explanation))

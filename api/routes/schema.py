@@ -8,14 +8,16 @@ from typing import Annotated, Any, Literal
 from fastapi import Query, Response
 
 from api import answers
+from api.access import Role, needs, visible_catalog
 from api.database import Database
 from api.documents import graph_document, plan_document, schema_document, view_document
 from api.models import ApplyBody, PlanBody
-from api.requests import Db, encoded, tagged
+from api.requests import Asking, Db, encoded, tagged
 from schema.errors import NotFound
 from viewselect.picture import forest_mermaid, forest_svg
 
 router = tagged("schema")
+READER, ADMIN = needs(Role.READER), needs(Role.ADMIN)
 
 
 @router.post(
@@ -23,6 +25,7 @@ router = tagged("schema")
     responses=answers.leading_to(
         answers.of(answers.Plan, 400, 413, 422, 429, 503), apply=answers.APPLY_IT
     ),
+    openapi_extra=ADMIN,
 )
 async def plan(body: PlanBody, db: Db) -> Response:
     """Choose trees, views and indexes for a schema and a workload. Changes nothing."""
@@ -31,7 +34,9 @@ async def plan(body: PlanBody, db: Db) -> Response:
 
 
 @router.post(
-    "/v1/schema/apply", responses=answers.of(answers.Applied, 400, 409, 413, 422, 429, 503, 507)
+    "/v1/schema/apply",
+    responses=answers.of(answers.Applied, 400, 409, 413, 422, 429, 503, 507),
+    openapi_extra=ADMIN,
 )
 async def apply(body: ApplyBody, db: Db) -> Response:
     """Put a plan into force. Views build in the background; see /v1/views.
@@ -44,21 +49,24 @@ async def apply(body: ApplyBody, db: Db) -> Response:
     return encoded({"catalog_version": catalog.version, "building": building})
 
 
-@router.get("/v1/schema", responses=answers.of(answers.Schema, 503))
-async def show(db: Db) -> Response:
-    """The catalog in force."""
-    return encoded(schema_document(db))
+@router.get("/v1/schema", responses=answers.of(answers.Schema, 503), openapi_extra=READER)
+async def show(db: Db, asking: Asking) -> Response:
+    """The catalog in force, as far as the API key may read it."""
+    return encoded(schema_document(db, visible_catalog(asking, db.catalog)))
 
 
-@router.get("/v1/schema/graph", responses=answers.graph(422, 503))
-async def graph(db: Db, format: Literal["svg", "mermaid", "json"] = "svg") -> Response:
-    """The schema graph with its trees and views."""
+@router.get("/v1/schema/graph", responses=answers.graph(422, 503), openapi_extra=READER)
+async def graph(
+    db: Db, asking: Asking, format: Literal["svg", "mermaid", "json"] = "svg"
+) -> Response:
+    """The schema graph with its trees and views, as far as the API key may read them."""
+    catalog = visible_catalog(asking, db.catalog)
     match format:
         case "svg":
-            return Response(forest_svg(db.catalog), media_type="image/svg+xml")
+            return Response(forest_svg(catalog), media_type="image/svg+xml")
         case "mermaid":
-            return Response(forest_mermaid(db.catalog), media_type="text/plain")
-    return encoded(graph_document(db))
+            return Response(forest_mermaid(catalog), media_type="text/plain")
+    return encoded(graph_document(catalog))
 
 
 Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tables once.")]
@@ -69,19 +77,23 @@ Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tabl
     responses=answers.leading_to(
         answers.of(list[answers.View], 422, 503), view=answers.FIRST_OF_THEM
     ),
+    openapi_extra=READER,
 )
-async def views(db: Db, sizes: Sizes = True) -> Response:
+async def views(db: Db, asking: Asking, sizes: Sizes = True) -> Response:
     """All views with their states and progress."""
-    return encoded([await _view(db, name, sizes) for name in db.catalog.view])
+    names = visible_catalog(asking, db.catalog).view
+    return encoded([await _view(db, name, sizes) for name in names])
 
 
-@router.get("/v1/views/{name}", responses=answers.of(answers.View, 404, 422, 503))
-async def view(name: str, db: Db, sizes: Sizes = True) -> Response:
+@router.get(
+    "/v1/views/{name}", responses=answers.of(answers.View, 404, 422, 503), openapi_extra=READER
+)
+async def view(name: str, db: Db, asking: Asking, sizes: Sizes = True) -> Response:
     """One view."""
     if name not in db.catalog.view:
-        raise NotFound(
-            f"There is no view {name}.", cure=f"There are: {', '.join(db.catalog.view) or 'none'}."
-        )
+        known = ", ".join(visible_catalog(asking, db.catalog).view)
+        raise NotFound(f"There is no view {name}.", cure=f"There are: {known or 'none'}.")
+    asking.require_read([name])
     return encoded(await _view(db, name, sizes))
 
 

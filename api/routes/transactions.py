@@ -7,22 +7,29 @@ from typing import Annotated
 from fastapi import Path, Request, Response
 
 from api import answers
+from api.access import Principal, Role, needs
+from api.audit import note
+from api.authorization import discreet_violation, shown_transaction
 from api.documents import transaction_document
 from api.models import TransactionBody
 from api.requests import (
+    Asking,
     Db,
     IdempotencyKey,
+    authorizer_of,
     check_parameters,
     database_of,
     encoded,
     metrics_of,
+    principal_of,
     settings_of,
     tagged,
     timeout_s,
 )
-from schema.errors import NotFound
+from schema.errors import ConstraintViolation, NotFound
 
 router = tagged("transactions")
+WRITER = needs(Role.WRITER)
 
 
 @router.post(
@@ -33,6 +40,7 @@ router = tagged("transactions")
         read=answers.READ_OF_IT,
     )
     | {202: {"model": answers.Transaction, "description": "Committed, not applied yet."}},
+    openapi_extra=WRITER,
 )
 async def transact(
     body: TransactionBody,
@@ -40,11 +48,18 @@ async def transact(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Run INSERT, UPDATE and DELETE statements as one transaction."""
-    db, limits = database_of(request), settings_of(request)
+    db, limits, principal = database_of(request), settings_of(request), principal_of(request)
     check_parameters(body.parameter_lists(), limits)
-    result = await db.transact(body.request(idempotency_key, timeout_s(body.timeout_ms, limits)))
+    authorizer_of(request).transaction(principal, body, db.catalog)
+    time_s = timeout_s(body.timeout_ms, limits)
+    try:
+        result = await db.transact(body.request(idempotency_key, time_s, principal.key))
+    except ConstraintViolation as error:
+        raise discreet_violation(error, principal, db.catalog) from None
     metrics_of(request).transaction(result)
-    return encoded(transaction_document(db.catalog, result), 200 if result.applied else 202)
+    note(request.scope, transaction=result.transaction_id, changed=sorted(result.affected))
+    document = shown_transaction(transaction_document(db.catalog, result), principal, db.catalog)
+    return encoded(document, 200 if result.applied else 202)
 
 
 TransactionId = Annotated[
@@ -54,26 +69,29 @@ TransactionId = Annotated[
 
 
 @router.get(
-    "/v1/transactions/{transaction_id}", responses=answers.of(answers.Outcome, 404, 422, 503)
+    "/v1/transactions/{transaction_id}",
+    responses=answers.of(answers.Outcome, 404, 422, 503),
+    openapi_extra=WRITER,
 )
-async def outcome(transaction_id: TransactionId, db: Db) -> Response:
+async def outcome(transaction_id: TransactionId, db: Db, asking: Asking) -> Response:
     """What became of a transaction: "committed", or "unknown" while the log has not answered.
 
     404 when no commit of it is recorded: it was not committed, or longer ago than answers are
-    kept (`outcome_retention_s`).
+    kept (`outcome_retention_s`); or by another API key, unless an administrator asks.
     """
-    unfinished = transaction_id in db.manager.unfinished
+    owner = db.manager.unfinished.get(transaction_id)
     found = await db.outcome(transaction_id)
-    if found is not None:
+    if found is not None and _may_know(asking, found.owner):
+        answer = transaction_document(db.catalog, found.answer)
         return encoded(
             {
                 "transaction_id": transaction_id,
                 "outcome": "committed",
                 "commit_ts": found.commit_ts,
-                "answer": transaction_document(db.catalog, found.answer),
+                "answer": shown_transaction(answer, asking, db.catalog),
             }
         )
-    if not unfinished:
+    if found is not None or owner is None or not _may_know(asking, owner):
         raise NotFound(
             f"No commit of transaction {transaction_id} is recorded.",
             cure="It was not committed, or longer ago than answers are kept.",
@@ -86,3 +104,7 @@ async def outcome(transaction_id: TransactionId, db: Db) -> Response:
             "answer": None,
         }
     )
+
+
+def _may_know(principal: Principal, owner: str) -> bool:
+    return principal.key == owner or principal.role is Role.ADMIN

@@ -8,32 +8,45 @@ from typing import Annotated
 from fastapi import Header, Request, Response
 
 from api import answers
+from api.access import Role, needs
+from api.audit import note
+from api.authorization import discreet_violation, require_verify
 from api.bulk import name_bad_row, read_rows
 from api.models import VerifyBody
-from api.requests import Db, IdempotencyKey, encoded, metrics_of, settings_of, tagged
+from api.requests import Asking, Db, IdempotencyKey, encoded, metrics_of, settings_of, tagged
 from api.streams import verify_response
-from schema.errors import NotFound, TypeMismatch
+from schema.errors import ConstraintViolation, NotFound, TypeMismatch
 
 router = tagged("upkeep")
 
 
 @router.post(
-    "/v1/verify", responses=answers.verify(400, 404, 422, 429, 503), response_class=Response
+    "/v1/verify",
+    responses=answers.verify(400, 404, 422, 429, 503),
+    response_class=Response,
+    openapi_extra=needs(Role.READER),
 )
-async def verify(body: VerifyBody, db: Db) -> Response:
-    """Recompute and compare views and indexes: lines of progress, then the report."""
+async def verify(body: VerifyBody, request: Request, db: Db, asking: Asking) -> Response:
+    """Recompute and compare views and indexes: lines of progress, then the report.
+
+    To repair is for administrators.
+    """
+    require_verify(asking, body.names, body.repair, db.catalog)
+    if body.repair:
+        note(request.scope, repaired=body.names)
     return await verify_response(db, body.names, body.repair)
 
 
 @router.post(
     "/v1/load/{relation}",
     responses=answers.of(answers.Loaded, 404, 409, 413, 415, 422, 429, 503, 504, 507),
-    openapi_extra=answers.LOAD_BODY,
+    openapi_extra=needs(Role.WRITER, **answers.LOAD_BODY),
 )
 async def load(
     relation: str,
     request: Request,
     db: Db,
+    asking: Asking,
     idempotency_key: IdempotencyKey = None,
     content_type: Annotated[str, Header()] = "text/csv",
 ) -> Response:
@@ -43,6 +56,7 @@ async def load(
     """
     if relation not in db.catalog.schema:
         raise NotFound(f"There is no relation {relation}.")
+    asking.require_write(relation)
     into = db.catalog.schema.relation(relation)
     body, limits = await request.body(), settings_of(request)
     columns, rows = await asyncio.to_thread(
@@ -55,8 +69,12 @@ async def load(
             rows,
             idempotency_key=idempotency_key,
             timeout_s=limits.max_timeout_s,
+            owner=asking.key,
         )
     except TypeMismatch as error:
         raise name_bad_row(error, into, columns, rows) from None
+    except ConstraintViolation as error:
+        raise discreet_violation(error, asking, db.catalog) from None
     metrics_of(request).transaction(result)
+    note(request.scope, transaction=result.transaction_id, changed=sorted(result.affected))
     return encoded({"rows": result.statements[0].affected, "commit_ts": result.commit_ts})

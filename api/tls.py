@@ -1,0 +1,69 @@
+"""Where it is safe to listen, and the certificates of whoever listens.
+
+Beyond loopback a server needs authentication and TLS: a key that travels in the clear is known to
+whoever listens.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+
+from api.settings import Settings
+from schema.errors import InvalidRequest
+
+
+def require_safe(settings: Settings) -> None:
+    """Raises InvalidRequest for an address where these settings would be unsafe."""
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        raise InvalidRequest(
+            "Of tls_certificate and tls_key only one is set.", cure="Set both, or neither."
+        )
+    if settings.tls_client_ca is not None and settings.tls_certificate is None:
+        raise InvalidRequest("tls_client_ca needs tls_certificate and tls_key.")
+    if is_loopback(settings.host):
+        return
+    if settings.authentication == "none":
+        raise InvalidRequest(
+            f"Refusing to listen on {settings.host}: without authentication only loopback is safe.",
+            cure='Set authentication = "keys", and TLS; docs/security.md says how.',
+        )
+    if settings.tls_certificate is None and not settings.tls_by_proxy:
+        raise InvalidRequest(
+            f"Refusing to listen on {settings.host}: API keys would travel in the clear.",
+            cure="Set tls_certificate and tls_key, or tls_by_proxy if a proxy in front does TLS.",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def server_context(settings: Settings) -> ssl.SSLContext | None:
+    """TLS 1.2 or newer with the certificate of the settings; None without one.
+
+    Raises InvalidRequest when the files cannot be used.
+    """
+    if settings.tls_certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key, password=_no_password)
+        if settings.tls_client_ca is not None:
+            context.load_verify_locations(settings.tls_client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise InvalidRequest(
+            f"The certificates of the settings cannot be used: {error}.",
+            cure="tls_certificate, tls_key, tls_client_ca are PEM files; the key is not encrypted.",
+        ) from None
+    return context
+
+
+def _no_password() -> str:
+    """OpenSSL would ask at the terminal."""
+    raise ValueError("the private key is encrypted")
