@@ -7,6 +7,7 @@ import contextlib
 import gc
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NoReturn
@@ -21,13 +22,13 @@ from api.database import Database
 from api.node import Node, Serving
 from api.ports import cluster_ports, session
 from api.settings import Settings, load_settings
+from api.tls import require_safe, server_context
 from schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
 from storage.local.system import RandomIds, SystemClock
 from storage.ports import Coordination
 
 GRACE_S = 10
 """Requests under way at a signal may finish for so long."""
-_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 EXIT_TEMPORARY, EXIT_DAMAGED, EXIT_CONFIGURATION = 75, 65, 78
 """As in sysexits.h: try again later, damaged data, wrong settings."""
 
@@ -60,11 +61,14 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
     """Open the database and serve it until SIGINT or SIGTERM; `started` is given the URL.
 
     A second SIGINT does not wait for requests under way. The database is closed with a checkpoint
-    in any case. Raises InvalidRequest for an address beyond loopback (there is no authentication
-    yet), Unavailable when the folder or the port is in use.
+    in any case. Raises InvalidRequest for settings that would be unsafe (`api/tls.py`) or cannot be
+    used, Unavailable when the folder or the port is in use.
     """
+    require_safe(settings)
+    context = server_context(settings)
     with contextlib.closing(_listen(settings)) as listening:
-        address = settings.address or _url(listening)
+        url = _url(listening, context)
+        address = settings.address or url
         opened = _embedded(settings) if settings.store == "embedded" else _node(settings, address)
         async with opened as (serving, ended):
             config = uvicorn.Config(
@@ -73,8 +77,10 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
                 access_log=False,
                 log_config=None,
                 timeout_graceful_shutdown=GRACE_S,
+                ssl_context_factory=context and (lambda _config, _default: context),
+                proxy_headers=settings.tls_by_proxy,
             )
-            server = _Server(config, lambda: started(_url(listening)))
+            server = _Server(config, lambda: started(url))
             ended.add_done_callback(lambda _: setattr(server, "should_exit", True))
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -128,11 +134,6 @@ class _Server(uvicorn.Server):
 
 
 def _listen(settings: Settings) -> socket.socket:
-    if settings.host not in _LOOPBACK:
-        raise InvalidRequest(
-            f"Refusing to listen on {settings.host}: without authentication only loopback is safe.",
-            cure="Use 127.0.0.1, and a proxy that authenticates in front of it.",
-        )
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2_048)
@@ -143,9 +144,10 @@ def _listen(settings: Settings) -> socket.socket:
         ) from None
 
 
-def _url(listening: socket.socket) -> str:
+def _url(listening: socket.socket, context: ssl.SSLContext | None) -> str:
     host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    scheme = "http" if context is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _announce(url: str) -> None:
