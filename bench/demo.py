@@ -182,7 +182,7 @@ async def _shop(database: Database, size: Size, options: DemoOptions, console: C
     before = database.manager.committed
     async with served(database, database.settings) as url:
         measured = await shop_in_process(
-            url, size, sessions=options.sessions, seconds=options.seconds
+            [url], size, sessions=options.sessions, seconds=options.seconds
         )
     console.print(
         f"{measured.interactions} interactions, {database.manager.committed - before}"
@@ -234,7 +234,7 @@ class DemoResult:
 def _print(console: Console, result: DemoResult) -> None:
     with_views, without = result.load_rows_s
     console.print(_reads_table(result.compared))
-    console.print(_rest_table(result.measured))
+    console.print(rest_table(result.measured))
     for error in result.measured.errors[:10]:
         console.print(f"error: {error}", style="red", markup=False, highlight=False)
     joins = [row.ratio for row in result.compared if row.views]
@@ -274,7 +274,7 @@ def _reads_table(compared: list[Comparison]) -> Table:
     return table
 
 
-def _rest_table(measured: Measured) -> Table:
+def rest_table(measured: Measured) -> Table:
     table = Table(title="Over REST, all shoppers at once, in milliseconds")
     table.add_column("statement or transaction", overflow="fold")
     for name in ("count", "p50", "p99"):

@@ -3,6 +3,9 @@
 An interaction sends the statements that the specification's servlets send, with parameters that
 exist; the shopping mix decides which comes next. Every statement is timed by name.
 
+A node that stands by or is gone is passed over for the next, and whatever may be repeated is
+repeated for a while, as the client library does.
+
 `python -m bench.tpcw.sessions URL …` runs them in a process of their own, so that they do not
 take the server's time, and prints what they measured as JSON.
 """
@@ -15,11 +18,12 @@ import datetime as dt
 import random
 import sys
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import msgspec
@@ -38,6 +42,8 @@ from bench.tpcw.data import (
 from schema.workload import load_workload
 
 Parameters = Sequence[Any]
+PATIENCE_S = 30.0
+"""A request is repeated for so long."""
 
 
 class StatementFailed(Exception):
@@ -65,9 +71,14 @@ class Store:
     """The statements of the workload by name, sent over HTTP."""
 
     def __init__(
-        self, http: httpx.AsyncClient, statements: dict[str, str], measured: Measured
+        self,
+        http: httpx.AsyncClient,
+        urls: Sequence[str],
+        statements: dict[str, str],
+        measured: Measured,
     ) -> None:
         self._http = http
+        self._urls = deque(urls)
         self._statements = statements
         self._measured = measured
 
@@ -94,17 +105,30 @@ class Store:
         await self._post("/v1/transactions", body, " + ".join(names))
 
     async def _post(self, path: str, body: dict[str, Any], name: str) -> dict[str, Any]:
-        for _ in range(20):
+        give_up, headers = time.monotonic() + PATIENCE_S, {"Idempotency-Key": uuid4().hex}
+        while True:
             began = time.perf_counter()
-            response = await self._http.post(path, json=body)
-            elapsed = (time.perf_counter() - began) * 1000
-            document: dict[str, Any] = response.json()
-            if response.is_success:
-                self._measured.latencies[name].append(elapsed)
+            status, document = await self._sent(path, body, headers)
+            if status == httpx.codes.OK:
+                self._measured.latencies[name].append((time.perf_counter() - began) * 1000)
                 return document
-            if not document.get("retryable"):
-                break
-        raise StatementFailed(f"{name}: {document.get('code')}: {document.get('detail')}")
+            again = document["retryable"] or document["outcome"] == "unknown"
+            if not again or time.monotonic() > give_up:
+                raise StatementFailed(f"{name}: {document['code']}: {document['detail']}")
+            if document.get("standby"):
+                self._urls.rotate(-1)
+                await asyncio.sleep(0.05)
+
+    async def _sent(
+        self, path: str, body: dict[str, Any], headers: dict[str, str]
+    ) -> tuple[int, dict[str, Any]]:
+        """Status and document; a node that is gone is one that stands by."""
+        try:
+            response = await self._http.post(self._urls[0] + path, json=body, headers=headers)
+        except httpx.TransportError as error:
+            lost = {"code": "unreachable", "detail": repr(error), "retryable": True}
+            return 0, {**lost, "outcome": "unknown", "standby": True}
+        return response.status_code, response.json()
 
 
 class Counter:
@@ -276,6 +300,7 @@ class Shopper:
 
 async def shop(
     http: httpx.AsyncClient,
+    urls: Sequence[str],
     statements: dict[str, str],
     size: Size,
     *,
@@ -285,17 +310,19 @@ async def shop(
 ) -> Measured:
     """Run `sessions` shoppers side by side for `seconds`."""
     measured = Measured()
-    store, counter = Store(http, statements, measured), Counter(size)
+    store, counter = Store(http, urls, statements, measured), Counter(size)
     until = time.monotonic() + seconds
     shoppers = [Shopper(store, size, counter, f"{seed}/{i}") for i in range(sessions)]
     await asyncio.gather(*(shopper.run(until, measured) for shopper in shoppers))
     return measured
 
 
-async def shop_in_process(url: str, size: Size, *, sessions: int, seconds: float) -> Measured:
-    """`shop` in another process against the server at `url`."""
+async def shop_in_process(
+    urls: Sequence[str], size: Size, *, sessions: int, seconds: float
+) -> Measured:
+    """`shop` in another process against the nodes at `urls`."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.tpcw.sessions", url),
+        *(sys.executable, "-m", "bench.tpcw.sessions", *urls),
         *("--customers", str(size.customers), "--items", str(size.items)),
         *("--sessions", str(sessions), "--seconds", str(seconds)),
         stdout=asyncio.subprocess.PIPE,
@@ -306,20 +333,20 @@ async def shop_in_process(url: str, size: Size, *, sessions: int, seconds: float
     return msgspec.json.decode(output, type=Measured)
 
 
-async def _main(url: str, size: Size, sessions: int, seconds: float) -> None:
+async def _main(urls: Sequence[str], size: Size, sessions: int, seconds: float) -> None:
     statements = {s.name: s.sql for s in load_workload(WORKLOAD.read_text(), str(WORKLOAD))}
     limits = httpx.Limits(max_connections=sessions)
-    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=60) as http:
-        measured = await shop(http, statements, size, sessions=sessions, seconds=seconds)
+    async with httpx.AsyncClient(limits=limits, timeout=60, trust_env=False) as http:
+        measured = await shop(http, urls, statements, size, sessions=sessions, seconds=seconds)
     sys.stdout.buffer.write(msgspec.json.encode(measured))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url")
+    parser.add_argument("urls", nargs="+")
     for option in ("customers", "items", "sessions"):
         parser.add_argument(f"--{option}", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     given = parser.parse_args()
     size = Size(given.customers, given.items)
-    asyncio.run(_main(given.url, size, given.sessions, given.seconds))
+    asyncio.run(_main(given.urls, size, given.sessions, given.seconds))

@@ -1,0 +1,244 @@
+"""The main job on a real cluster, while a node is killed: `make demo-cluster`.
+
+Starts HDFS, ZooKeeper, HBase and three Hornbeam nodes on this machine, uploads TPC-W's schema and
+workload, loads a population, lets shoppers run over REST, kills the node that serves in the middle
+of it, and verifies every view, index and foreign key in the end. Needs Java 17 and Maven.
+`python -m bench.cluster_demo --help` lists the options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+
+import hornbeam
+from bench.demo import PLAIN_WIDTH, rest_table
+from bench.measure import machine
+from bench.nodes import NodeProcess, NodeProcesses
+from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
+from bench.tpcw.data import RELATIONS, Population, Size
+from bench.tpcw.sessions import Measured, shop_in_process, wire
+from cluster import Cluster
+from hornbeam.cli.csvtext import csv_line
+from hornbeam.transport import persistently
+from schema.errors import HornbeamError
+
+LOAD_BATCH = 1_000
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `--help` explains."""
+
+    customers: int
+    items: int
+    seconds: float
+    sessions: int
+    nodes: int
+    folder: Path
+    keep: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the demo found. `take_over_s`: from the kill until another node served."""
+
+    load_rows_s: float
+    measured: Measured
+    take_over_s: float
+    differences: int
+    checked: list[dict[str, Any]]
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.differences or self.measured.errors)
+
+
+def parse_options(arguments: list[str] | None = None) -> Options:
+    parser = argparse.ArgumentParser(prog="python -m bench.cluster_demo", description=__doc__)
+    parser.add_argument("--customers", type=int, default=300)
+    parser.add_argument("--items", type=int, default=300)
+    parser.add_argument("--seconds", type=float, default=30.0, help="how long shoppers run")
+    parser.add_argument("--sessions", type=int, default=8, help="shoppers at the same time")
+    parser.add_argument("--nodes", type=int, default=3, help="Hornbeam processes")
+    parser.add_argument("--folder", type=Path, default=Path("var/demo-cluster"))
+    parser.add_argument("--keep", action="store_true", help="leave HBase running at the end")
+    return Options(**vars(parser.parse_args(arguments)))
+
+
+def run(options: Options, console: Console) -> int:
+    """The demo; returns the exit code: 0 when no difference was found."""
+    shutil.rmtree(options.folder / "nodes", ignore_errors=True)
+    console.rule("HDFS, ZooKeeper and HBase on this machine")
+    cluster = Cluster.start(
+        options.folder / "cluster", on_change=lambda name, news: console.print(f"{name}: {news}")
+    )
+    try:
+        database = f"demo{time.time_ns() // 1_000_000:x}"
+        with NodeProcesses(
+            cluster, options.folder / "nodes", options.nodes, database=database
+        ) as nodes:
+            report = _shown(nodes, options, console)
+    finally:
+        if not options.keep:
+            console.print("Stopping the cluster")
+            cluster.stop()
+    _print(console, report)
+    written = options.folder / "report.json"
+    written.write_text(json.dumps(_document(report, options), indent=2, default=str) + "\n")
+    console.print(f"Written: {written}")
+    return 1 if report.failed else 0
+
+
+def _shown(nodes: NodeProcesses, options: Options, console: Console) -> Report:
+    """Schema, load, shoppers, a killed node, verification."""
+    size = Size(options.customers, options.items)
+    first, *others = (url.removeprefix("http://") for url in nodes.urls)
+    also = f"?also={','.join(others)}" if others else ""
+    with hornbeam.connect(f"hornbeam://{first}{also}", autocommit=True) as db:
+        console.rule("Views chosen for the roots {author, customer, country}")
+        console.print(_apply(db, size), highlight=False, markup=False, soft_wrap=True)
+        console.rule("Loading over REST, with all views and indexes")
+        rate = _load(db, size, console)
+        console.rule(
+            f"{options.sessions} shoppers over REST for {options.seconds:g} s;"
+            " the node that serves is killed in the middle"
+        )
+        measured, take_over_s = asyncio.run(_shop(nodes, size, options, console))
+        console.rule("Every view and index recomputed by DuckDB and compared")
+        report = _verify(db)
+    return Report(rate, measured, take_over_s, report["differences"], report["checked"])
+
+
+def _apply(db: hornbeam.Connection, size: Size) -> str:
+    """Put the schema and the chosen views into force; the plan in words."""
+    body = {
+        "ddl": SCHEMA.read_text(),
+        "workload": WORKLOAD.read_text(),
+        "roots": list(PAPER_ROOTS),
+        "row_counts": dict(size.row_counts),
+    }
+    plan = db.transport.json("POST", "/v1/schema/plan", body)
+    db.transport.json("POST", "/v1/schema/apply", {**body, "plan_id": plan["plan_id"]})
+    while not all(build["finished"] for build in _status(db)["builds"]):
+        time.sleep(0.1)
+    return str(plan["text"])
+
+
+def _status(db: hornbeam.Connection) -> dict[str, Any]:
+    document: dict[str, Any] = db.transport.json("GET", "/v1/status")
+    return document
+
+
+def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
+    """Rows per second."""
+    population, began, rows = Population(size), time.monotonic(), 0
+    for relation in RELATIONS:
+        header = csv_line([column["name"] for column in _relation(db, relation)["columns"]])
+        data = list(population.rows(relation))
+        for start in range(0, len(data), LOAD_BATCH):
+            lines = (csv_line(map(wire, row)) for row in data[start : start + LOAD_BATCH])
+            _send(db, relation, start, header + "".join(lines))
+        rows += len(data)
+        console.print(f"{relation}: {len(data)} rows")
+    return rows / (time.monotonic() - began)
+
+
+def _send(db: hornbeam.Connection, relation: str, start: int, text: str) -> None:
+    headers = {"Content-Type": "text/csv", "Idempotency-Key": f"demo-{relation}-{start}"}
+    persistently(lambda: db.transport.post(f"/v1/load/{relation}", text.encode(), headers))
+
+
+def _relation(db: hornbeam.Connection, name: str) -> dict[str, Any]:
+    relations = db.transport.json("GET", "/v1/schema")["relations"]
+    return next(relation for relation in relations if relation["name"] == name)
+
+
+async def _shop(
+    nodes: NodeProcesses, size: Size, options: Options, console: Console
+) -> tuple[Measured, float]:
+    """What the shoppers measured, and the seconds until another node served."""
+    shopping = asyncio.ensure_future(
+        shop_in_process(nodes.urls, size, sessions=options.sessions, seconds=options.seconds)
+    )
+    await asyncio.sleep(options.seconds / 3)
+    serving = await asyncio.to_thread(nodes.serving)
+    await asyncio.to_thread(serving.kill)
+    killed = time.monotonic()
+    successor = await asyncio.to_thread(nodes.serving)
+    take_over_s = time.monotonic() - killed
+    console.print(f"Killed {serving.name}; {successor.name} serves after {take_over_s:.1f} s")
+    await asyncio.to_thread(_rejoin, serving)
+    return await shopping, take_over_s
+
+
+def _rejoin(node: NodeProcess) -> None:
+    """The killed node comes back, and stands by."""
+    node.start()
+
+
+def _verify(db: hornbeam.Connection) -> dict[str, Any]:
+    with db.transport.stream("/v1/verify", {}) as response:
+        *_, last = response.iter_lines()
+    report: dict[str, Any] = json.loads(last)["report"]
+    return report
+
+
+def _document(report: Report, options: Options) -> dict[str, Any]:
+    return {
+        "machine": machine(options.folder),
+        "nodes": options.nodes,
+        "customers": options.customers,
+        "load_rows_s": round(report.load_rows_s),
+        "interactions": report.measured.interactions,
+        "errors": report.measured.errors,
+        "take_over_s": round(report.take_over_s, 2),
+        "rest_p50_ms": {
+            name: statistics.median(values) for name, values in report.measured.latencies.items()
+        },
+        "differences": report.differences,
+        "checked": report.checked,
+    }
+
+
+def _print(console: Console, report: Report) -> None:
+    console.print(rest_table(report.measured))
+    for error in report.measured.errors[:10]:
+        console.print(f"error: {error}", style="red", markup=False, highlight=False)
+    console.print(f"Load: {report.load_rows_s:,.0f} rows/s with all views, over REST")
+    console.print(
+        f"{report.measured.interactions} interactions, {len(report.measured.errors)} errors;"
+        f" another node served {report.take_over_s:.1f} s after the kill"
+    )
+    rows = sum(item["rows"] for item in report.checked)
+    console.print(
+        f"Verified {len(report.checked)} views, indexes and foreign keys, {rows:,} rows:"
+        f" [bold]{report.differences} differences[/bold]"
+    )
+
+
+def main() -> None:
+    options, console = parse_options(), Console()
+    if not console.is_terminal:
+        console = Console(width=PLAIN_WIDTH)
+    try:
+        sys.exit(run(options, console))
+    except (HornbeamError, hornbeam.Error, httpx.HTTPError) as error:
+        console.print(f"demo-cluster: {error}", style="red", markup=False, highlight=False)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

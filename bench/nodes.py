@@ -1,0 +1,146 @@
+"""Hornbeam's nodes as processes of this machine, over a cluster: `hornbeam serve` several times."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from cluster import Cluster
+from schema.errors import Unavailable
+
+START_S = 60.0
+STOP_S = 30.0
+
+
+@dataclass
+class NodeProcess:
+    """One node. `environment` is what `hornbeam serve` reads its settings from."""
+
+    name: str
+    port: int
+    log: Path
+    environment: Mapping[str, str]
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", "from api.serve import serve; serve()"],
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        """As a crash does."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """In good order."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(STOP_S)
+            self.process = None
+
+    @property
+    def ready(self) -> bool:
+        """Does it serve?"""
+        if self.process is None:
+            return False
+        if self.process.poll() is not None:
+            last = self.log.read_text(errors="replace").splitlines()[-5:]
+            raise Unavailable(f"Node {self.name} has ended:\n  " + "\n  ".join(last))
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).is_success
+        except httpx.TransportError:
+            return False
+
+
+@dataclass
+class NodeProcesses:
+    """`count` nodes of the database `database`, started and stopped together."""
+
+    cluster: Cluster
+    folder: Path
+    count: int
+    database: str = "hornbeam"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    nodes: list[NodeProcess] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.nodes = [self._node(number) for number in range(1, self.count + 1)]
+        try:
+            for node in self.nodes:
+                node.start()
+            self.serving()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def serving(self, timeout_s: float = START_S) -> NodeProcess:
+        """The node that serves; waits until one does. Raises Unavailable."""
+        give_up = time.monotonic() + timeout_s
+        while time.monotonic() < give_up:
+            for node in self.nodes:
+                if node.ready:
+                    return node
+            time.sleep(0.1)
+        raise Unavailable(f"No node serves after {timeout_s:g} s; see {self.folder}.")
+
+    @property
+    def urls(self) -> list[str]:
+        return [node.url for node in self.nodes]
+
+    def _node(self, number: int) -> NodeProcess:
+        name, port = f"node{number}", _free_port()
+        given = {
+            "store": "hbase",
+            "database": self.database,
+            "gateways": str(self.cluster.thrift),
+            "zookeeper": str(self.cluster.zookeeper),
+            "hdfs": self.cluster.hdfs_url,
+            "data": str(self.folder / name),
+            "port": str(port),
+            **self.settings,
+        }
+        environment = {f"HORNBEAM_{key.upper()}": value for key, value in given.items()}
+        return NodeProcess(name, port, self.folder / f"{name}.log", os.environ | environment)
+
+    def _stop(self) -> None:
+        """Those that stand by first, so that none of them takes over."""
+        for node in sorted(self.nodes, key=lambda node: node.process is not None and node.ready):
+            node.stop()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
