@@ -22,7 +22,7 @@ from api.database import Database
 from api.node import Node, Serving
 from api.ports import cluster_ports, session
 from api.settings import Settings, load_settings
-from api.tls import require_safe, server_context
+from api.tls import renew, require_safe, server_context
 from schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
 from storage.local.system import RandomIds, SystemClock
 from storage.ports import Coordination
@@ -60,9 +60,9 @@ def serve(**given: Any) -> None:
 async def run(settings: Settings, started: Callable[[str], None]) -> None:
     """Open the database and serve it until SIGINT or SIGTERM; `started` is given the URL.
 
-    A second SIGINT does not wait for requests under way. The database is closed with a checkpoint
-    in any case. Raises InvalidRequest for settings that would be unsafe (`api/tls.py`) or cannot be
-    used, Unavailable when the folder or the port is in use.
+    A second SIGINT does not wait for requests under way; SIGHUP reads the certificates anew. The
+    database is closed with a checkpoint in any case. Raises InvalidRequest for settings that would
+    be unsafe (`api/tls.py`) or cannot be used, Unavailable when the folder or the port is in use.
     """
     require_safe(settings)
     context = server_context(settings)
@@ -77,7 +77,7 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
                 access_log=False,
                 log_config=None,
                 timeout_graceful_shutdown=GRACE_S,
-                ssl_context_factory=context and (lambda _config, _default: context),
+                ssl_context_factory=None if context is None else _handing_out(context),
                 proxy_headers=settings.tls_by_proxy,
             )
             server = _Server(config, lambda: started(url))
@@ -85,6 +85,8 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, server.handle_exit, number, None)
+            if context is not None:
+                loop.add_signal_handler(signal.SIGHUP, renew, context, settings)
             await server.serve(sockets=[listening])
 
 
@@ -131,6 +133,10 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _handing_out(context: ssl.SSLContext) -> Callable[..., ssl.SSLContext]:
+    return lambda *_: context
 
 
 def _listen(settings: Settings) -> socket.socket:

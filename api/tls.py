@@ -9,8 +9,12 @@ from __future__ import annotations
 import ipaddress
 import ssl
 
+import structlog
+
 from api.settings import Settings
 from schema.errors import InvalidRequest
+
+_LOG = structlog.get_logger(__name__)
 
 
 def require_safe(settings: Settings) -> None:
@@ -51,6 +55,23 @@ def server_context(settings: Settings) -> ssl.SSLContext | None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load(context, settings)
+    return context
+
+
+def renew(context: ssl.SSLContext, settings: Settings) -> None:
+    """Read the files anew, for connections to come. What cannot be used is told to the log, and
+    the certificates before it stay."""
+    try:
+        _load(context, settings)
+    except InvalidRequest as error:
+        _LOG.error("certificates stay as they are", error=str(error))
+    else:
+        _LOG.warning("certificates read anew")
+
+
+def _load(context: ssl.SSLContext, settings: Settings) -> None:
+    assert settings.tls_certificate is not None
     try:
         context.load_cert_chain(settings.tls_certificate, settings.tls_key, password=_no_password)
         if settings.tls_client_ca is not None:
@@ -61,7 +82,6 @@ def server_context(settings: Settings) -> ssl.SSLContext | None:
             f"The certificates of the settings cannot be used: {error}.",
             cure="tls_certificate, tls_key, tls_client_ca are PEM files; the key is not encrypted.",
         ) from None
-    return context
 
 
 def _no_password() -> str:
