@@ -12,7 +12,7 @@ TRANSACTIONS ?= 500
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check sim mutants models fuzz serve cluster cluster-down bench lock clean
+.PHONY: demo demo-cluster test check sim mutants models fuzz serve cluster cluster-down bench lock clean
 
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -25,6 +25,9 @@ $(READY): requirements.lock pyproject.toml client/pyproject.toml
 
 demo: $(READY)  ## TPC-W from schema to verified views
 	@$(BIN)/python -m bench.demo --customers $(CUSTOMERS)
+
+demo-cluster: $(READY)  ## the same on HBase with three nodes, one of which is killed (needs Java, Maven)
+	@$(BIN)/python -m bench.cluster_demo
 
 test: $(READY)  ## the whole suite
 	@$(BIN)/python -m pytest
