@@ -1,0 +1,330 @@
+"""The log on HDFS when HDFS fails: what was acknowledged is read, once, and nobody writes behind
+the fence."""
+
+import asyncio
+from contextlib import suppress
+from random import Random
+
+import pytest
+from hdfs_world import Fault, Hdfs, Panic
+
+from schema.errors import DiskFull, Unavailable
+from storage.hdfs.files import HdfsFiles
+from storage.log.segments import SegmentedLog
+from storage.ports import START
+from storage.simulated.loop import run_simulated
+
+HOME = "/log/a"
+SEEDS = 30
+
+
+async def opened(hdfs, epoch, **options):
+    files = HdfsFiles(hdfs.client(), HOME, **options)
+    return await SegmentedLog.open(files, "a", epoch, segment_bytes=400)
+
+
+async def payloads(log):
+    return [payload async for _, payload in log.read(START)]
+
+
+def once(kind, fault):
+    """A fault for the first request of a kind from now on."""
+    left = [fault]
+    return lambda asked: left.pop() if asked == kind and left else None
+
+
+def always(*kinds):
+    return lambda asked: Fault.REFUSED if asked in kinds else None
+
+
+every_fault = pytest.mark.parametrize("fault", Fault)
+
+# ------------------------------------------------------------ one fault
+
+
+@every_fault
+@pytest.mark.parametrize("kind", ["write", "sync"])
+def test_a_write_that_fails_is_made_anew_and_the_log_goes_on(kind, fault):
+    async def scenario():
+        hdfs = Hdfs(Random(1))
+        log = await opened(hdfs, 1)
+        await log.append([b"one"])
+        hdfs.fault = once(kind, fault)
+        end = await log.append([b"two", b"three"])
+        assert await payloads(log) == [b"one", b"two", b"three"]
+        await asyncio.sleep(100)
+        assert await log.append([b"four"]) > end
+        await log.roll()
+        await log.append([b"five"])
+        expected = [b"one", b"two", b"three", b"four", b"five"]
+        assert await payloads(log) == expected
+        assert [segment.sealed for segment in await log.segments()] == [True, False]
+        assert await payloads(await opened(hdfs, 2)) == expected
+
+    run_simulated(scenario())
+
+
+@every_fault
+@pytest.mark.parametrize("kind", ["create", "write", "sync", "close"])
+def test_a_segment_begins_and_ends_in_spite_of_a_failure(kind, fault):
+    async def scenario():
+        hdfs = Hdfs(Random(2))
+        log = await opened(hdfs, 1)
+        hdfs.fault = once(kind, fault)
+        await log.append([b"one"])
+        hdfs.fault = once(kind, fault)
+        await log.roll()
+        await log.append([b"two"])
+        assert [segment.sealed for segment in await log.segments()] == [True, False]
+        await asyncio.sleep(100)
+        (closed,) = [file for path, file in hdfs.files.items() if path.endswith("1.log")]
+        assert closed.writer is None
+        assert await payloads(log) == [b"one", b"two"]
+        assert await payloads(await opened(hdfs, 2)) == [b"one", b"two"]
+
+    run_simulated(scenario())
+
+
+@every_fault
+def test_after_a_rename_without_an_answer_the_log_refuses(fault):
+    """It may come late, and would then bring an older copy back."""
+
+    async def scenario():
+        hdfs = Hdfs(Random(3))
+        log = await opened(hdfs, 1)
+        await log.append([b"one"])
+        faults = [once("sync", Fault.REFUSED), once("rename", fault)]
+        hdfs.fault = lambda kind: faults[0](kind) or faults[1](kind)
+        with pytest.raises(Unavailable):
+            await log.append([b"two"])
+        with pytest.raises(Unavailable, match="after a failed write"):
+            await log.append([b"three"])
+        found = await payloads(await opened(hdfs, 2))
+        assert found in ([b"one"], [b"one", b"two"])
+        await asyncio.sleep(100)
+        assert await payloads(await opened(hdfs, 3)) == found
+
+    run_simulated(scenario())
+
+
+@every_fault
+@pytest.mark.parametrize("kind", ["mkdirs", "rename", "list", "recover", "open", "read", "sync"])
+def test_taking_over_that_fails_can_be_repeated(kind, fault):
+    async def scenario():
+        hdfs = Hdfs(Random(4))
+        log = await opened(hdfs, 1)
+        await log.append([b"one"])
+        hdfs.fault = once(kind, fault)
+        try:
+            await opened(hdfs, 2)
+        except Unavailable:
+            assert kind in {"rename", "list", "open", "read"}
+        assert await payloads(await opened(hdfs, 3)) == [b"one"]
+        with pytest.raises(Unavailable, match="fenced: epoch 3 has taken over"):
+            await log.append([b"late"])
+
+    run_simulated(scenario())
+
+
+def test_a_reading_that_fails_or_panics_can_be_repeated():
+    async def scenario():
+        hdfs = Hdfs(Random(5))
+        await (await opened(hdfs, 1)).append([b"one"])
+        log = await opened(hdfs, 2)
+        await asyncio.sleep(10)
+        for kind in ("open", "read"):
+            hdfs.fault = once(kind, Fault.ANSWER_LOST)
+            with pytest.raises(Unavailable, match="connection reset"):
+                await payloads(log)
+
+        def panic(kind):
+            if kind == "read":
+                raise Panic("Cannot read past end of the file")
+
+        hdfs.fault = panic
+        with pytest.raises(Unavailable, match="Cannot read past end"):
+            await payloads(log)
+        hdfs.fault = lambda _: None
+        assert await payloads(log) == [b"one"]
+
+    run_simulated(scenario())
+
+
+def test_hdfs_that_stays_away_ends_the_log_when_patience_ends():
+    async def scenario():
+        hdfs = Hdfs(Random(6))
+        log = await opened(hdfs, 1, patience_s=30)
+        await log.append([b"one"])
+        hdfs.fault = always("sync", "create")
+        begun = asyncio.get_running_loop().time()
+        with pytest.raises(Unavailable, match="connection refused"):
+            await log.append([b"two"])
+        assert 30 < asyncio.get_running_loop().time() - begun < 45
+        hdfs.fault = lambda _: None
+        assert await payloads(await opened(hdfs, 2)) == [b"one"]
+
+    run_simulated(scenario())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'RPCError("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", "The DiskSpace…")',
+        'RPCError("java.io.IOException", "File /a could only be written to 0 of the 1 min'
+        "Replication nodes. There are 3 datanode(s) running and 0 node(s) are excluded…\\n\\tat",
+    ],
+)
+def test_a_disk_without_room_is_told_at_once_and_not_tried_again(said):
+    async def scenario():
+        hdfs, seen = Hdfs(Random(7)), []
+        log = await opened(hdfs, 1)
+        await log.append([b"one"])
+
+        def full(kind):
+            seen.append(kind)
+            if kind in {"write", "create"}:
+                raise RuntimeError(said)
+
+        hdfs.fault = full
+        with pytest.raises(DiskFull, match="cannot grow") as caught:
+            await log.append([b"two"])
+        assert "\\n" not in str(caught.value)
+        assert seen == ["write"]
+
+    run_simulated(scenario())
+
+
+def test_no_data_node_at_all_is_no_full_disk():
+    async def scenario():
+        hdfs = Hdfs(Random(8))
+        log = await opened(hdfs, 1, patience_s=0)
+
+        def away(kind):
+            if kind == "write":
+                raise RuntimeError(
+                    "could only be written to 0 of the 1 minReplication nodes. There are 0 "
+                    "datanode(s) running and 0 node(s) are excluded in this operation."
+                )
+
+        hdfs.fault = away
+        with pytest.raises(Unavailable) as caught:
+            await log.append([b"one"])
+        assert not isinstance(caught.value, DiskFull)
+
+    run_simulated(scenario())
+
+
+def test_an_append_over_several_blocks_syncs_each():
+    async def scenario():
+        hdfs, syncs = Hdfs(Random(9)), []
+        hdfs.fault = lambda kind: syncs.append(kind) if kind == "sync" else None
+        files = HdfsFiles(hdfs.client(), HOME, block_bytes=10)
+        await files.fence(1)
+        await files.create("x", b"0123")
+        for data, expected in ((b"45", 1), (b"6789", 1), (b"a" * 25, 3), (b"b" * 5, 1)):
+            syncs.clear()
+            await files.append("x", data)
+            assert len(syncs) == expected
+        assert await files.tail("x", 6) == (40, b"abbbbb")
+        assert await files.tail("x", 100) == (40, await files.read("x"))
+        assert await files.tail("x", 0) == (40, b"")
+
+    run_simulated(scenario())
+
+
+def test_a_folder_that_is_no_log_is_refused():
+    async def scenario():
+        hdfs = Hdfs(Random(10))
+        hdfs.mkdirs(f"{HOME}/elsewhere")
+        with pytest.raises(Unavailable, match="is no log: it holds elsewhere"):
+            await opened(hdfs, 1)
+
+    run_simulated(scenario())
+
+
+# ------------------------------------------------------------ any faults, several owners
+
+
+class Owners:
+    """Successive owners of a log; some go on when the next has begun."""
+
+    def __init__(self, seed):
+        self.random = Random(seed)
+        self.rate = self.random.choice([0.0, 0.02, 0.1, 0.2])
+        self.hdfs = Hdfs(self.random, self.fault)
+        self.epoch = 0
+        self.number = 0
+        self.acknowledged = []
+        """(epoch, payload), in order."""
+        self.found = {}
+        """Epoch → what its owner read when it had taken over."""
+
+    def fault(self, _):
+        if self.random.random() < self.rate:
+            return self.random.choice(list(Fault))
+        return None
+
+    async def take_over(self):
+        """Until it succeeds, each time under the next epoch; returns the log."""
+        while True:
+            self.epoch += 1
+            epoch = self.epoch
+            with suppress(Unavailable):
+                log = await opened(self.hdfs, epoch)
+                self.found[epoch] = await payloads(log)
+                return epoch, log
+            await asyncio.sleep(self.random.random())
+
+    async def own(self, epoch, log):
+        """Append until the log refuses."""
+        with suppress(Unavailable):
+            while True:
+                batch = [self.payload() for _ in range(self.random.randint(1, 3))]
+                await log.append(batch)
+                self.acknowledged += [(epoch, payload) for payload in batch]
+                if self.random.random() < 0.1:
+                    await log.roll()
+                await asyncio.sleep(self.random.random() ** 4)
+        with suppress(Unavailable):
+            await log.close()
+
+    def payload(self):
+        self.number += 1
+        return b"%d" % self.number
+
+    async def run(self):
+        owning = []
+        for _ in range(self.random.randint(2, 6)):
+            owning.append(asyncio.create_task(self.own(*await self.take_over())))
+            await asyncio.sleep(self.random.random() * 20)
+            if self.random.random() < 0.3:
+                self.hdfs.lose_power()
+            if self.random.random() < 0.3:
+                owning.pop().cancel()
+        self.rate = 0.0
+        epoch, log = await self.take_over()
+        await asyncio.sleep(100)
+        self.hdfs.lose_power()
+        assert await payloads(log) == self.found[epoch]
+        self.check(self.found[epoch])
+        for task in owning:
+            task.cancel()
+        await asyncio.gather(*owning, return_exceptions=True)
+        await log.close()
+
+    def check(self, last):
+        assert len(set(last)) == len(last)
+        for epoch, found in self.found.items():
+            assert found == last[: len(found)], f"something changed behind the fence of {epoch}"
+            before = [payload for wrote, payload in self.acknowledged if wrote < epoch]
+            assert not set(before) - set(found), f"lost before {epoch}"
+
+
+@pytest.mark.parametrize("first", range(0, 8 * SEEDS, SEEDS))
+def test_whatever_fails_what_was_acknowledged_is_read_once_and_stays(first):
+    appended = 0
+    for seed in range(first, first + SEEDS):
+        owners = Owners(seed)
+        run_simulated(owners.run())
+        appended += len(owners.acknowledged)
+    assert appended > 100 * SEEDS
