@@ -129,7 +129,8 @@ async def _open(folder: Path) -> tuple[Any, Any]:
         raise InterfaceError(f"{MISSING} ({error})") from error
     _quieten()
     try:
-        chosen = settings.load_settings(data=folder)
+        # Whoever may open the folder needs no key: there is nothing that it could keep from them.
+        chosen = settings.load_settings(data=folder, authentication="none")
         opened = await database.Database.open(chosen)
     except errors.HornbeamError as error:
         problem = {"detail": error.message, "code": error.code, "cure": error.cure}

@@ -40,7 +40,8 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar="HORNBEAM_URL",
-        help="hornbeam://host:port, or hornbeam:///folder for an embedded database.",
+        help="hornbeam://host:port (?tls=true; the key in HORNBEAM_API_KEY), or hornbeam:///folder"
+        " for an embedded database.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

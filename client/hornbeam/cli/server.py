@@ -25,7 +25,9 @@ def serve(
     data: Annotated[
         Path | None, typer.Option(help="Folder of the database; made if missing.")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on; loopback only.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; see docs/security.md.")
+    ] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65_535, help="0 picks one.")] = None,
 ) -> None:
     """Serve a database over HTTP until interrupted.

@@ -1,0 +1,171 @@
+"""`hornbeam keys …`: API keys made, listed and revoked.
+
+Administrators work on a server, `--data` on the folder of an embedded database that nobody serves:
+whoever may open the folder needs no key. The first key of a database on a cluster comes with the
+nodes' settings: `bootstrap` makes one, and prints the setting.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from hornbeam.cli.common import (
+    DEFAULT_URL,
+    ERR,
+    OUT,
+    AsJson,
+    Url,
+    fail,
+    opened,
+    print_json,
+    server_module,
+    table,
+)
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+class Role(StrEnum):
+    reader = "reader"
+    writer = "writer"
+    admin = "admin"
+
+
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder of an embedded database that is not being served."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    keys = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+    keys.command("create")(create)
+    keys.command("list")(list_keys)
+    keys.command("revoke")(revoke)
+    keys.command("bootstrap")(bootstrap)
+    app.add_typer(keys, name="keys")
+
+
+def create(
+    name: Annotated[str, typer.Argument(help="Who will use it.")],
+    role: Annotated[Role, typer.Option(help="What it may do.")],
+    grant: Annotated[
+        list[str],
+        typer.Option(
+            help="RELATION=read, RELATION=write or VIEW=read; repeat. Left out: everything."
+        ),
+    ] = [],  # noqa: B006 — typer's way to say "repeatable"
+    valid_for: Annotated[
+        str | None, typer.Option(help="Time until it expires: 90d, 12h, 30m, 60s.")
+    ] = None,
+    data: Data = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and print it: this once, nobody can ask for it again."""
+    body = {
+        "name": name,
+        "role": role.value,
+        "grants": dict(map(_grant, grant)) or None,
+        "valid_for_s": None if valid_for is None else _seconds(valid_for),
+    }
+    with opened(_where(data, url)) as db:
+        made = db.transport.json("POST", "/v1/keys", body)
+    if as_json:
+        print_json(made)
+        return
+    print(made["key"])
+    ERR.print("Keep it now: it is not shown again. Clients take it from HORNBEAM_API_KEY.")
+
+
+def list_keys(data: Data = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """List keys, also those that expired or were revoked; never their secrets."""
+    with opened(_where(data, url)) as db:
+        keys = db.transport.json("GET", "/v1/keys")
+    if as_json:
+        print_json(keys)
+        return
+    columns = ("id", "name", "role", "grants", "state", "created", "expires")
+    rows = [
+        (
+            key["id"],
+            key["name"],
+            key["role"],
+            _grants(key["grants"]),
+            key["state"],
+            _moment(key["created_ms"]),
+            _moment(key["expires_ms"]),
+        )
+        for key in keys
+    ]
+    OUT.print(table(columns, rows) if rows else "There are no keys.")
+
+
+def revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it.")],
+    data: Data = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke a key, for good."""
+    if not re.fullmatch("[0-9a-f]{12}", key_id):
+        fail("The id of a key has 12 hexadecimal digits.", "See: hornbeam keys list.")
+    with opened(_where(data, url)) as db:
+        revoked = db.transport.json("DELETE", f"/v1/keys/{key_id}")
+    if as_json:
+        print_json(revoked)
+    else:
+        OUT.print(f"{key_id} is revoked.")
+
+
+def bootstrap(as_json: AsJson = False) -> None:
+    """Make an administrator's first key for a cluster, and the setting that lets its nodes know it.
+
+    Nothing is stored. Make other keys with it, then take the setting out again.
+    """
+    keys = server_module("api.keys")
+    fresh = keys.fresh()
+    line = keys.bootstrap_line(fresh)
+    if as_json:
+        print_json({"id": fresh.id, "key": fresh.text, "bootstrap_key": line})
+        return
+    print(fresh.text)
+    ERR.print("Keep it now: it is not shown again. The setting of every node, which is no secret:")
+    ERR.print(f'bootstrap_key = "{line}"', soft_wrap=True)
+
+
+def _where(data: Path | None, url: str) -> str:
+    if data is None:
+        return url
+    if not data.is_dir():
+        fail(f"There is no folder {data}.")
+    return f"hornbeam:///{quote(str(data.resolve()))}"
+
+
+def _grant(text: str) -> tuple[str, str]:
+    name, _, right = text.rpartition("=")
+    if not name or right not in {"read", "write"}:
+        fail(f"{text!r} is no grant: write NAME=read or NAME=write.")
+    return name, right
+
+
+def _seconds(text: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
+    if found is None or int(found[1]) == 0:
+        fail(f"{text!r} is no time: write 90d, 12h, 30m or 60s.")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _grants(grants: dict[str, str] | None) -> str:
+    return "everything" if grants is None else ", ".join(f"{n}={r}" for n, r in grants.items())
+
+
+def _moment(ms: Any) -> str:
+    return "" if not ms else dt.datetime.fromtimestamp(ms / 1000, dt.UTC).isoformat(" ", "seconds")
