@@ -134,8 +134,7 @@ class Chaos:
 
     def note(self, what: str) -> None:
         """Fold a decision or an event into the trace."""
-        self._trace.update(what.encode())
-        self._trace.update(b"\n")
+        self._trace.update(f"{what}\n".encode())
 
     @property
     def trace_hash(self) -> str:

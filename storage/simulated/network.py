@@ -115,7 +115,7 @@ class RemoteCalls:
             answer(result)
 
         def answer(result: Any) -> None:
-            self._loop.in_world(self._chaos.latency(), lambda: settle(reply, result))
+            self._loop.in_world(self._chaos.latency(), settle, reply, result)
 
         self._loop.in_world(self._chaos.latency(), arrive)
         return reply

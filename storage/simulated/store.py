@@ -72,12 +72,11 @@ class _Table:
 
     def purge(self, horizon: int) -> int:
         dropped = 0
-        for key, row in self.row.items():
-            seen = self.newest(key, horizon)
-            if seen is None:
+        for row in self.row.values():
+            gone = bisect_right(row.order, horizon) - 1
+            if gone < 0:
                 continue
-            gone = bisect_left(row.order, seen.ts)
-            if seen.value == TOMBSTONE:
+            if row.values[row.order[gone]] == TOMBSTONE:
                 gone += 1
             for ts in row.order[:gone]:
                 del row.values[ts]
