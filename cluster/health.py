@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 from cluster.layout import Address, Layout, Process, Role
 
 TIMEOUT_S = 5.0
-_THRIFT_CALL, _THRIFT_REPLY = 0x80010001, 0x80010002
+_THRIFT_CALL, _THRIFT_REPLY = b"\x80\x01\0\x01", b"\x80\x01\0\x02"
+_RESULT = b"\0\0"
+"""The number of the field that holds what a method returns; its errors have others."""
 _REPLY_BYTES = 64 * 1024
 
 
@@ -134,9 +136,8 @@ def _call(gateway: Address, method: str) -> None:
     """Call a method without arguments that reaches HBase, by hand: Thrift's binary protocol, as in
     its specification, is a version and type, a name, a number, and here an empty struct."""
     name = method.encode()
-    call = struct.pack(">II", _THRIFT_CALL, len(name)) + name + struct.pack(">Ib", 1, 0)
+    call = _THRIFT_CALL + struct.pack(">I", len(name)) + name + struct.pack(">Ib", 1, 0)
     reply = _exchange(gateway, call)
-    (kind,) = struct.unpack_from(">I", reply)
-    first_field = len(call) - 1
-    if kind != _THRIFT_REPLY or reply[first_field + 1 : first_field + 3] != b"\0\0":
+    kind, field = reply[:4], reply[len(call) : len(call) + 2]
+    if kind != _THRIFT_REPLY or field != _RESULT:
         raise _NotYet("it answers with an error")

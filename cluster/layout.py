@@ -128,7 +128,10 @@ def grown(
     ]
     _check_given(layout, given, {name for _, name in wanted})
     there = {process.name: process for process in layout.processes}
-    free = iter(free_ports(sum(len(PORTS[role]) for role, _ in wanted)))
+    taken = {port for process in layout.processes for port in process.ports.values()}
+    taken.update(given.values())
+    found = free_ports(len(taken) + sum(len(PORTS[role]) for role, _ in wanted))
+    free = (port for port in found if port not in taken)
     return Layout(
         tuple(
             there.get(name) or Process(name, role, _ports(role, given.get(name), free.__next__))

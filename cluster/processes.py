@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 _PROC = Path("/proc")
 _EXEC_S = 1.0
+_children: set[int] = set()
+"""Processes that this one started and has not reaped."""
 
 
 class Mark(NamedTuple):
@@ -48,6 +50,7 @@ def spawn(mark: Mark, command: list[str], log: Path) -> int:
             setsid=True,
             setsigdef=[signal.SIGPIPE],
         )
+    _children.add(pid)
     _await_command_line(mark, pid)
     return pid
 
@@ -106,15 +109,22 @@ def send(mark: Mark, pid: int, number: signal.Signals) -> bool:
 def wait_until_gone(mark: Mark, pid: int, timeout_s: float) -> bool:
     """Whether the process has ended, by now or within `timeout_s`."""
     with _handle(mark, pid) as handle:
-        if handle is None:
-            return True
-        ended = select.poll()
-        ended.register(handle, select.POLLIN)
-        if not ended.poll(timeout_s * 1000):
-            return False
-    with contextlib.suppress(ChildProcessError):  # somebody else's child is reaped by somebody else
-        os.waitpid(pid, os.WNOHANG)
+        if handle is not None:
+            ended = select.poll()
+            ended.register(handle, select.POLLIN)
+            if not ended.poll(timeout_s * 1000):
+                return False
+    _reap(pid)
     return True
+
+
+def _reap(pid: int) -> None:
+    """Let a child of ours go; others are their parents' business."""
+    if pid in _children:
+        with contextlib.suppress(ChildProcessError):  # another thread was quicker
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                return
+        _children.discard(pid)
 
 
 @contextlib.contextmanager

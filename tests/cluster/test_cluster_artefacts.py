@@ -1,0 +1,96 @@
+"""Java, Maven and the jars: found, missing, fetched once."""
+
+from pathlib import Path
+
+import fake_java
+import pytest
+
+from cluster import artefacts
+from schema.errors import Unavailable
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Java and no Maven but those of the test, and a cache of its own."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+def maven(tmp_path: Path, script: str) -> None:
+    """A program mvn that runs `script` with $INTO, and counts its calls in the file calls."""
+    program = tmp_path / "bin" / "mvn"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'echo "$@" >> {tmp_path}/calls\n'
+        'for word; do case "$word" in -DoutputDirectory=*) INTO="${word#*=}";; esac; done\n'
+        f"{script}\n"
+    )
+    program.chmod(0o755)
+
+
+GOOD = '/bin/mkdir "$INTO" && echo x > "$INTO/a.jar"'
+
+
+def test_without_java_one_sentence_says_what_to_install():
+    with pytest.raises(Unavailable, match="needs Java 17 to 23; there is none") as told:
+        artefacts.java()
+    assert "apt install openjdk-17" in told.value.cure
+
+
+@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "24.0.1"])
+def test_a_java_that_hadoop_cannot_use_is_refused(tmp_path, monkeypatch, version):
+    fake_java.install(tmp_path / "java", version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    major = version.removeprefix("1.").partition(".")[0]
+    with pytest.raises(Unavailable, match=rf"bin/java is Java {major}\."):
+        artefacts.java()
+
+
+def test_java_home_comes_before_the_path(tmp_path, monkeypatch):
+    fake_java.install(tmp_path / "java", "21.0.1")
+    monkeypatch.setenv("PATH", str(tmp_path / "java" / "bin"))
+    assert artefacts.java() == tmp_path / "java" / "bin" / "java"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nothing"))
+    with pytest.raises(Unavailable):
+        artefacts.java()
+
+
+def test_without_maven_one_sentence_says_what_to_install():
+    with pytest.raises(Unavailable, match="needs Maven") as told:
+        artefacts.resolve()
+    assert "apt install maven" in told.value.cure
+
+
+def test_jars_are_fetched_once_and_checked(tmp_path):
+    maven(tmp_path, GOOD)
+    folder = artefacts.resolve()
+    assert [path.name for path in folder.iterdir()] == ["a.jar"]
+    (tmp_path / "bin" / "mvn").unlink()
+    assert artefacts.resolve() == folder
+    (call,) = (tmp_path / "calls").read_text().splitlines()
+    assert "--strict-checksums" in call
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_another_pom_is_another_folder(tmp_path, monkeypatch):
+    before = artefacts.jars_folder()
+    (tmp_path / "pom.xml").write_text("<project/>")
+    monkeypatch.setattr(artefacts, "pom", lambda: tmp_path / "pom.xml")
+    assert artefacts.jars_folder() != before
+
+
+def test_whoever_comes_second_takes_what_the_first_fetched(tmp_path):
+    folder = artefacts.jars_folder()
+    maven(tmp_path, f"{GOOD}; /bin/mkdir {folder} && echo y > {folder}/first.jar")
+    assert artefacts.resolve() == folder
+    assert [path.name for path in folder.iterdir()] == ["first.jar"]
+
+
+def test_a_resolution_that_fails_leaves_nothing(tmp_path):
+    maven(tmp_path, f'{GOOD}; echo "[ERROR] Unknown host repo.maven.apache.org"; exit 1')
+    with pytest.raises(Unavailable, match="could not fetch HBase and Hadoop: Unknown host") as told:
+        artefacts.resolve()
+    assert "Maven Central" in told.value.cure
+    assert list(artefacts.cache().iterdir()) == []

@@ -1,0 +1,207 @@
+"""Starting and stopping, with processes that stand in for Java's."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import fake_java
+import pytest
+
+from cluster import Cluster, Role, artefacts, control, processes
+from cluster.health import Health
+from schema.errors import InvalidRequest, NotFound, Unavailable
+
+FIRST = ["zookeeper", "name-node", "data-node-1"]
+ALL = [*FIRST, "master", "region-server-1", "thrift", "thrift1"]
+
+
+@pytest.fixture
+def behaviour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Java is a stand-in; the file that says how its processes behave."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    artefacts.jars_folder().mkdir(parents=True)
+    return fake_java.install(tmp_path / "java")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, behaviour: Path) -> Iterator[Path]:
+    yield tmp_path / "cluster"
+    control.stop(tmp_path / "cluster", at_once=True)
+    assert processes.running(tmp_path / "cluster") == {}
+
+
+@pytest.fixture
+def all_healthy(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Whatever has said that it is ready is healthy."""
+
+    def examine(process, layout):
+        log = folder / "logs" / f"{process.name}.log"
+        return Health(log.exists() and "ready" in log.read_text(), "not ready")
+
+    monkeypatch.setattr(control, "examine", examine)
+
+
+@pytest.mark.usefixtures("all_healthy")
+def test_what_is_missing_is_started_and_nothing_else(folder):
+    cluster = Cluster.start(folder)
+    first = processes.running(folder)
+    assert sorted(first) == sorted(ALL)
+    assert (folder / "data" / "name" / "current" / "VERSION").exists()
+    cluster.kill("thrift")
+    cluster.kill("name-node")
+    Cluster.start(folder)
+    second = processes.running(folder)
+    assert {name for name in ALL if first[name] != second[name]} == {"thrift", "name-node"}
+
+
+@pytest.mark.usefixtures("all_healthy")
+def test_a_cluster_grows_while_it_runs(folder):
+    Cluster.start(folder)
+    first = processes.running(folder)
+    cluster = Cluster.start(folder, region_servers=3, data_nodes=2)
+    assert cluster.names(Role.REGION_SERVER) == [f"region-server-{n}" for n in (1, 2, 3)]
+    second = processes.running(folder)
+    assert first.items() <= second.items()
+    assert sorted(second.keys() - first.keys()) == [
+        *("data-node-2", "region-server-2", "region-server-3")
+    ]
+    with pytest.raises(InvalidRequest):
+        Cluster.start(folder, region_servers=2)
+    assert processes.running(folder) == second
+
+
+@pytest.mark.usefixtures("all_healthy")
+def test_everything_stops_before_what_it_needs(folder):
+    cluster = Cluster.start(folder, region_servers=2)
+    news: list[tuple[str, str]] = []
+    cluster.stop(on_change=lambda *change: news.append(change))
+    assert [name for name, what in news if what == "stopped"] == [
+        *("region-server-1", "region-server-2", "master", "thrift", "thrift1"),
+        *("data-node-1", "name-node", "zookeeper"),
+    ]
+    assert news.index(("master", "stopping")) > news.index(("region-server-2", "stopped"))
+    cluster.stop()
+    assert Cluster.at(folder).layout == cluster.layout
+
+
+@pytest.mark.usefixtures("all_healthy")
+def test_what_does_not_stop_is_killed(folder, behaviour, monkeypatch):
+    behaviour.write_text("master stubborn\n")
+    monkeypatch.setattr(control, "_STOP_TIMEOUT_S", 0.3)
+    cluster = Cluster.start(folder)
+    cluster.pause("thrift")
+    cluster.stop()
+    assert processes.running(folder) == {}
+
+
+@pytest.mark.usefixtures("all_healthy")
+def test_down_works_without_the_folder(folder):
+    cluster = Cluster.start(folder)
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    folder.rmdir()
+    cluster.stop()
+    assert processes.running(folder) == {}
+    assert not folder.exists()
+    with pytest.raises(NotFound, match="no cluster in"):
+        Cluster.at(folder)
+
+
+@pytest.mark.usefixtures("all_healthy")
+def test_one_that_dies_is_reported_with_its_log_and_the_rest_is_stopped(folder, behaviour):
+    behaviour.write_text("master die\n")
+    with pytest.raises(Unavailable, match="master ended while it started") as told:
+        Cluster.start(folder)
+    assert f"{folder}/logs/master.log" in told.value.cure
+    assert told.value.cure.endswith("  line 1\n  FATAL: no room left")
+    assert processes.running(folder) == {}
+
+
+@pytest.mark.usefixtures("all_healthy")
+def test_a_start_that_fails_leaves_what_ran_before(folder, behaviour):
+    Cluster.start(folder)
+    before = processes.running(folder)
+    behaviour.write_text("region-server-2 die\n")
+    with pytest.raises(Unavailable):
+        Cluster.start(folder, region_servers=2)
+    assert processes.running(folder) == before
+
+
+def test_one_that_is_not_healthy_in_time_is_named(folder):
+    with pytest.raises(Unavailable, match=r"zookeeper is not healthy \(no answer on 127"):
+        Cluster.start(folder, timeout_s=1)
+    assert processes.running(folder) == {}
+
+
+@pytest.mark.usefixtures("all_healthy")
+def test_a_port_that_is_taken_is_named_before_anything_starts(folder):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(Unavailable, match=f"Port {port}, which is to be thrift's, is taken"):
+            Cluster.start(folder, ports={"thrift": port})
+    assert processes.running(folder) == {}
+    assert not (folder / "data" / "name").exists()
+
+
+def first_processes_of_a_start(folder: Path) -> subprocess.Popen[bytes]:
+    """A start in a process of its own, which waits for the health of what it has started."""
+    code = "import sys; from pathlib import Path; from cluster import Cluster; "
+    code += "Cluster.start(Path(sys.argv[1]))"
+    starting = subprocess.Popen([sys.executable, "-c", code, folder], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while len(processes.running(folder)) < len(FIRST) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert sorted(processes.running(folder)) == sorted(FIRST)
+    return starting
+
+
+def test_interrupted_nothing_is_left(folder):
+    """Ctrl-C while the first processes start."""
+    starting = first_processes_of_a_start(folder)
+    starting.send_signal(signal.SIGINT)
+    assert starting.wait(30) == -signal.SIGINT
+    assert processes.running(folder) == {}
+
+
+@pytest.mark.usefixtures("all_healthy")
+def test_a_killed_command_is_carried_on_by_the_next(folder):
+    """Nobody wrote down what ran; it is found all the same."""
+    starting = first_processes_of_a_start(folder)
+    starting.kill()
+    starting.wait()
+    before = processes.running(folder)
+    Cluster.start(folder)
+    assert before.items() <= processes.running(folder).items()
+
+
+@pytest.mark.usefixtures("all_healthy")
+def test_strangers_with_the_same_numbers_are_left_alone(folder, tmp_path):
+    """A process of another cluster, under the same name."""
+    other = processes.Mark(tmp_path / "other", "thrift")
+    (tmp_path / "other").mkdir()
+    command = [sys.executable, "-c", "import time; time.sleep(60)", *other.arguments]
+    pid = processes.spawn(other, command, tmp_path / "log")
+    with Cluster.start(folder):
+        pass
+    assert processes.running(other.folder) == {"thrift": pid}
+    control.stop(other.folder, at_once=True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.usefixtures("all_healthy")
+def test_a_restart_is_a_stop_and_a_start(folder):
+    with Cluster.start(folder) as cluster:
+        before = processes.running(folder)
+        cluster.restart("master")
+        after = processes.running(folder)
+        assert {name for name in ALL if before[name] != after[name]} == {"master"}
+        with pytest.raises(InvalidRequest, match="no process hmaster"):
+            cluster.restart("hmaster")
+    assert processes.running(folder) == {}

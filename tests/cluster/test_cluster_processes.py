@@ -1,0 +1,97 @@
+"""Only what bears the mark is ours."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.ports import free_ports, is_free
+from cluster.processes import Mark, is_paused, running, send, spawn, wait_until_gone
+
+SLEEP = "import time; time.sleep(60)"
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Mark:
+    return Mark(tmp_path, "sleeper")
+
+
+@pytest.fixture
+def pid(mark: Mark) -> Iterator[int]:
+    """A process that bears the mark. It prints a line, so that its log shows it."""
+    command = [sys.executable, "-c", f"print('hello', flush=True); {SLEEP}", *mark.arguments]
+    started = spawn(mark, command, mark.folder / "log")
+    yield started
+    send(mark, started, signal.SIGKILL)
+    assert wait_until_gone(mark, started, 10)
+
+
+def test_a_process_is_found_by_its_mark(mark, pid, tmp_path):
+    assert running(tmp_path) == {"sleeper": pid}
+    assert running(tmp_path / "other") == {}
+    assert running(tmp_path.parent) == {}
+
+
+@pytest.mark.parametrize("stranger", ["folder", "name"])
+def test_a_stranger_is_never_signalled(mark, pid, stranger):
+    wrong = mark._replace(**{stranger: mark.folder / "x" if stranger == "folder" else "x"})
+    assert not send(wrong, pid, signal.SIGKILL)
+    assert wait_until_gone(wrong, pid, 0)
+    assert not send(mark, os.getpid(), signal.SIGKILL)
+    assert running(mark.folder) == {"sleeper": pid}
+
+
+def test_a_process_that_ended_is_gone_whoever_reaps_it(mark, pid):
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert running(mark.folder) == {}
+    assert not send(mark, pid, signal.SIGTERM)
+    assert wait_until_gone(mark, pid, 0)
+
+
+def test_waiting_ends_with_the_process(mark, pid):
+    assert not wait_until_gone(mark, pid, 0.05)
+    assert send(mark, pid, signal.SIGTERM)
+    assert wait_until_gone(mark, pid, 10)
+    assert not send(mark, pid, signal.SIGTERM)
+    with pytest.raises(ChildProcessError):  # it was reaped
+        os.waitpid(pid, os.WNOHANG)
+
+
+def test_a_paused_process_is_seen_to_be(mark, pid):
+    assert not is_paused(pid)
+    send(mark, pid, signal.SIGSTOP)
+    deadline = time.monotonic() + 5
+    while not is_paused(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert is_paused(pid)
+    send(mark, pid, signal.SIGCONT)
+    while is_paused(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_paused(pid)
+
+
+def test_a_process_leads_its_own_session_and_writes_to_its_log(mark, pid, tmp_path):
+    assert os.getsid(pid) == pid != os.getsid(0)
+    deadline = time.monotonic() + 5
+    while not (tmp_path / "log").read_text() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert (tmp_path / "log").read_text() == "hello\n"
+
+
+def test_free_ports_are_different_and_not_for_outgoing_connections():
+    ports = free_ports(50)
+    assert len(set(ports)) == 50
+    outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert max(ports) < max(outgoing, 32_000)
+
+
+def test_a_port_that_somebody_listens_on_is_not_free():
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert not is_free(listener.getsockname()[1])
