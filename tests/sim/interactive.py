@@ -8,15 +8,12 @@ pending: later looks see them, and the commit does them.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from simulated_cluster import NoAnswer
-from simulation import LIES, PAUSE_S, Client
+from simulation import Client
 
 from api.database import Database
-from schema.errors import HornbeamError
 from storage.snapshot import ReadItem
 from txlayer.model import (
     Replay,
@@ -55,7 +52,7 @@ class Interactive:
                 rows = list(await result.stream.all())
                 return result.snapshot, rows, result.reads
 
-        answer = await self._ask(work)
+        answer = await self.client.ask_persistently("look", work)
         if answer is None:
             return None
         self.snapshot, rows, reads = answer
@@ -72,7 +69,9 @@ class Interactive:
         request = TransactionRequest(
             statements, dry_run=True, bookmark=self._bookmark, replay=self._replay
         )
-        answer = await self._ask(lambda database: database.transact(request))
+        answer = await self.client.ask_persistently(
+            "try", lambda database: database.transact(request)
+        )
         if answer is None:
             return None
         self._replay = answer.replay
@@ -85,16 +84,6 @@ class Interactive:
             return None
         self._pending += statements
         return tried[-len(statements) :]
-
-    async def _ask(self, work: Callable[[Database], Awaitable[Any]]) -> Any:
-        try:
-            return await self.client._cluster.ask(work)
-        except LIES:
-            raise
-        except (NoAnswer, HornbeamError) as error:
-            self.client.journal.counts[f"look: {type(error).__name__}"] += 1
-            await asyncio.sleep(PAUSE_S)
-            return None
 
     async def commit(self, *statements: Statement) -> TransactionResult | None:
         """As `Client.transact`, what is pending first, if what was looked at and tried is as it

@@ -29,11 +29,14 @@ from storage.simulated.files import SimulatedDisk, SimulatedFiles
 from storage.simulated.loop import InlineExecutor, Process, SimulatedLoop
 from storage.simulated.network import Outage, RemoteCalls, settle
 from storage.simulated.store import SCAN_ROWS, SimulatedStore, SimulatedTables
-from txlayer.steps import Steps, no_steps
+from txlayer.steps import Step, Steps, no_steps
 
 SLAVE = "a"
 SUPERVISION_S = 0.1
 OWNER_TIMEOUT_S = 60.0
+AT_STEP = 0.05
+"""Probability of a fault just when a schema change reaches one of its steps."""
+SCHEMA_STEPS = frozenset(list(Step)[list(Step).index(Step.TABLES_CREATED) :])
 ZOMBIE_S = 20.0
 """A process that has been replaced is killed for good so long after."""
 
@@ -86,6 +89,7 @@ class Cluster:
         self.steps: Steps = no_steps
         """Told of each step of the protocol that a process reaches (txlayer/steps.py)."""
         self.healed = False
+        self._unleashed = False
         self._archive: dict[str, bytes] = {}
         self._flipped: list[tuple[str, int, int]] = []
         self._segment_bytes = segment_bytes
@@ -106,9 +110,10 @@ class Cluster:
     def unleash(self) -> None:
         """Let things go wrong from now on."""
         self.chaos.unleash()
-        for fault, strike in self._strikes().items():
+        self._unleashed = True
+        for fault in self._strikes():
             if fault in self.chaos.profile.every_s:
-                self._world.append(asyncio.ensure_future(self._strike(fault, strike)))
+                self._world.append(asyncio.ensure_future(self._strike(fault)))
 
     async def heal(self) -> Database:
         """No more faults, no zombies; the database as its last owner serves it."""
@@ -263,7 +268,11 @@ class Cluster:
         )
 
     def _reached(self, step: str) -> None:
+        """Schema changes are rare and so are faults: some strike just when they would not meet."""
         self.steps(step)
+        likely = AT_STEP if step in SCHEMA_STEPS else 0.0
+        if self._unleashed and not self.healed and self.chaos.random.random() < likely:
+            self.loop.in_world(0.0, self._strike_any)
 
     async def _supervise(self) -> None:
         """Replace an owner that has failed, or that the coordination service has given up."""
@@ -306,11 +315,20 @@ class Cluster:
             Fault.BIT_FLIP: self._flip,
         }
 
-    async def _strike(self, fault: Fault, strike: Callable[[], Awaitable[bool]]) -> None:
+    async def _strike(self, fault: Fault) -> None:
         while not self.healed:
             await asyncio.sleep(self.chaos.until_next(fault))
-            if not self.healed and await strike():
-                self.chaos.strike(fault)
+            if not self.healed:
+                await self._strike_now(fault)
+
+    def _strike_any(self) -> None:
+        if faults := sorted(self.chaos.profile.every_s):
+            fault = self.chaos.random.choice(faults)
+            self._world.append(asyncio.ensure_future(self._strike_now(fault)))
+
+    async def _strike_now(self, fault: Fault) -> None:
+        if await self._strikes()[fault]():
+            self.chaos.strike(fault)
 
     async def _crash(self) -> bool:
         node = self.nodes[-1]
@@ -417,7 +435,7 @@ class Cluster:
 def drawn_options(rng: random.Random) -> dict[str, Any]:
     """How a cluster may be set up: who waits how long, what comes in pieces, and how often what is
     old is cleared away. No query may last longer than the retention, so clients wait no longer."""
-    patience_s = rng.choice([2.0, 5.0, 8.0])
+    patience_s = rng.choice([2.0, 8.0])
     return {
         "patience_s": patience_s,
         "snapshot_retention_s": patience_s,

@@ -17,7 +17,7 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -146,11 +146,10 @@ class Client:
                 self.journal.newest = max(self.journal.newest, result.commit_ts)
 
     async def read(self, *queries: str | tuple[str, Sequence[Any]]) -> list[list[tuple]] | None:
-        """Queries at one snapshot that holds all this client knows of, asked again while nobody
-        serves; None when refused."""
+        """Queries at one snapshot that holds all this client knows of; None when refused."""
 
-        async def work(database: Database) -> tuple[int, list[list[tuple]], list[ReadItem]]:
-            found, at = [], None
+        async def work(database: Database) -> tuple[int, int, list[list[tuple]], list[ReadItem]]:
+            found, at, told = [], None, self.journal.newest
             seen: list[ReadItem] = []
             for query in queries:
                 sql, parameters = query if isinstance(query, tuple) else (query, ())
@@ -160,27 +159,34 @@ class Client:
                     at = result.snapshot
                     found.append(list(await result.stream.all()))
                     seen += result.reads
-            return at, found, seen
+            return told, at, found, seen
 
+        answer = await self.ask_persistently("read", work)
+        if answer is None:
+            return None
+        told, at, found, seen = answer
+        assert at >= self.bookmark, f"snapshot {at} is before the bookmark {self.bookmark}"
+        assert at >= told, f"snapshot {at} is before commit {told}, which was acknowledged"
+        self.bookmark = at
+        self.journal.counts["reads"] += 1
+        self.journal.seen.append((at, seen))
+        return found
+
+    async def ask_persistently(self, what: str, work: Callable[[Database], Awaitable[Any]]) -> Any:
+        """The answer to what changes nothing, asked for again while nobody serves; None when it is
+        refused, or does not come."""
         for attempt in range(READ_TRIES):
-            told = self.journal.newest
             try:
-                at, found, seen = await self._cluster.ask(work)
+                return await self._cluster.ask(work)
             except LIES:
                 raise
             except Unavailable:
-                self.journal.counts["read: Unavailable"] += 1
                 await self._pause(attempt)
             except (NoAnswer, HornbeamError) as error:
-                self.journal.counts[f"read: {type(error).__name__}"] += 1
+                self.journal.counts[f"{what}: {type(error).__name__}"] += 1
+                await asyncio.sleep(PAUSE_S)
                 return None
-            else:
-                assert at >= self.bookmark, f"snapshot {at} before the bookmark {self.bookmark}"
-                assert at >= told, f"snapshot {at} before commit {told}, which was acknowledged"
-                self.bookmark = at
-                self.journal.counts["reads"] += 1
-                self.journal.seen.append((at, seen))
-                return found
+        self.journal.counts[f"{what}: Unavailable"] += 1
         return None
 
 
@@ -303,12 +309,13 @@ async def _resolve(cluster: Cluster, journal: Journal) -> None:
         else:
             journal.acknowledged[key] = result
         del journal.unresolved[key]
-    if cluster.chaos.fired[Fault.REQUEST_TWICE]:
+    if cluster.chaos.fired[Fault.REQUEST_TWICE] or journal.counts["unknown"]:
         await _find_late_copies(cluster, journal)
 
 
 async def _find_late_copies(cluster: Cluster, journal: Journal) -> None:
-    """A refusal is no outcome: a second copy of the request, if it arrives later, may commit."""
+    """A refusal is no outcome: another copy of the request, from the network or from a client who
+    asked again, may commit later."""
     for key in sorted(journal.refused):
         done = await cluster.ask(lambda db, key=key: db.outcome(transaction_id_for(key)))
         if done is not None:

@@ -30,7 +30,7 @@ from schema.errors import ConstraintViolation, HornbeamError, StalePlan
 from schema.model import DeclaredIndex, KeyPart
 from txlayer.model import Statement
 
-SHELVES = 5
+SHELVES = 10
 MOST_COPIES = 6
 DAY_S, NIGHT_S, CHANGES_S = 2.0, 6.0, 1.5
 """A day, the night after it, and the end of that in which the schema is changed."""
@@ -116,7 +116,7 @@ class ChangingSchema:
     """The log does not hold what builds write."""
 
     def __init__(self, rng: random.Random) -> None:
-        self.books = rng.choice([30, 60, 100])
+        self.books = rng.choice([40, 120, 300])
         self.nights = rng.random() < 0.5
         self.think_s = rng.choice([0.2, 0.6]) if self.nights else rng.choice([0.0, 0.0, 0.1])
         self.change_rate = rng.choice([0.04, 0.1])
@@ -194,7 +194,7 @@ class ChangingSchema:
             [25, 20, 20, 10, 10, 10, 5],
         )[0]
         if chosen is None:
-            await self._read(client)
+            await (self._read if rng.random() < 0.3 else self._read_shelf)(client)
             return
         try:
             await client.transact(chosen)
@@ -215,8 +215,19 @@ class ChangingSchema:
         self._verify(shelves, books, joined)
         assert sorted(indexed) == sorted(b for b in books if b[3] == copies), "the index lies"
         assert sorted(selected) == sorted(j for j in joined if j[3] == copies), "the index lies"
-        if unique == (True,) and self._known[Thing.UNIQUE] is unique:
+        if unique == (True,) and self._known[Thing.UNIQUE] is unique:  # and no change began since
             self._require_places(books)
+
+    async def _read_shelf(self, client: Client) -> None:
+        shelf = client.random.randrange(SHELVES)
+        queries = (
+            f"{_SHELVES} WHERE s_id = ?",
+            f"{_BOOKS} WHERE b_s_id = ?",
+            f"{_JOINED} AND s_id = ?",
+        )
+        found = await client.read(*((sql, (shelf,)) for sql in queries))
+        if found is not None:
+            self._verify(*found)
 
     def _verify(self, shelves: list[tuple], books: list[tuple], joined: list[tuple]) -> None:
         name = dict(shelves)
