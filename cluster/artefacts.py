@@ -106,8 +106,8 @@ def _copy_dependencies(into: Path) -> None:
     except subprocess.TimeoutExpired:
         raise Unavailable(f"Maven took longer than {_TIMEOUT_S} s.") from None
     if done.returncode:
-        said = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]")]
-        reason = said[0].removeprefix("[ERROR]").strip() if said else done.stderr.strip()
+        said = re.search(r"\[ERROR\] +(.+)", done.stdout)
+        reason = said[1] if said else done.stderr.strip() or f"exit code {done.returncode}"
         raise Unavailable(
             f"Maven could not fetch HBase and Hadoop: {reason}",
             cure=f"Is Maven Central within reach? Try: {' '.join(command)} -DoutputDirectory=…",

@@ -89,7 +89,7 @@ def test_whoever_comes_second_takes_what_the_first_fetched(tmp_path):
 
 
 def test_a_resolution_that_fails_leaves_nothing(tmp_path):
-    maven(tmp_path, f'{GOOD}; echo "[ERROR] Unknown host repo.maven.apache.org"; exit 1')
+    maven(tmp_path, f"{GOOD}; printf '\\033[0m[ERROR] Unknown host repo.example.org\\n'; exit 1")
     with pytest.raises(Unavailable, match="could not fetch HBase and Hadoop: Unknown host") as told:
         artefacts.resolve()
     assert "Maven Central" in told.value.cure
