@@ -42,7 +42,10 @@ Client = Any
 """Of `THBaseService`."""
 THREADS = 16
 """Calls at one time."""
-TIMEOUT_S = 10.0
+TIMEOUT_S = 15.0
+"""Of a call with its repetitions. One attempt of a repeatable call has `ATTEMPT` of that: a gateway
+that waits for a region pauses ever longer, and a new request finds the region sooner."""
+ATTEMPT = 0.4
 DEFINITION_TIMEOUT_S = 60.0
 PAUSES_S = (0.05, 0.2, 0.8)
 """Before a failed call is repeated."""
@@ -136,7 +139,7 @@ class HBaseStore:
     async def _define(self, table: str, work: Callable[[Client], T]) -> T:
         what = f"Table {table}" if table else "The list of tables"
         return await self._in_thread(
-            partial(self._repeat, what, work, timeout_s=DEFINITION_TIMEOUT_S)
+            partial(self._repeat, what, work, DEFINITION_TIMEOUT_S, DEFINITION_TIMEOUT_S)
         )
 
     def _name(self, table: str) -> Any:
@@ -436,8 +439,11 @@ class HBaseStore:
             self._require_sound(table, client)
             return work(client, name)
 
+        attempt_s = self._timeout_s * (ATTEMPT if repeatable else 1)
         try:
-            return self._repeat(f"Table {table}", on_table, repeatable=repeatable)
+            return self._repeat(
+                f"Table {table}", on_table, self._timeout_s, attempt_s, repeatable=repeatable
+            )
         except CallFailed as failed:
             if failed.refused:
                 self._require_existence(table)
@@ -446,21 +452,27 @@ class HBaseStore:
     def _require_existence(self, table: str) -> None:
         """HBase's refusals do not say for certain that a table is missing: ask."""
         name = self._name(table)
-        if not self._repeat(f"Table {table}", lambda client: client.tableExists(name)):
+        if not self._repeat(
+            f"Table {table}",
+            lambda client: client.tableExists(name),
+            self._timeout_s,
+            self._timeout_s * ATTEMPT,
+        ):
             self._is_missing(table)
 
     def _repeat(
         self,
         what: str,
         work: Callable[[Client], T],
+        timeout_s: float,
+        attempt_s: float,
         *,
         repeatable: bool = True,
-        timeout_s: float | None = None,
     ) -> T:
-        deadline = time.monotonic() + (timeout_s or self._timeout_s)
+        deadline = time.monotonic() + timeout_s
         for pause in (*PAUSES_S, None):
             try:
-                return self._gateways.call(work, deadline)
+                return self._gateways.call(work, min(deadline, time.monotonic() + attempt_s))
             except CallFailed as failed:
                 in_time = pause is not None and time.monotonic() + pause < deadline
                 if failed.lasting or (failed.sent and not repeatable) or not in_time:

@@ -5,8 +5,9 @@
   removes what nobody can see.
 - Durability FSYNC_WAL: a put that is answered lies on the disks of all replicas of HBase's log.
   SYNC_WAL, the default, would leave it in their memory.
-- Delete markers, of which only `purge` writes any, outlast major compactions for a day: so long
-  they keep late copies of what was purged from coming to light again.
+- Delete markers, of which only `purge` writes any, outlast compactions until their timestamps are
+  a day old: so long they keep late copies of puts below them from coming to light again. A put
+  that was given up may thus arrive up to a day after its timestamp.
 - FAST_DIFF: the keys of neighbours have much in common, and no library is needed for it, as most
   compression needs one on every region server. Blocks of 16 KB, since most reads are of single
   rows. A Bloom filter over rows, which are all that is asked for by key.

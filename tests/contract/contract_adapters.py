@@ -2,7 +2,11 @@
 
 `reopen` tells that an adapter keeps its content when it is closed and opened again, `fences` that
 it keeps out an owner who is still alive; suites that need that run over the adapters that have it.
-`run` runs a coroutine on the kind of event loop that it needs.
+`run` runs a coroutine on the kind of event loop that it needs. `cluster` tells that it needs a
+real one: its `open` then takes that before the folder.
+
+Property tests ask `examples` how many they may try: what is tried over HBase makes tables, and a
+table takes a second there.
 """
 
 import asyncio
@@ -12,9 +16,12 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from storage.hbase.store import HBaseStore
+from storage.hdfs.log import HdfsLog
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
 from storage.local.system import SystemClock
@@ -25,6 +32,7 @@ from storage.simulated.coordination import SimulatedCoordination, SimulatedRegis
 from storage.simulated.files import SimulatedDisk, SimulatedFiles
 from storage.simulated.loop import run_simulated
 from storage.simulated.store import SimulatedStore
+from storage.zookeeper.coordination import ZookeeperCoordination
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,9 @@ class Adapter:
     reopen: bool = False
     fences: bool = False
     run: Callable[[Any], Any] = asyncio.run
+    cluster: bool = False
+    examples: int | None = None
+    """At most so many in a property test."""
 
 
 class InMemory:
@@ -60,18 +71,41 @@ class InMemory:
         return await SimulatedCoordination.open(registry)
 
 
+class OnCluster:
+    """Opens adapters of a real cluster: each folder has names of its own there."""
+
+    def __init__(self):
+        self.names = {}
+
+    def store(self, cluster, folder):
+        return HBaseStore([cluster.thrift], namespace=self._name(folder))
+
+    def log(self, cluster, folder, slave, epoch, **options):
+        return HdfsLog.open(cluster.hdfs_url, f"/{self._name(folder)}", slave, epoch, **options)
+
+    def coordination(self, cluster, folder):
+        return ZookeeperCoordination.open(str(cluster.zookeeper), f"/{self._name(folder)}")
+
+    def _name(self, folder):
+        return self.names.setdefault(folder, f"contract_{uuid4().hex}")
+
+
 MEMORY = InMemory()
+CLUSTER = OnCluster()
 STORES = (
     Adapter("rocks", RocksStore.open, reopen=True),
     Adapter("simulated", MEMORY.store, reopen=True),
+    Adapter("hbase", CLUSTER.store, reopen=True, cluster=True, examples=8),
 )
 LOGS = (
     Adapter("local", LocalLog.open, reopen=True),
     Adapter("simulated", MEMORY.log, reopen=True, fences=True),
+    Adapter("hdfs", CLUSTER.log, reopen=True, fences=True, cluster=True),
 )
 COORDINATIONS = (
     Adapter("local", LocalCoordination.open, reopen=True),
     Adapter("simulated", MEMORY.coordination, reopen=True),
+    Adapter("zookeeper", CLUSTER.coordination, reopen=True, cluster=True),
 )
 CLOCKS = (
     Adapter("system", lambda folder: SystemClock(), run=asyncio.run),
@@ -82,7 +116,12 @@ CLOCKS = (
 def over(adapters, *, reopen=False, fences=False):
     """Parametrise `adapter` over those that have what a test needs."""
     able = [a for a in adapters if (a.reopen or not reopen) and (a.fences or not fences)]
-    return pytest.mark.parametrize("adapter", able, ids=lambda adapter: adapter.name)
+    return pytest.mark.parametrize("adapter", able, ids=lambda adapter: adapter.name, indirect=True)
+
+
+def examples(adapter, usual):
+    """How many examples a property test tries over `adapter`."""
+    return min(usual, adapter.examples or usual)
 
 
 @asynccontextmanager

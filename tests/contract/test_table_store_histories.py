@@ -4,7 +4,7 @@ import asyncio
 from itertools import count
 
 import pytest
-from contract_adapters import STORES, collect, opened, over, run
+from contract_adapters import STORES, collect, examples, opened, over, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,8 +125,8 @@ def test_every_history_reads_as_a_model_says(adapter, tmp_path):
 
     async def play(store, number, operations):
         history = History(store, f"t{number}")
-        for table in (f"before{number}", history.table, f"behind{number}"):
-            await store.create_table(table)
+        tables = (f"before{number}", history.table, f"behind{number}")
+        await asyncio.gather(*[store.create_table(table) for table in tables])
         for table in (f"before{number}", f"behind{number}"):
             await store.put({table: [Put(key, b"leaked") for key in KEYS]}, 1)
         for name, *arguments in operations:
@@ -137,7 +137,7 @@ def test_every_history_reads_as_a_model_says(adapter, tmp_path):
     async def play_all():
         numbers, loop = count(), asyncio.get_running_loop()
 
-        @settings(max_examples=80)
+        @settings(max_examples=examples(adapter, 80))
         @given(st.lists(OPERATIONS, max_size=14))
         def one(operations):
             played = play(store, next(numbers), operations)
@@ -154,7 +154,7 @@ def test_every_history_reads_as_a_model_says(adapter, tmp_path):
 
     run(play_all())
     run(ask_again())
-    assert len(histories) >= 80
+    assert len(histories) >= examples(adapter, 80)
 
 
 @every
@@ -176,8 +176,8 @@ def test_a_table_made_again_is_empty_also_after_opening_again(adapter, tmp_path)
 def test_dropping_a_table_leaves_its_neighbours(adapter, tmp_path):
     async def scenario():
         async with opened(adapter, tmp_path) as store:
+            await asyncio.gather(*[store.create_table(table) for table in ("a", "b", "c")])
             for table in ("a", "b", "c"):
-                await store.create_table(table)
                 await store.put({table: [Put(key, b"v") for key in KEYS]}, 1)
             await store.drop_table("b")
             for table in ("a", "c"):

@@ -1,0 +1,95 @@
+"""Stand-ins for Thrift gateways: one that answers what a test says, and a proxy that can be cut."""
+
+import contextlib
+import socket
+import threading
+
+from storage.hbase.gateways import Address
+
+TWO = bytes.fromhex("80010002 00000013") + b"getThriftServerType" + bytes.fromhex("00000000")
+TWO += bytes.fromhex("08 0000 00000002 00")
+"""A Thrift 2 gateway's answer to the question who it is."""
+
+
+class Listener:
+    """Accepts connections in threads; `handle(connection)` serves one. A context manager."""
+
+    def __init__(self, handle):
+        self._handle = handle
+        self._connections = set()
+        self._threads = []
+        self._listen(0)
+        self.address = Address(*self._socket.getsockname())
+
+    def _listen(self, port):
+        self._socket = socket.create_server(("127.0.0.1", port))
+        self._spawn(self._accept, self._socket)
+
+    def _spawn(self, target, *arguments):
+        thread = threading.Thread(target=target, args=arguments)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self, listening):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                self._connections.add(connection)
+                self._spawn(self._serve, connection)
+
+    def _serve(self, connection):
+        with connection, contextlib.suppress(OSError):
+            self._handle(connection)
+
+    def close_connections(self):
+        for connection in list(self._connections):
+            self._connections.discard(connection)
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def cut(self):
+        """As if the process had been killed: nobody listens, and all connections are gone."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self.close_connections()
+
+    def mend(self):
+        self._listen(self.address.port)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.cut()
+        for thread in self._threads:
+            thread.join()
+
+
+class Proxy(Listener):
+    """Forwards to the gateway `target`. While `mute`, requests arrive and answers are lost."""
+
+    def __init__(self, target):
+        self._target = target
+        self.mute = False
+        super().__init__(self._forward)
+
+    def _forward(self, connection):
+        with socket.create_connection(self._target) as behind:
+            self._connections.add(behind)
+            back = threading.Thread(target=self._answers, args=(behind, connection))
+            back.start()
+            try:
+                while data := connection.recv(1 << 16):
+                    behind.sendall(data)
+            finally:
+                with contextlib.suppress(OSError):
+                    behind.shutdown(socket.SHUT_RDWR)
+                back.join()
+
+    def _answers(self, behind, connection):
+        with contextlib.suppress(OSError):
+            while data := behind.recv(1 << 16):
+                if not self.mute:
+                    connection.sendall(data)
+            connection.shutdown(socket.SHUT_RDWR)

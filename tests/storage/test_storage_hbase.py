@@ -1,0 +1,196 @@
+"""What of the HBase adapter needs no HBase: names, keys, values, ranges, and gateways that are
+none."""
+
+import re
+import time
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hbase_gateways import TWO, Listener
+from hypothesis import given
+from hypothesis import strategies as st
+from storage_world import run
+
+from schema.errors import Unavailable
+from storage.hbase import names, ranges
+from storage.hbase.cells import is_signed, key_of, signed, stored_key, stored_value, value_of
+from storage.hbase.interface import THRIFT
+from storage.hbase.store import HBaseStore
+from storage.hbase.tables import definition, difference
+
+KEYS = st.lists(st.sampled_from([0, 1, 0x61, 0xFE, 0xFF]), max_size=5).map(bytes)
+
+
+@given(st.text() | st.text("-_.aB5", max_size=6))
+def test_names_are_such_as_hbase_takes_and_come_back(name):
+    stored = names.encode(name)
+    assert re.fullmatch(rb"[A-Za-z0-9_][A-Za-z0-9_.-]*", stored)
+    assert names.decode(stored) == name
+
+
+def test_ordinary_names_stay_as_they_are():
+    for name in ("order_line", "s.outcomes", "Customer2"):
+        assert names.encode(name) == name.encode()
+
+
+@given(st.lists(KEYS))
+def test_stored_keys_are_never_empty_keep_the_order_and_come_back(keys):
+    stored = [stored_key(key) for key in keys]
+    assert all(stored)
+    assert [key_of(key) for key in stored] == keys
+    assert [key_of(key) for key in sorted(stored)] == sorted(keys)
+
+
+@given(KEYS)
+def test_values_come_back_signed_or_not_and_are_never_empty_cells(value):
+    stored = stored_value(value)
+    assert stored
+    assert value_of(stored) == value
+    assert not is_signed(stored)
+    first, second = signed(value), signed(value)
+    assert value_of(first) == value_of(second) == value
+    assert is_signed(first)
+    assert first != second
+
+
+@given(st.lists(KEYS), st.lists(KEYS), KEYS)
+def test_ranges_of_prefixes_hold_exactly_the_keys_under_them(prefixes, keys, last):
+    found = ranges.of_prefixes(prefixes)
+
+    def held(parts):
+        stored = map(stored_key, keys)
+        return [
+            key
+            for key in stored
+            if any(p.start <= key and (not p.end or key < p.end) for p in parts)
+        ]
+
+    under = [stored_key(key) for key in keys if key.startswith(tuple(prefixes))]
+    assert held(found) == under
+    assert all(a.end and a.end <= b.start for a, b in pairwise(found))
+    rest = ranges.behind(found, stored_key(last))
+    assert held(rest) == [key for key in under if key > stored_key(last)]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"timeToLive": 3600}, "timeToLive is 3600, not 2147483647"),
+        ({"maxVersions": 1}, "maxVersions is 1"),
+        ({"configuration": None}, "hbase.hstore.time.to.purge.deletes is not set"),
+        ({"name": b"cf"}, "its families are cf, not d"),
+    ],
+)
+def test_a_table_that_differs_is_told_apart(change, told):
+    found = definition(THRIFT.TTableName(ns=b"n", qualifier=b"t"))
+    assert difference(found) == ""
+    for name, value in change.items():
+        setattr(found.columns[0], name, value)
+    assert told in difference(found)
+    found = definition(None)
+    found.durability = THRIFT.TDurability.SYNC_WAL
+    assert "durability" in difference(found)
+
+
+# ---------------------------------------------------------------- gateways that are none
+
+
+def refusal(address, timeout_s=5.0):
+    """What a read through the gateway at `address` raises: one line, and what to do."""
+
+    async def scenario():
+        store = HBaseStore([address], timeout_s=timeout_s)
+        with pytest.raises(Unavailable) as caught:
+            await store.get("t", [b"k"], 1)
+        await store.close()
+        return caught.value
+
+    error = run(scenario())
+    assert "\n" not in error.message
+    return error
+
+
+def test_nobody_listens():
+    with Listener(lambda connection: None) as gone:
+        pass
+    error = refusal(gone.address)
+    assert f"{gone.address} refuses connections" in error.message
+    assert error.cure
+
+
+def answering(*answers):
+    """Serves connections on which the answers come one after the other, whatever is asked."""
+
+    def handle(connection):
+        for answer in answers:
+            if not connection.recv(1 << 16):
+                return
+            connection.sendall(answer)
+        while connection.recv(1 << 16):
+            pass
+
+    return Listener(handle)
+
+
+def test_a_web_server_is_no_gateway():
+    with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
+        assert "speaks something else" in refusal(server.address).message
+
+
+def test_thrift_1_is_told_apart():
+    with answering(TWO.replace(b"\0\0\0\2\0", b"\0\0\0\1\0")) as server:
+        assert "serves Thrift 1, not Thrift 2" in refusal(server.address).message
+
+
+def test_a_gateway_that_does_not_know_the_question_is_too_old():
+    unknown = bytes.fromhex("80010003 00000013") + b"getThriftServerType" + bytes(4)
+    unknown += bytes.fromhex("0b 0001 00000007") + b"unknown" + bytes.fromhex("08 0002 00000001 00")
+    with answering(unknown) as server:
+        assert "too old" in refusal(server.address).message
+
+
+def test_who_says_nothing_is_not_waited_for_longer_than_the_deadline():
+    for answers in ((), (TWO,)):
+        with answering(*answers) as server:
+            began = time.monotonic()
+            assert "does not answer in time" in refusal(server.address, timeout_s=0.5).message
+            assert time.monotonic() - began < 1.5
+
+
+def test_who_answers_byte_by_byte_does_not_outlast_the_deadline():
+    def handle(connection):
+        connection.recv(1 << 16)
+        connection.sendall(TWO)
+        connection.recv(1 << 16)
+        for byte in bytes.fromhex("80010002 00001000") + b"x" * 4_000:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.01)
+
+    with Listener(handle) as server:
+        began = time.monotonic()
+        refusal(server.address, timeout_s=0.5)
+        assert time.monotonic() - began < 1.5
+
+
+def test_answers_that_make_no_sense_are_unavailable_and_nothing_else():
+    random = Random(5)
+    header = bytes.fromhex("80010002 0000000b") + b"tableExists" + bytes(4)
+    for _ in range(25):
+        garbage = random.choice([b"", header]) + random.randbytes(random.randint(1, 60))
+        with answering(TWO, garbage) as server:
+            refusal(server.address, timeout_s=0.2)
+
+
+def test_a_refusal_is_told_in_one_line_without_hbases_stack():
+    message = (
+        b"org.apache.hadoop.hbase.security.AccessDeniedException: Insufficient permissions"
+        b" (user=hornbeam, scope=t)\n\tat org.apache.hadoop.hbase.Secret.java:7\n"
+    )
+    refused = bytes.fromhex("80010002 0000000b") + b"tableExists" + bytes(4)
+    refused += bytes.fromhex("0c 0001 0b 0001") + len(message).to_bytes(4) + message
+    refused += bytes.fromhex("02 0002 00 00 00")
+    with answering(TWO, refused) as server:
+        error = refusal(server.address)
+    assert "Insufficient permissions" in error.message
+    assert "Secret" not in str(error)

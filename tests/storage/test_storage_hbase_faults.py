@@ -1,0 +1,378 @@
+"""The HBase adapter on a real cluster: gateways that die, answers that are lost, regions that
+split and are opened anew, tables that others have made."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from random import Random
+from uuid import uuid4
+
+import pytest
+from hbase_gateways import Proxy
+from storage_world import collect, run
+
+from schema.errors import Corruption, Unavailable
+from storage.hbase import tables
+from storage.hbase.interface import THRIFT
+from storage.hbase.store import HBaseStore
+from storage.ports import NEWEST, TOMBSTONE, Cell, Put
+
+
+def k(number):
+    return b"%06d" % number
+
+
+@asynccontextmanager
+async def opened(*gateways, timeout_s=15.0, splits=()):
+    """A store with a table `t` in a namespace of its own; afterwards neither is left."""
+    store = HBaseStore(gateways, namespace=f"faults_{uuid4().hex}", timeout_s=timeout_s)
+    try:
+        await store.create_table("t", splits)
+        yield store
+    finally:
+        for table in await store.tables():
+            await store.drop_table(table)
+        await define(store, lambda client: client.deleteNamespace(store._namespace))
+        await store.close()
+
+
+async def define(store, work):
+    """What only an operator does."""
+    return await store._define("", work)
+
+
+def name_of(store, table="t"):
+    return THRIFT.TTableName(ns=store._namespace.encode(), qualifier=table.encode())
+
+
+async def load(store, until, written):
+    """Writes and reads until `until` is set; no call may fail. Every tenth row goes at once."""
+    number = len(written)
+    while not until.is_set():
+        puts = [Put(k(i), b"v%d" % i) for i in range(number, number + 10)]
+        await store.put({"t": puts}, 5)
+        written += [put.key for put in puts]
+        assert (await store.get("t", [puts[3].key], 9))[0].value == puts[3].value
+        number += 10
+
+
+async def under_load(store, disturb):
+    until, written = asyncio.Event(), []
+    loading = asyncio.create_task(load(store, until, written))
+    try:
+        await disturb()
+    finally:
+        until.set()
+        await loading
+    assert [cell.key for cell in await collect(store.scan("t", b"", None, 9))] == written
+    return written
+
+
+# ---------------------------------------------------------------- gateways
+
+
+def test_one_of_two_gateways_dies_and_comes_back_under_load(real_cluster):
+    async def scenario(first, second):
+        async with opened(first.address, second.address) as store:
+
+            async def disturb():
+                for _ in range(4):
+                    for gateway in (first, second):
+                        await asyncio.sleep(0.3)
+                        gateway.cut()
+                        await asyncio.sleep(0.3)
+                        gateway.mend()
+
+            assert len(await under_load(store, disturb)) > 200
+
+    with Proxy(real_cluster.thrift) as first, Proxy(real_cluster.thrift) as second:
+        run(scenario(first, second))
+
+
+def test_a_gateway_that_is_down_is_unavailable_and_then_serves_again(real_cluster):
+    async def scenario():
+        async with opened(real_cluster.thrift) as store:
+            await store.put({"t": [Put(b"k", b"v")]}, 1)
+            real_cluster.kill("thrift")
+            with pytest.raises(Unavailable, match="gateway"):
+                await store.get("t", [b"k"], 1)
+            await asyncio.to_thread(real_cluster.restart, "thrift")
+            assert await store.get("t", [b"k"], 1) == [Cell(b"k", 1, b"v")]
+            assert await store.check_and_put("t", b"k", b"v", b"w", 2)
+
+    run(scenario())
+
+
+def test_connections_that_died_while_idle_are_not_used(real_cluster):
+    """Or else a check-and-put over one would have an unknown outcome."""
+
+    async def scenario(gateway):
+        async with opened(gateway.address) as store:
+            value = None
+            for number in range(5):
+                await asyncio.gather(*[store.get("t", [b"k"], 1) for _ in range(8)])
+                gateway.close_connections()
+                await asyncio.sleep(0.05)
+                assert await store.check_and_put("t", b"k", value, b"%d" % number, 1)
+                value = b"%d" % number
+
+    with Proxy(real_cluster.thrift) as gateway:
+        run(scenario(gateway))
+
+
+def test_a_lost_answer_leaves_the_outcome_unknown(real_cluster):
+    async def scenario(gateway):
+        async with opened(gateway.address, timeout_s=1.0) as store:
+            await store.get("t", [b"k"], 1)
+
+            def mute():
+                gateway.mute = True
+
+            interfering(store, [mute])
+            for call in (
+                store.check_and_put("t", b"k", None, b"a", 1),
+                store.put({"t": [Put(b"l", b"b")]}, 1),
+            ):
+                with pytest.raises(Unavailable, match="in time"):
+                    await call
+            gateway.mute = False
+            found = await store.get("t", [b"k", b"l"], 1)
+            assert found == [Cell(b"k", 1, b"a"), None]
+            await store.put({"t": [Put(b"l", b"b")]}, 1)
+            assert await store.get("t", [b"l"], 1) == [Cell(b"l", 1, b"b")]
+
+    with Proxy(real_cluster.thrift) as gateway:
+        run(scenario(gateway))
+
+
+def test_closing_does_not_wait_longer_than_the_deadline(real_cluster):
+    async def scenario(gateway):
+        async with opened(gateway.address) as store:
+            pass
+        store = HBaseStore([gateway.address], timeout_s=0.5)
+        await store.tables()
+        gateway.mute = True
+        reading = asyncio.create_task(store.get("t", [b"k"], 1))
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+        await store.close()
+        assert time.monotonic() - began < 1.5
+        with pytest.raises(Unavailable):
+            await reading
+
+    with Proxy(real_cluster.thrift) as gateway:
+        run(scenario(gateway))
+
+
+# ---------------------------------------------------------------- regions
+
+
+def test_regions_are_opened_anew_and_split_during_scans_and_puts(real_cluster):
+    """Changing a table's definition closes and opens its regions; a region that has grown beyond
+    the size that the definition allows is split."""
+
+    async def scenario():
+        async with opened(real_cluster.thrift, splits=[k(1_000)]) as store:
+            keys = [k(i) for i in range(6_000)]
+            rows = dict(zip(keys, distinct(6_000), strict=True))
+            await store.put({"t": [Put(*row) for row in rows.items()]}, 1)
+
+            async def disturb():
+                for limit in (1 << 30, 1 << 20, 1 << 21):
+                    await reopen(store, limit)
+
+            async def write():
+                for ts in range(2, 8):
+                    await store.put({"t": list(map(Put, keys, distinct(6_000)))}, ts)
+
+            async def read(reverse):
+                for _ in range(4):
+                    cells = await collect(store.scan("t", b"", None, 1, reverse=reverse))
+                    seen = [(c.key, c.value) for c in cells]
+                    assert seen == (list(rows.items())[::-1] if reverse else list(rows.items()))
+
+            await asyncio.gather(disturb(), write(), read(False), read(True))
+            await until_split(store, 3)
+            assert len(await collect(store.scan("t", b"", None, 1))) == len(keys)
+            newest = await collect(store.scan("t", b"", None, NEWEST, reverse=True))
+            assert [(c.key, c.ts) for c in newest] == [(key, 7) for key in keys[::-1]]
+            groups = await store.scan_prefixes("t", [k(i)[:5] for i in range(0, 6_000, 10)], 1)
+            assert [len(group) for group in groups] == [10] * 600
+
+    run(scenario())
+
+
+def distinct(count):
+    """Values that HBase's encoding makes no smaller."""
+    random = Random(count)
+    return [random.randbytes(1_000) for _ in range(count)]
+
+
+async def reopen(store, region_bytes):
+    changed = tables.definition(name_of(store))
+    changed.attributes = {
+        b"MAX_FILESIZE": b"%d" % region_bytes,
+        b"MEMSTORE_FLUSHSIZE": b"%d" % (1 << 20),
+        b"hbase.table.sanity.checks": b"false",  # else so small a size is refused
+    }
+    await define(store, lambda client: client.modifyTable(changed))
+
+
+async def until_split(store, regions):
+    name = store._full_name("t")
+    for _ in range(120):
+        found = await define(store, lambda client: client.getAllRegionLocations(name))
+        if len(found) >= regions:
+            return
+        await asyncio.sleep(0.25)
+    raise AssertionError(f"{len(found)} regions")
+
+
+def test_versions_outlive_flushes_and_what_was_purged_stays_hidden(real_cluster):
+    """Age is no reason for HBase to drop a version. A late copy of a put below the horizon does
+    not show, although compactions have removed what it is a copy of."""
+
+    async def scenario():
+        async with opened(real_cluster.thrift) as store:
+            await reopen(store, 1 << 30)
+            now = int(time.time() * 1_000)
+            old, gone, new = now - 90 * 24 * 3_600_000, now - 60_000, now
+            for ts, value in ((old, b"old"), (gone, TOMBSTONE), (new, b"new")):
+                await store.put({"t": [Put(b"k", value), Put(b"l", value)]}, ts)
+            await flushed(store, now)
+            seen = [(await store.get("t", [b"k"], at))[0] for at in (old, gone, new)]
+            assert seen == [Cell(b"k", old, b"old"), None, Cell(b"k", new, b"new")]
+            assert await store.purge("t", gone) == 4
+            await flushed(store, now)
+            await store.put({"t": [Put(b"k", b"old")]}, old)
+            await store.put({"t": [Put(b"k", b"gone")]}, gone)
+            assert await store.get("t", [b"k"], gone) == [None]
+            assert await store.get("t", [b"k"], new) == [Cell(b"k", new, b"new")]
+            assert await store.purge("t", gone) == 0
+
+    run(scenario())
+
+
+async def flushed(store, ts):
+    """More than fits the memory that the definition allows is put, far behind."""
+    await store.put({"t": [Put(b"z%04d" % i, v) for i, v in enumerate(distinct(3_000))]}, ts)
+    await asyncio.sleep(1)
+
+
+# ---------------------------------------------------------------- check and put
+
+
+def interfering(store, actions):
+    """Before each comparison that `store` asks for, the next of `actions` takes place."""
+    swap = store._swap
+
+    def interfered(*arguments):
+        if actions:
+            actions.pop(0)()
+        return swap(*arguments)
+
+    store._swap = interfered
+
+
+@pytest.mark.parametrize("moment", [0, 1])
+def test_what_is_compared_is_hidden_even_if_it_went_and_came_back(real_cluster, moment):
+    async def scenario():
+        async with opened(real_cluster.thrift) as store:
+            await store.put({"t": [Put(b"k", b"a")]}, 5)
+
+            def away_and_back():
+                store._put("t", [Put(b"k", b"b")], 6)
+                store._put("t", [Put(b"k", b"a")], 50)
+
+            interfering(store, [lambda: None] * moment + [away_and_back])
+            assert await store.check_and_put("t", b"k", b"a", b"ours", 7)
+            seen = [(await store.get("t", [b"k"], at))[0] for at in (5, 6, 7, 49, 50, 51)]
+            assert [cell.value for cell in seen] == [b"a", b"b", b"b", b"b", b"a", b"ours"]
+
+    run(scenario())
+
+
+def test_what_went_away_meanwhile_is_not_overwritten(real_cluster):
+    async def scenario():
+        async with opened(real_cluster.thrift) as store:
+            for found, change in ((b"a", Put(b"k", b"b")), (None, Put(b"l", b"b"))):
+                if found is not None:
+                    await store.put({"t": [Put(change.key, found)]}, 5)
+                interfering(store, [lambda change=change: store._put("t", [change], 6)])
+                assert not await store.check_and_put("t", change.key, found, b"ours", 7)
+                assert await store.get("t", [change.key], 9) == [Cell(change.key, 6, b"b")]
+
+    run(scenario())
+
+
+def test_a_put_that_was_done_but_reported_as_refused_counts_as_done(real_cluster):
+    """HBase's own client repeats a comparison whose answer it missed, and finds it does not hold
+    any more."""
+
+    async def scenario():
+        async with opened(real_cluster.thrift) as store:
+            swap = store._swap
+            store._swap = lambda *arguments: swap(*arguments) and False
+            assert await store.check_and_put("t", b"k", None, b"a", 5)
+            assert await store.check_and_put("t", b"k", b"a", b"b", 5)
+            assert await store.get("t", [b"k"], NEWEST) == [Cell(b"k", 6, b"b")]
+
+    run(scenario())
+
+
+# ---------------------------------------------------------------- tables
+
+
+def test_a_table_with_other_settings_is_refused_with_the_difference(real_cluster):
+    async def scenario():
+        async with opened(real_cluster.thrift) as store:
+            other = tables.definition(name_of(store, "other"))
+            other.columns[0].maxVersions = 3
+            other.columns[0].timeToLive = 3_600
+            await define(store, lambda client: client.createTable(other, None))
+            for call in (store.create_table("other"), store.get("other", [b"k"], 1)):
+                with pytest.raises(Corruption, match=r"maxVersions is 3.*timeToLive is 3600"):
+                    await call
+
+    run(scenario())
+
+
+def test_a_table_that_others_drop_or_disable_while_it_is_used(real_cluster):
+    async def scenario():
+        async with opened(real_cluster.thrift) as store, opened(real_cluster.thrift) as other:
+            other._namespace, own = store._namespace, other._namespace
+            await store.put({"t": [Put(b"k", b"v")]}, 1)
+            await define(store, lambda client: client.disableTable(name_of(store)))
+            with pytest.raises(Unavailable, match="disabled"):
+                await store.create_table("t")
+            with pytest.raises(Unavailable, match="Table t is out of reach"):
+                await store.put({"t": [Put(b"k", b"v")]}, 1)
+            await other.drop_table("t")
+            for call in (
+                store.get("t", [b"k"], 1),
+                store.put({"t": [Put(b"k", b"v"), Put(b"l", b"v")]}, 1),
+                store.scan_prefixes("t", [b"k"], 1),
+                store.check_and_put("t", b"k", None, b"v", 1),
+                store.purge("t", 1),
+                store.size("t"),
+            ):
+                with pytest.raises(Corruption, match="Table t does not exist"):
+                    await call
+            other._namespace = own
+
+    run(scenario())
+
+
+def test_keys_of_tables_and_rows_that_hbase_would_not_take(real_cluster):
+    async def scenario():
+        async with opened(real_cluster.thrift) as store:
+            await store.create_table("Größe, %", splits=[b"", b"\xff"])
+            assert await store.tables() == ["Größe, %", "t"]
+            values = [b"\xff", b"\xff" + bytes(30), b"\0", b"v"]
+            for ts, value in enumerate(values, 1):
+                await store.put({"Größe, %": [Put(b"", value)]}, ts)
+                assert await store.get("Größe, %", [b""], ts) == [Cell(b"", ts, value)]
+            assert await store.check_and_put("Größe, %", b"", b"v", values[1], 9)
+            assert await store.get("Größe, %", [b""], 9) == [Cell(b"", 9, values[1])]
+
+    run(scenario())
