@@ -59,11 +59,13 @@ class ZookeeperCoordination:
         self._loop = asyncio.get_running_loop()
         self._connected = asyncio.Event()
         self._session = ""
-        self._session_s = session_s
+        self.session_s = session_s
+        """As it was granted."""
         self._signs: deque[float] = deque(maxlen=SIGNS)
         self._ended = False
         self._closed = False
         self._beating: asyncio.Task[None] | None = None
+        self._releasing: asyncio.Task[None] | None = None
         retry = KazooRetry(max_tries=-1, max_delay=RECONNECT_S)
         self._client = KazooClient(hosts, timeout=session_s, connection_retry=retry, logger=_LOG)
         self._client._connection = _Connection(self._client, self._told_connected)
@@ -102,9 +104,9 @@ class ZookeeperCoordination:
         node = self._value_node(path)
         try:
             if expected == 0:
-                await self._asked(self._client.create_async(node, value))
+                await self._asked(self._client.create_async, node, value)
             else:
-                await self._asked(self._client.set_async(node, value, version=expected - 1))
+                await self._asked(self._client.set_async, node, value, version=expected - 1)
         except (NodeExistsError, NoNodeError, BadVersionError):
             known = await self.read(path)
             current = known.version if known is not None else 0
@@ -114,11 +116,11 @@ class ZookeeperCoordination:
     async def join(self, member: str) -> None:
         node = self._member_node(member)
         with suppress(NodeExistsError):  # by this session: its number is in the name
-            await self._asked(self._client.create_async(node, b"", ephemeral=True))
+            await self._asked(self._client.create_async, node, b"", ephemeral=True)
 
     async def leave(self, member: str) -> None:
         with suppress(NoNodeError):
-            await self._asked(self._client.delete_async(self._member_node(member)))
+            await self._asked(self._client.delete_async, self._member_node(member))
 
     async def members(self) -> tuple[str, ...]:
         names = await self._newest(f"{self._root}/members", self._client.get_children_async)
@@ -128,7 +130,7 @@ class ZookeeperCoordination:
         return (
             not (self._closed or self._ended)
             and bool(self._signs)
-            and time.monotonic() < self._signs[0] + self._session_s
+            and time.monotonic() < self._signs[0] + self.session_s
         )
 
     async def close(self) -> None:
@@ -137,7 +139,7 @@ class ZookeeperCoordination:
         self._closed = True
         if self._beating is not None:
             self._beating.cancel()
-        await asyncio.to_thread(self._release)
+        await self._release()
 
     # ------------------------------------------------------------ the session
 
@@ -151,7 +153,7 @@ class ZookeeperCoordination:
                 f"ZooKeeper at {self._hosts} does not answer.", cure="Does it run? Is it reachable?"
             ) from None
         for folder in ("values", "members"):
-            await self._asked(self._client.ensure_path_async(f"{self._root}/{folder}"))
+            await self._asked(self._client.ensure_path_async, f"{self._root}/{folder}")
         self._beating = asyncio.create_task(self._beat())
 
     async def _beat(self) -> None:
@@ -159,9 +161,9 @@ class ZookeeperCoordination:
         while not self._ended:
             sent = time.monotonic()
             with suppress(Unavailable):
-                await self._asked(self._client.sync_async(self._root))
+                await self._asked(self._client.sync_async, self._root)
                 self._signs.append(sent)
-            await asyncio.sleep(self._session_s / HEARTBEATS)
+            await asyncio.sleep(self.session_s / HEARTBEATS)
 
     def _told_connected(self, sent: float, session: int, session_s: float) -> None:
         """In a thread of the client's. The leader itself begins and renews sessions."""
@@ -169,43 +171,63 @@ class ZookeeperCoordination:
         def connected() -> None:
             if not self._ended:
                 self._session = f"{session:016x}"
-                self._session_s = session_s
+                self.session_s = session_s
                 self._signs.extend([sent] * SIGNS)
                 self._connected.set()
 
         self._hand_over(connected)
 
     def _told_state(self, state: str) -> None:
-        """In a thread of the client's, before it begins another session."""
+        """In a thread of the client's, before it begins another session, which nobody wants."""
         if state == KazooState.LOST:
             self._ended = True
+            self._hand_over(self._release)
 
-    def _release(self) -> None:
-        with suppress(KazooException, OSError):
-            self._client.stop()
-            self._client.close()
+    def _release(self) -> asyncio.Task[None]:
+        """In a thread, since it waits for the client's to end."""
+
+        def release() -> None:
+            with suppress(KazooException, OSError):
+                self._client.stop()
+                self._client.close()
+
+        if self._releasing is None:
+            self._releasing = asyncio.create_task(asyncio.to_thread(release))
+        return self._releasing
 
     # ------------------------------------------------------------ requests
 
     async def _newest(self, node: str, ask: Callable[[str], IAsyncResult]) -> Any:
         """What the leader had when it was asked: other servers may be behind, unless told to
         catch up. Both requests go over one connection, or fail."""
-        self._require_session()
-        caught_up, answer = self._client.sync_async(node), ask(node)
-        await self._asked(caught_up)
-        return await self._asked(answer)
+        caught_up, answer = self._sent(self._client.sync_async, node), self._sent(ask, node)
+        _, newest = await asyncio.gather(self._answered(caught_up), self._answered(answer))
+        return newest
 
-    async def _asked(self, answer: IAsyncResult) -> Any:
-        """Raises what says how the nodes are, and Unavailable for all else."""
-        self._require_session()
+    async def _asked(self, request: Callable[..., IAsyncResult], *what: Any, **how: Any) -> Any:
+        return await self._answered(self._sent(request, *what, **how))
+
+    def _sent(
+        self, request: Callable[..., IAsyncResult], *what: Any, **how: Any
+    ) -> asyncio.Future[Any]:
+        if self._closed:
+            raise Unavailable("The coordination service is closed.")
+        if self._ended:
+            raise Unavailable(
+                f"The session with ZooKeeper at {self._hosts} has ended.", cure="Restart."
+            )
         future = self._loop.create_future()
 
         def told(result: IAsyncResult) -> None:
             self._hand_over(lambda: _settle(future, result))
 
-        answer.rawlink(told)
+        request(*what, **how).rawlink(told)
+        return future
+
+    async def _answered(self, future: asyncio.Future[Any]) -> Any:
+        """Raises what says how the nodes are, and Unavailable for all else."""
         try:
-            async with asyncio.timeout(self._session_s):
+            async with asyncio.timeout(self.session_s):
                 return await future
         except (NoNodeError, NodeExistsError, BadVersionError):
             raise
@@ -215,17 +237,10 @@ class ZookeeperCoordination:
             name = type(error).__name__
             raise Unavailable(f"ZooKeeper at {self._hosts} cannot be used: {name}.") from error
 
-    def _hand_over(self, work: Callable[[], None]) -> None:
+    def _hand_over(self, work: Callable[[], object]) -> None:
         """From a thread of the client's to the event loop, which may be gone."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(work)
-
-    def _require_session(self) -> None:
-        if self._closed:
-            raise Unavailable("The coordination service is closed.")
-        if self._ended:
-            raise Unavailable(f"The session with ZooKeeper at {self._hosts} has ended.",
-                              cure="Restart.")  # fmt: skip
 
     def _value_node(self, path: str) -> str:
         """One node each, so that none is there because another lies below it."""

@@ -232,6 +232,23 @@ def test_an_append_over_several_blocks_syncs_each():
     run_simulated(scenario())
 
 
+def test_the_next_owner_removes_what_never_came_into_its_place():
+    async def scenario():
+        hdfs = Hdfs(Random(11))
+        log = await opened(hdfs, 1)
+        await log.append([b"one"])
+        hdfs.fault = always("sync", "delete")
+        with pytest.raises(Unavailable):
+            await log.append([b"two"])
+        hdfs.fault = lambda _: None
+        assert len(hdfs.files) > 2
+        assert len(await log.segments()) == 1
+        await opened(hdfs, 2)
+        assert len(hdfs.files) == 1
+
+    run_simulated(scenario())
+
+
 def test_a_folder_that_is_no_log_is_refused():
     async def scenario():
         hdfs = Hdfs(Random(10))

@@ -1,0 +1,201 @@
+"""Sessions with a real ZooKeeper: what becomes of them when it or the process is away."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import zookeeper_session
+from kazoo.client import KazooClient
+
+from schema.errors import LimitExceeded, StalePlan, Unavailable
+from storage.ports import Versioned
+from storage.zookeeper.coordination import ZookeeperCoordination
+
+SESSION_S = 6.0
+
+
+@pytest.fixture
+def place(real_cluster):
+    """(hosts, root) of nothing yet."""
+    return str(real_cluster.zookeeper), f"/storage_{uuid4().hex}/deeper"
+
+
+@asynccontextmanager
+async def session(place, **options):
+    coordination = await ZookeeperCoordination.open(*place, session_s=SESSION_S, **options)
+    try:
+        yield coordination
+    finally:
+        await coordination.close()
+
+
+async def until(condition, seconds=30.0):
+    """How long it takes until `condition` holds."""
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < seconds
+        await asyncio.sleep(0.05)
+    return time.monotonic() - begun
+
+
+def test_two_sessions_share_values_and_see_each_other(place):
+    async def scenario():
+        async with session(place) as a:
+            async with session(place) as b:
+                assert await a.write("one/x", b"a", 0) == 1
+                assert await b.read("one/x") == Versioned(b"a", 1)
+                assert await b.read("one") is None
+                with pytest.raises(StalePlan, match="one/x is at version 1, not 0"):
+                    await b.write("one/x", b"b", 0)
+                results = await asyncio.gather(
+                    *[s.write("one/x", b"%d" % n, 1) for n in range(5) for s in (a, b)],
+                    return_exceptions=True,
+                )
+                assert sorted(map(str, results)) == ["2", *["one/x is at version 2, not 1."] * 9]
+                for member in ("b@ä/", "c"):
+                    await b.join(member)
+                await a.join("c")
+                assert await a.members() == await b.members() == ("b@ä/", "c")
+            assert await a.members() == ("c",)
+
+    asyncio.run(scenario())
+
+
+def test_a_value_that_is_too_large_is_refused(place):
+    async def scenario():
+        async with session(place) as service:
+            await service.write("x", b"x" * 1_000_000, 0)
+            with pytest.raises(LimitExceeded):
+                await service.write("x", b"x" * 1_000_001, 1)
+            assert service.alive()
+
+    asyncio.run(scenario())
+
+
+def test_the_time_out_is_that_which_was_granted(place):
+    async def scenario(wanted):
+        service = await ZookeeperCoordination.open(*place, session_s=wanted)
+        async with asyncio.timeout(5):
+            await service.close()
+        return service.session_s
+
+    assert asyncio.run(scenario(10_000.0)) < 1_000
+    assert asyncio.run(scenario(0.001)) > 0.1
+
+
+def test_nobody_there_is_said_in_one_line():
+    async def scenario():
+        begun = time.monotonic()
+        with pytest.raises(Unavailable) as caught:
+            await ZookeeperCoordination.open("127.0.0.1:1", "/x", connect_s=0.5)
+        assert caught.value.message == "ZooKeeper at 127.0.0.1:1 does not answer."
+        assert time.monotonic() - begun < 5
+
+    asyncio.run(scenario())
+
+
+def test_a_service_that_comes_back_in_time_finds_the_session(real_cluster, place):
+    async def scenario():
+        async with session(place) as service:
+            await service.join("a")
+            await asyncio.to_thread(real_cluster.kill, "zookeeper")
+            assert service.alive()
+            asked = asyncio.create_task(service.read("x"))
+            await asyncio.to_thread(real_cluster.restart, "zookeeper")
+            with suppress(Unavailable):
+                assert await asked is None
+            await until(service.alive)
+            assert await service.members() == ("a",)
+            assert await service.write("x", b"a", 0) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_hears_nothing_gives_up_before_the_service_does(real_cluster, place):
+    async def scenario():
+        async with session(place) as service:
+            await service.join("a")
+            await until(service.alive)
+            real_cluster.pause("zookeeper")
+            try:
+                waited = await until(lambda: not service.alive())
+            finally:
+                real_cluster.resume("zookeeper")
+            assert SESSION_S / 4 < waited < SESSION_S
+
+    asyncio.run(scenario())
+
+
+def test_a_session_that_has_ended_does_not_come_back(place):
+    async def scenario():
+        async with session(place) as watching, session(place) as service:
+            await service.join("a")
+            assert await watching.members() == ("a",)
+            await asyncio.to_thread(end_session, place[0], service)
+            await until(lambda: not service.alive())
+            for _ in range(2):
+                for call in (service.read("x"), service.write("x", b"", 0), service.join("b")):
+                    with pytest.raises(Unavailable, match="ZooKeeper at"):
+                        await call
+                await asyncio.sleep(1.5)
+                assert not service.alive()
+            assert await watching.members() == ()
+
+    asyncio.run(scenario())
+
+
+def end_session(hosts, service):
+    """Somebody else who knows its number and password takes it over, and closes it."""
+    thief = KazooClient(hosts, client_id=service._client.client_id)
+    thief.start()
+    thief.stop()
+    thief.close()
+
+
+def test_a_process_that_was_frozen_finds_that_it_is_not_sure_any_more(place):
+    async def scenario():
+        async with session(place) as watching:
+            with frozen_process(place) as process:
+                line = await asyncio.to_thread(process.stdout.readline)
+                assert line.endswith("True\n")
+                assert await watching.members() == ("frozen",)
+                os.kill(process.pid, signal.SIGSTOP)
+                async with asyncio.timeout(30):
+                    while await watching.members():  # noqa: ASYNC110 (there is nothing to wait for)
+                        await asyncio.sleep(0.2)
+                thawed = time.monotonic()
+                os.kill(process.pid, signal.SIGCONT)
+                for _ in range(100):
+                    asked, alive = (await asyncio.to_thread(process.stdout.readline)).split()
+                    if float(asked) > thawed + 2:
+                        break
+                    assert alive == "False" or float(asked) < thawed
+                else:
+                    pytest.fail("it says nothing any more")
+                assert await watching.members() == ()
+
+    asyncio.run(scenario())
+
+
+class frozen_process(subprocess.Popen):
+    """In the middle of its work; killed at the end."""
+
+    def __init__(self, place):
+        root = Path(__file__).parents[2]
+        super().__init__(
+            [sys.executable, zookeeper_session.__file__, *place],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(root)},
+        )
+
+    def __exit__(self, *error):
+        self.kill()
+        super().__exit__(*error)
