@@ -137,7 +137,7 @@ def bootstrap(as_json: AsJson = False) -> None:
         print_json({"id": fresh.id, "key": fresh.text, "bootstrap_key": line})
         return
     print(fresh.text)
-    ERR.print("Keep it now: it is not shown again. The setting of every node, which is no secret:")
+    ERR.print("Keep it now: it is not shown again. The nodes' setting, which is no secret:")
     ERR.print(f'bootstrap_key = "{line}"', soft_wrap=True)
 
 
