@@ -156,7 +156,7 @@ class Client:
     def __init__(self, hdfs):
         self._hdfs = hdfs
 
-    async def mkdirs(self, path, permission=0o755, create_parent=False):
+    async def mkdirs(self, path, *, create_parent):
         assert create_parent
         await self._hdfs.request("mkdirs", lambda: self._hdfs.mkdirs(path))
 
