@@ -13,7 +13,8 @@ class Nodes(httpx.BaseTransport):
     """An httpx transport over several addresses.
 
     A node that cannot be reached, or says that it stands by, has done nothing: the next is asked,
-    each once. If none serves, that one stands by is the answer: soon one of them will.
+    each once. If none serves, that one stands by is the answer: soon one of them will. What became
+    of a request whose answer is lost nobody knows; who repeats it, asks the next node first.
     """
 
     def __init__(self, addresses: Sequence[str], inner: httpx.BaseTransport) -> None:
@@ -30,6 +31,9 @@ class Nodes(httpx.BaseTransport):
                 response = self._inner.handle_request(request)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 refusal = refusal or error
+            except httpx.TransportError:
+                self._addresses.rotate(-1)
+                raise
             else:
                 if not _stands_by(response):
                     return response

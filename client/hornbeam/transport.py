@@ -7,6 +7,7 @@ Both ways go through httpx and the same REST interface; only the lowest layer di
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +25,8 @@ ARROW = "application/vnd.apache.arrow.stream"
 DEFAULT_PORT = 8780
 MAX_ATTEMPTS = 10
 PATIENCE_S = 30.0
-"""A request is repeated for so long: another node takes over within some ten seconds."""
+"""A request that has failed is repeated for so long: another node takes over within some ten
+seconds."""
 GRACE_S = 5.0
 """The server gives up first, so that its answer says what became of the request."""
 _TRY_AGAIN = {"transaction-aborted", "overloaded", "unavailable"}
@@ -185,11 +187,13 @@ def persistently(send: Callable[[], T]) -> T:
     `send` must be safe to repeat: a read, or a request with an idempotency key. An attempt with
     an unknown outcome is repeated too; if no later one succeeds, the error says "unknown".
     """
-    unknown, give_up, pause_s = False, time.monotonic() + PATIENCE_S, 0.005
+    unknown, give_up, pause_s = False, math.inf, 0.005
     while True:
         try:
             return send()
         except Error as error:
+            # A frozen node has used up the time of the first try.
+            give_up = min(give_up, time.monotonic() + PATIENCE_S)
             unknown = unknown or error.outcome == "unknown"
             again = error.code in _TRY_AGAIN or (unknown and error.code in _LOST)
             if not again or time.monotonic() > give_up:

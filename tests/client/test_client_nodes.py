@@ -93,6 +93,20 @@ def test_a_transaction_waits_until_a_node_serves(tmp_path):
         assert done
 
 
+def test_a_frozen_node_is_passed_over(tmp_path):
+    """Its kernel still takes connections, and nobody reads what they bring."""
+    with served(tmp_path) as url, socket.create_server(("127.0.0.1", 0)) as frozen:
+        apply(url)
+        first = f"127.0.0.1:{frozen.getsockname()[1]}"
+        with hornbeam.connect(
+            f"hornbeam://{first}?also={url.removeprefix('hornbeam://')}",
+            autocommit=True,
+            timeout_s=0.5,
+        ) as db:
+            db.cursor().execute("INSERT INTO author (a_id, a_name) VALUES (1, 'ann')")
+            assert db.cursor().execute("SELECT a_id FROM author").fetchall() == [(1,)]
+
+
 def test_when_no_node_answers_that_is_said():
     first = nowhere()
     with (
