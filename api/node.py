@@ -21,7 +21,7 @@ from txlayer.election import Candidate, Election
 
 WATCH_S = 0.1
 """How often a node looks whether it still may serve."""
-PAUSE_S = 0.25
+PAUSE_S, LONGEST_PAUSE_S = 0.25, 2.0
 """Between terms that could not begin, so that a service that is down is not stormed."""
 
 _LOG = structlog.get_logger(__name__)
@@ -69,13 +69,17 @@ class Node:
 
     async def run(self) -> None:
         """Stand by and serve in turn. Raises Corruption, and what else no further term cures."""
+        pause_s, told = PAUSE_S, ""
         while True:
             try:
                 database = await self._elected()
             except Unavailable as error:
-                _LOG.warning("cannot serve", error=str(error))
-                await self._clock.sleep(PAUSE_S)
+                if str(error) != told:  # once, however long it lasts
+                    _LOG.warning("cannot serve; trying again", error=(told := str(error)))
+                await self._clock.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             else:
+                pause_s, told = PAUSE_S, ""
                 await self._serve(database)
 
     async def _elected(self) -> Database:
