@@ -65,6 +65,14 @@ def load_mixes(file: Path = _FILE) -> list[Mix]:
     return [_mix(entry, data["group"]) for entry in data["mix"]]
 
 
+def load_weights(file: Path = _FILE) -> dict[str, float]:
+    """How often each workload is drawn; 1 where nothing is said. Raises KeyError for another."""
+    given = tomllib.loads(file.read_text()).get("workload", {})
+    if unknown := given.keys() - WORKLOADS.keys():
+        raise KeyError(*unknown)
+    return dict.fromkeys(WORKLOADS, 1) | given
+
+
 def _mix(entry: Mapping[str, Any], groups: Mapping[str, Any]) -> Mix:
     taken = [groups[name] for name in entry["groups"]]
     rate = {_fault(n): v for group in taken for n, v in group.get("rate", {}).items()}
@@ -84,6 +92,8 @@ def scenario(
     """The one that `seed` means, among those that are allowed (default: all)."""
     allowed = [mix for mix in load_mixes() if not mixes or mix.name in mixes]
     rng = random.Random(f"scenario {seed}")
-    workload = rng.choice(sorted(workloads))
+    weight = load_weights()
+    names = sorted(workloads)
+    (workload,) = rng.choices(names, [weight[name] for name in names])
     (mix,) = rng.choices(allowed, [mix.weight for mix in allowed])
     return Scenario(seed, workload, mix)

@@ -435,11 +435,11 @@ class Cluster:
 def drawn_options(rng: random.Random) -> dict[str, Any]:
     """How a cluster may be set up: who waits how long, what comes in pieces, and how often what is
     old is cleared away. No query may last longer than the retention, so clients wait no longer."""
-    patience_s = rng.choice([2.0, 8.0])
+    patience_s = rng.choice([2.0, 12.0])
     return {
         "patience_s": patience_s,
         "snapshot_retention_s": patience_s,
-        "housekeeping_interval_s": rng.choice([0.5, 2.0]),
+        "housekeeping_interval_s": rng.choice([1.0, 3.0]),
         "scan_rows": rng.choice([8, 32, SCAN_ROWS]),
     }
 
