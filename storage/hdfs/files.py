@@ -53,18 +53,20 @@ class _Unclosed:
 
 
 class HdfsFiles:
-    """`LogFiles` in the folder `home`, through a client of its own."""
+    """`LogFiles` in the folder `home` of the HDFS at `url`, through a client of its own."""
 
     def __init__(
         self,
         client: AsyncClient,
         home: str,
         *,
+        url: str = "",
         patience_s: float = PATIENCE_S,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self._client = client
         self._home = home
+        self._url = url
         self._patience_s = patience_s
         self._block_bytes = block_bytes
         self._epoch = 0
@@ -157,7 +159,8 @@ class HdfsFiles:
         except FileNotFoundError:
             return None
         if len(names) != 1 or not names[0].isdigit():
-            raise Unavailable(f"{self._home} is no log: it holds {', '.join(names) or 'nothing'}.")
+            held = ", ".join(names) or "nothing"
+            raise Unavailable(f"{self._url}{self._home} is no log: it holds {held}.")
         return int(names[0])
 
     async def _found(self) -> None:
@@ -319,20 +322,28 @@ class HdfsFiles:
         except (FileNotFoundError, FileExistsError):
             raise
         except TimeoutError:
-            raise Unavailable(f"HDFS has not answered in {seconds:g} s.") from None
+            raise self._mapped(f"no answer in {seconds:g} s") from None
         except Exception as error:
-            raise _mapped(error, self._home) from error
+            raise self._mapped(_line(error)) from error
         except BaseException as error:
             if type(error).__name__ == "PanicException":  # of the client library; no Exception
-                raise _mapped(error, self._home) from error
+                raise self._mapped(_line(error)) from error
             raise
+
+    def _mapped(self, said: str) -> Unavailable:
+        if "QuotaExceededException" in said or _no_room(said):
+            return DiskFull(
+                f"The log in {self._url}{self._home} cannot grow: {said}",
+                cure="Free space or raise the quota, and restart.",
+            )
+        return Unavailable(f"The log in {self._url}{self._home} cannot be used: {said}")
 
     async def _gone(self, error: OSError) -> Unavailable:
         """Why a file is not there, or is there."""
         holder = await self._holder()
         if holder is not None and holder != self._epoch:
             return _fenced(holder)
-        return Unavailable(f"The log in {self._home} cannot be used: {_line(error)}")
+        return self._mapped(_line(error))
 
     def _folder(self, epoch: int) -> str:
         return f"{self._home}/{_epoch_name(epoch)}"
@@ -366,20 +377,10 @@ def _fenced(holder: int) -> Unavailable:
     return Unavailable(f"The log is fenced: epoch {holder} has taken over.")
 
 
-def _mapped(error: BaseException, home: str) -> Unavailable:
-    text = _line(error)
-    if "QuotaExceededException" in text or _no_room(text):
-        return DiskFull(
-            f"The log in {home} cannot grow: {text}",
-            cure="Free space or raise the quota, and restart.",
-        )
-    return Unavailable(f"The log in {home} cannot be used: {text}")
-
-
-def _no_room(text: str) -> bool:
+def _no_room(said: str) -> bool:
     """DataNodes run, and none of them takes a block."""
-    refused = "could only be written to 0 of" in text
-    return refused and "There are 0 datanode(s) running" not in text
+    refused = "could only be written to 0 of" in said
+    return refused and "There are 0 datanode(s) running" not in said
 
 
 def _line(error: BaseException) -> str:

@@ -29,10 +29,10 @@ class HdfsLog:
         that `settings`, or the files in HADOOP_CONF_DIR, describe as Hadoop does.
 
         Raises Corruption when the epoch was used before, Unavailable when a higher one has begun
-        or HDFS does not answer.
+        or HDFS does not answer, InvalidRequest for a `url` that cannot be one.
         """
         return await SegmentedLog.open(
-            HdfsFiles(_client(url, settings), f"{folder}/{slave}"),
+            HdfsFiles(_client(url, settings), f"{folder}/{slave}", url=url),
             slave,
             epoch,
             catalog_version=catalog_version,
@@ -44,4 +44,7 @@ def _client(url: str, settings: Mapping[str, str] | None) -> AsyncClient:
     try:
         return AsyncClient(url, dict(settings or {}))
     except Exception as error:
-        raise InvalidRequest(f"HDFS cannot be reached at {url}: {error}") from error
+        raise InvalidRequest(
+            f"{url} names no HDFS: {error}",
+            cure="As hdfs://host:8020; a name service needs its settings, or HADOOP_CONF_DIR.",
+        ) from error

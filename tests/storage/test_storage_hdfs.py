@@ -8,8 +8,9 @@ from random import Random
 import pytest
 from hdfs_world import Fault, Hdfs, Panic
 
-from schema.errors import DiskFull, Unavailable
+from schema.errors import DiskFull, InvalidRequest, Unavailable
 from storage.hdfs.files import HdfsFiles
+from storage.hdfs.log import HdfsLog
 from storage.log.segments import SegmentedLog
 from storage.ports import START
 from storage.simulated.loop import run_simulated
@@ -247,6 +248,12 @@ def test_the_next_owner_removes_what_never_came_into_its_place():
         assert len(hdfs.files) == 1
 
     run_simulated(scenario())
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://x", "hdfs://a-name-service"])
+def test_an_address_that_is_none_is_told(url):
+    with pytest.raises(InvalidRequest, match=f"^{url} names no HDFS"):
+        asyncio.run(HdfsLog.open(url, "/log", "a", 1))
 
 
 def test_a_folder_that_is_no_log_is_refused():
