@@ -6,7 +6,7 @@ two processes of a role (ports, folders) is on their command lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -37,9 +37,11 @@ _MAIN_CLASS = {
     Role.THRIFT1: "org.apache.hadoop.hbase.thrift.ThriftServer",
 }
 
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+"""Half the processor time until a process is up, and slower code for ever after."""
+
 _SELDOM_ASKED = frozenset({Role.ZOOKEEPER, Role.NAME_NODE, Role.MASTER})
-"""Not on the way of a read or a write. The quick compiler alone gets them up with a third of the
-processor time."""
+"""Not on the way of a read or a write: the quick compiler will do."""
 
 _OPENED = (
     *("java.lang", "java.lang.reflect", "java.util", "java.util.concurrent", "java.nio"),
@@ -155,35 +157,33 @@ def _xml(settings: Settings) -> str:
 
 
 def command(
-    java: Path, jars: Path, folder: Path, process: Process, mark: tuple[str, ...]
+    java: Path, jars: Path, folder: Path, process: Process, options: Sequence[str]
 ) -> list[str]:
-    """The command line of `process`, which bears `mark`."""
+    """The command line of `process`, with `options` for Java: the mark, and what else is wanted."""
     return [
-        *_java(java, jars, folder, _HEAP_MB[process.role], mark),
-        *([] if process.role is Role.REGION_SERVER else ["-XX:+UseSerialGC"]),
-        *(["-XX:TieredStopAtLevel=1"] if process.role in _SELDOM_ASKED else []),
-        _MAIN_CLASS[process.role],
+        *_java(java, jars, folder, process.role, options),
         *_arguments(folder, process),
     ]
 
 
 def format_command(
-    java: Path, jars: Path, folder: Path, into: Path, mark: tuple[str, ...]
+    java: Path, jars: Path, folder: Path, into: Path, options: Sequence[str]
 ) -> list[str]:
     """The command line that makes an empty file system's image in the folder `into`."""
     return [
-        *_java(java, jars, folder, _HEAP_MB[Role.NAME_NODE], mark),
-        _MAIN_CLASS[Role.NAME_NODE],
+        *_java(java, jars, folder, Role.NAME_NODE, options),
         *_definitions({"dfs.namenode.name.dir": into.as_uri()}),
         *("-format", "-force", "-nonInteractive"),
     ]
 
 
-def _java(java: Path, jars: Path, folder: Path, heap_mb: int, mark: tuple[str, ...]) -> list[str]:
+def _java(java: Path, jars: Path, folder: Path, role: Role, options: Sequence[str]) -> list[str]:
     return [
         str(java),
-        *mark,
-        f"-Xmx{heap_mb}m",
+        *options,
+        f"-Xmx{_HEAP_MB[role]}m",
+        *([] if role is Role.REGION_SERVER else ["-XX:+UseSerialGC"]),
+        *([QUICK_COMPILER] if role in _SELDOM_ASKED else []),
         f"-XX:ErrorFile={folder}/logs/java-error-%p.log",
         f"-Djava.io.tmpdir={folder}/data/tmp",
         "-XX:-UsePerfData",
@@ -191,6 +191,7 @@ def _java(java: Path, jars: Path, folder: Path, heap_mb: int, mark: tuple[str, .
         "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
         *("-cp", f"{folder / 'conf'}:{jars}/*"),
+        _MAIN_CLASS[role],
     ]
 
 
@@ -223,8 +224,7 @@ def _arguments(folder: Path, process: Process) -> list[str]:
                 "start",
             ]
         case Role.THRIFT | Role.THRIFT1:
-            listen = ("-b", HOST, "-p", str(ports["rpc"]), "--infoport", str(ports["http"]))
-            return ["start", *listen]
+            return ["start", "-b", HOST, "-p", str(ports["rpc"]), "--infoport", "-1"]
 
 
 def _definitions(settings: Settings) -> Iterator[str]:

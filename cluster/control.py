@@ -60,9 +60,10 @@ class Cluster:
     `up` makes what is missing; `with Cluster.start(folder) as cluster` also stops it at the end.
     """
 
-    def __init__(self, folder: Path, made_of: Layout) -> None:
+    def __init__(self, folder: Path, made_of: Layout, java_options: Sequence[str] = ()) -> None:
         self.folder = folder
         self.layout = made_of
+        self.java_options = java_options
 
     @classmethod
     def at(cls, folder: Path = DEFAULT_FOLDER) -> Cluster:
@@ -83,14 +84,16 @@ class Cluster:
         region_servers: int | None = None,
         data_nodes: int | None = None,
         ports: Mapping[str, int] | None = None,
+        java_options: Sequence[str] = (),
         timeout_s: float = START_TIMEOUT_S,
         on_change: OnChange = _ignore,
     ) -> Cluster:
         """Start what does not run of the cluster in `folder`, which is made if there is none, and
         wait until all of it is healthy.
 
-        `ports` are main ports by process; the others are free ones. Raises Unavailable and
-        InvalidRequest. After an error or an interruption, what this call started is stopped.
+        `ports` are main ports by process; the others are free ones. `java_options` are for the
+        processes that this object starts. Raises Unavailable and InvalidRequest. After an error or
+        an interruption, what this call started is stopped.
         """
         folder = folder.resolve()
         on_change("jars", "resolving")
@@ -103,7 +106,7 @@ class Cluster:
                 ports or {},
                 free_ports,
             )
-            cluster = cls(folder, made_of)
+            cluster = cls(folder, made_of, java_options)
             cluster._write()
             _Start(cluster, java, jars, time.monotonic() + timeout_s, on_change).all()
         return cluster
@@ -329,9 +332,8 @@ class _Start:
         shutil.rmtree(partial, ignore_errors=True)
         mark = Mark(folder, _FORMAT)
         log = self._cluster.log(_FORMAT)
-        command = configuration.format_command(
-            self._java, self._jars, folder, partial, mark.arguments
-        )
+        options = (*mark.arguments, *self._cluster.java_options)
+        command = configuration.format_command(self._java, self._jars, folder, partial, options)
         pid = processes.spawn(mark, command, log)
         if not processes.wait_until_gone(mark, pid, self._left()):
             raise self._late("The empty file system is not made", log)
@@ -345,8 +347,9 @@ class _Start:
         for process in wanted:
             if process.name not in running:
                 mark = Mark(cluster.folder, process.name)
+                options = (*mark.arguments, *cluster.java_options)
                 command = configuration.command(
-                    self._java, self._jars, cluster.folder, process, mark.arguments
+                    self._java, self._jars, cluster.folder, process, options
                 )
                 processes.spawn(mark, command, cluster.log(process.name))
                 self._on_change(process.name, "starting")

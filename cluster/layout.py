@@ -49,8 +49,8 @@ PORTS: Mapping[Role, tuple[str, ...]] = {
     Role.DATA_NODE: ("data", "http", "ipc"),
     Role.MASTER: ("rpc", "http"),
     Role.REGION_SERVER: ("rpc", "http"),
-    Role.THRIFT: ("rpc", "http"),
-    Role.THRIFT1: ("rpc", "http"),
+    Role.THRIFT: ("rpc",),
+    Role.THRIFT1: ("rpc",),
 }
 """What each role listens on; the first is the one that its clients use."""
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cluster import Cluster
+from cluster.configuration import QUICK_COMPILER
 from cluster.control import stop
 
 _STOP_S = 120
@@ -28,7 +29,12 @@ def guarded_cluster(
         [sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, start_new_session=True
     )
     try:
-        yield Cluster.start(folder, region_servers=region_servers, data_nodes=data_nodes)
+        yield Cluster.start(
+            folder,
+            region_servers=region_servers,
+            data_nodes=data_nodes,
+            java_options=[QUICK_COMPILER],
+        )
     finally:
         guard.communicate(timeout=_STOP_S)
         if (folder / "data").exists():

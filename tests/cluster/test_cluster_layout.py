@@ -29,7 +29,7 @@ def test_one_process_of_every_role_unless_more_are_wanted():
 
 def test_no_port_is_given_twice():
     ports = [port for process in made(3, 3).processes for port in process.ports.values()]
-    assert len(ports) == len(set(ports)) == 24
+    assert len(ports) == len(set(ports)) == 22
 
 
 def test_growing_keeps_what_is_there():
