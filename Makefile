@@ -9,10 +9,12 @@ EXAMPLES ?= 1000
 FUZZ_SEED ?= 1
 FIRST_SEED ?= 1
 TRANSACTIONS ?= 500
+RUNS ?= 3
+SEED ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo demo-cluster test check sim mutants models fuzz serve cluster cluster-down bench lock clean
+.PHONY: demo demo-cluster test check sim mutants models fuzz nemesis serve cluster cluster-down bench lock clean
 
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -52,6 +54,10 @@ models: $(READY)  ## check the protocol's models exhaustively (needs spin and gc
 mutants: $(READY)  ## plant protocol bugs; the simulation must find each. MUTANT="boolean lock"
 	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/sim:tests/txlayer:tests/checkers \
 	  $(BIN)/python tests/sim/mutants.py $(if $(MUTANT),--only "$(MUTANT)")
+
+nemesis: $(READY)  ## strike a real cluster: RUNS=3, MINUTES=60, SEED=1, FAULT="kill ZooKeeper"
+	@PYTHONPATH=.:tests:tests/checkers $(BIN)/python tests/nemesis --runs $(RUNS) --seed $(SEED) \
+	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULT),--fault "$(FAULT)")
 
 fuzz: $(READY)  ## fuzz REST and SQL for longer than the suite does: EXAMPLES=1000 FUZZ_SEED=1
 	@FUZZ_EXAMPLES=$(EXAMPLES) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python -m pytest tests/fuzz

@@ -1,0 +1,81 @@
+"""Strike a real cluster: `make nemesis`, or FAULT="kill ZooKeeper" RUNS=5 MINUTES=60 SEED=7.
+
+Every run of a fault is a round under load with a verdict, told in a line; all of them go to
+`var/nemesis/verdicts.jsonl`. When all faults have run, the table in `docs/nemesis.md` is made anew.
+A world in which a round has found something is left, and the next round gets a new one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import nemesis_report
+from nemesis_faults import FAULTS
+from nemesis_run import Database, Round, Verdict, as_line
+from nemesis_workloads import KINDS
+from nemesis_world import ROOT, world
+
+PAGE = ROOT / "docs" / "nemesis.md"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make nemesis", description=__doc__)
+    parser.add_argument("--fault", choices=FAULTS, action="append", help="default: all")
+    parser.add_argument("--runs", type=int, default=3, help="of each fault")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin none after")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=Path("var/nemesis"))
+    options = parser.parse_args()
+    plan = [fault for _ in range(options.runs) for fault in options.fault or FAULTS]
+    random.Random(options.seed).shuffle(plan)
+    shutil.rmtree(options.folder, ignore_errors=True)
+    until = time.monotonic() + options.minutes * 60
+    verdicts = list(strike(plan, options.seed, options.folder.resolve(), until))
+    print(nemesis_report.table(verdicts))
+    if {verdict.fault for verdict in verdicts} == set(FAULTS):
+        nemesis_report.write(PAGE, verdicts)
+    sys.exit(0 if all(verdict.sound for verdict in verdicts) else 1)
+
+
+def strike(plan: Sequence[str], seed: int, folder: Path, until: float) -> Iterator[Verdict]:
+    """The verdicts on the faults of `plan`, each as soon as it is there."""
+    left = list(enumerate(plan, 1))
+    worlds = 0
+    while left and time.monotonic() < until:
+        worlds += 1
+        with world(folder / f"world-{worlds}") as struck:
+            database = Database(struck)
+            database.prepare(list(KINDS))
+            sound = True
+            while sound and left and time.monotonic() < until:
+                number, fault = left.pop(0)
+                round_ = Round(struck, database, list(KINDS), number, seed * 1_000 + number)
+                verdict = asyncio.run(round_.run(fault))
+                _tell(verdict, folder)
+                sound = verdict.sound
+                yield verdict
+            database.close()
+
+
+def _tell(verdict: Verdict, folder: Path) -> None:
+    with (folder / "verdicts.jsonl").open("a", encoding="utf-8") as file:
+        file.write(as_line(verdict) + "\n")
+    found = "sound" if verdict.sound else "NOT SOUND"
+    print(
+        f"{verdict.fault}: {found}, {verdict.acknowledged} writes, {verdict.failed} requests"
+        f" failed, none acknowledged for {verdict.outage_s} s (seed {verdict.seed})",
+        flush=True,
+    )
+    for words in (*verdict.lost, *verdict.torn, *verdict.stuck, *verdict.ended)[:20]:
+        print(f"  {words}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

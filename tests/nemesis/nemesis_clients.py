@@ -1,0 +1,228 @@
+"""Clients of the nodes through the client library, and the journal of what they were told.
+
+Each client is a session that passes its bookmark on. A write is repeated under its key for as long
+as the library does so; what became of one that was given up is asked when all is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from hornbeam.errors import Error
+from hornbeam.transport import Transport, open_transport, parse_url, persistently
+
+T = TypeVar("T")
+Statement = tuple[str, Sequence[Any]]
+Rows = list[tuple[Any, ...]]
+TIMEOUT_S = 8.0
+
+
+class Refused(Exception):
+    """A transaction that the database does not let through, for a reason: it has no effect."""
+
+
+class GivenUp(Exception):
+    """The library has no answer after all its patience."""
+
+
+class _Outdated(Exception):
+    """A snapshot that is no longer served."""
+
+
+_KINDS: dict[str, type[Exception]] = {
+    "constraint-violation": Refused,
+    "foreign-key-violation": Refused,
+    "not-null-violation": Refused,
+    "read-conflict": Refused,
+    "snapshot-too-old": _Outdated,
+    "unique-violation": Refused,
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a committed transaction was answered with. `completed`: when everybody must see it; None
+    where it was not applied by then, or told only when all was over."""
+
+    commit_ts: int
+    rows: tuple[Rows, ...]
+    invoked: float
+    completed: float | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows of queries at one snapshot, and the versions that they are of."""
+
+    rows: list[Rows]
+    snapshot: int
+    reads: list[list[Any]]
+    invoked: float
+    completed: float
+
+
+@dataclass
+class Journal:
+    """What was asked for and what was told, in one round. Outside of the database."""
+
+    acknowledged: dict[str, Answer] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    unresolved: dict[str, tuple[dict[str, Any], float]] = field(default_factory=dict)
+    """Requests that were given up, and when they were begun."""
+    written_at: list[float] = field(default_factory=list)
+    """When writes were acknowledged."""
+    newest: int = 0
+    """The latest commit that anybody has been told of as applied: everybody must see it."""
+    failed: list[str] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+    """What readers saw that must not be."""
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+class Client:
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        journal: Journal,
+        rng: random.Random,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self.name = name
+        self.journal = journal
+        self.random = rng
+        self.bookmark = 0
+        self._pool = pool
+        self._transport: Transport = open_transport(parse_url(url), TIMEOUT_S)
+        self._requests = 0
+
+    def next_key(self) -> str:
+        """Of the transaction that this client asks for next."""
+        return f"{self.name}/{self._requests + 1}"
+
+    async def transact(
+        self, *statements: Statement, reads: Sequence[list[Any]] = ()
+    ) -> Answer | None:
+        """A write transaction; None when nobody answers. Raises Refused."""
+        key, body = self.next_key(), _transaction(statements, reads)
+        self._requests += 1
+        invoked = time.monotonic()
+        try:
+            answer = await self.sent(key, body | {"bookmark": self.bookmark}, invoked)
+        except GivenUp as error:
+            self.journal.unresolved[key] = (body, invoked)
+            self.journal.failed.append(str(error))
+            return None
+        except Refused:
+            self.journal.refused.add(key)
+            raise
+        self.journal.acknowledged[key] = answer
+        self.journal.written_at.append(time.monotonic())
+        self.bookmark = max(self.bookmark, answer.commit_ts)
+        if answer.completed is not None:
+            self.journal.newest = max(self.journal.newest, answer.commit_ts)
+        return answer
+
+    async def sent(self, key: str, body: dict[str, Any], invoked: float) -> Answer:
+        """Raises Refused and GivenUp."""
+        headers = {"Idempotency-Key": key}
+        document = await self._asked(
+            lambda: self._transport.json("POST", "/v1/transactions", body, headers=headers)
+        )
+        rows = tuple([tuple(row) for row in each["rows"]] for each in document["statements"])
+        over = time.monotonic() if document["applied"] else None
+        return Answer(document["commit_ts"], rows, invoked, over)
+
+    async def read(
+        self, *queries: str | Statement, trace: bool = False, use_views: bool = True
+    ) -> Found | None:
+        """Queries at one snapshot that holds all that anybody has been told; None when there is
+        no answer."""
+        bodies = [_query(query, trace, use_views) for query in queries]
+        try:
+            while True:
+                try:
+                    return await self._found(bodies)
+                except _Outdated:  # a snapshot does not outlive who serves it: begin again
+                    self.journal.counts["reads begun again"] += 1
+        except (GivenUp, Refused) as error:
+            self.journal.failed.append(f"read: {error}")
+            return None
+
+    async def _found(self, bodies: Sequence[dict[str, Any]]) -> Found:
+        """Raises _Outdated, Refused and GivenUp."""
+        invoked, told, at = time.monotonic(), self.journal.newest, None
+        rows: list[Rows] = []
+        reads: list[list[Any]] = []
+        for body in bodies:
+            when = {"snapshot": at} if at else {"consistency": "strong", "bookmark": self.bookmark}
+            document = await self._asked(partial(self._queried, body | when))
+            at = document["snapshot"]
+            rows.append([tuple(row) for row in document["rows"]])
+            reads += document["reads"] or []
+        assert at is not None
+        assert at >= self.bookmark, f"snapshot {at} is before the bookmark {self.bookmark}"
+        assert at >= told, f"snapshot {at} is before commit {told}, which was acknowledged"
+        self.bookmark = at
+        self.journal.counts["reads"] += 1
+        return Found(rows, at, reads, invoked, time.monotonic())
+
+    def _queried(self, body: dict[str, Any]) -> Any:
+        return self._transport.json("POST", "/v1/query", body)
+
+    async def _asked(self, send: Callable[[], T]) -> T:
+        """Raises _Outdated, Refused and GivenUp."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, _persistently, send)
+
+    async def resolve(self, deadline: float) -> None:
+        """Ask what became of all that was given up: sent again under its key, it has one effect.
+        Raises GivenUp when `deadline` passes before all is known."""
+        for key, (body, invoked) in list(self.journal.unresolved.items()):
+            while True:
+                try:
+                    answer = await self.sent(key, body, invoked)
+                except Refused:
+                    self.journal.refused.add(key)
+                except GivenUp:
+                    if time.monotonic() > deadline:
+                        raise
+                    continue
+                else:
+                    self.journal.acknowledged[key] = Answer(
+                        answer.commit_ts, answer.rows, invoked, None
+                    )
+                del self.journal.unresolved[key]
+                break
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+def _persistently(send: Callable[[], T]) -> T:
+    try:
+        return persistently(send)
+    except Error as error:
+        kind = _KINDS.get(error.code, GivenUp)
+        raise kind(f"{error.code}: {error}") from error
+
+
+def _query(query: str | Statement, trace: bool, use_views: bool) -> dict[str, Any]:
+    sql, parameters = (query, ()) if isinstance(query, str) else query
+    body = {"sql": sql, "parameters": list(parameters), "trace": trace}
+    return body | {"use_views": use_views, "timeout_ms": int(TIMEOUT_S * 1000)}
+
+
+def _transaction(statements: Sequence[Statement], reads: Sequence[list[Any]]) -> dict[str, Any]:
+    return {
+        "statements": [{"sql": sql, "parameters": list(values)} for sql, values in statements],
+        "reads": list(reads),
+        "timeout_ms": int(TIMEOUT_S * 1000),
+    }

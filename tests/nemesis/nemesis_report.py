@@ -1,0 +1,71 @@
+"""The table of what the nemesis found, and where it was run."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from nemesis_run import Verdict
+
+from bench.measure import machine, percentile, versions
+from cluster import artefacts
+
+BEGIN, END = "<!-- table -->", "<!-- end of table -->"
+HEAD = (
+    "| fault | runs | acknowledged | lost | torn | view differences | stuck | failed requests |"
+    " no write for, p50 | p99 |"
+)
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    faults = dict.fromkeys(verdict.fault for verdict in verdicts)
+    lines = [HEAD, "|" + " --- |" * HEAD.count(" |")]
+    lines += [_line(fault, [v for v in verdicts if v.fault == fault]) for fault in faults]
+    return "\n".join([*lines, _line("**all**", verdicts)])
+
+
+def _line(fault: str, verdicts: Sequence[Verdict]) -> str:
+    outages = [verdict.outage_s for verdict in verdicts]
+    cells = [
+        fault,
+        len(verdicts),
+        sum(v.acknowledged for v in verdicts),
+        sum(len(v.lost) for v in verdicts),
+        sum(len(v.torn) for v in verdicts),
+        sum(v.differences for v in verdicts),
+        sum(len(v.stuck) for v in verdicts),
+        sum(v.failed for v in verdicts),
+        f"{percentile(outages, 0.5):.1f} s",
+        f"{percentile(outages, 0.99):.1f} s",
+    ]
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def where() -> str:
+    """Date, class of machine, versions."""
+    about, pom = machine(Path()), artefacts.pom().read_text(encoding="utf-8")
+    gigabytes = round(int(about["memory"].split()[0]) / (1 << 20))
+    load = ", ".join(f"{average:.0f}" for average in about["load_average"])
+    return (
+        f"{dt.datetime.now(dt.UTC):%Y-%m-%d}; {about['cores']} cores, {gigabytes} GiB, load average"
+        f" {load}; Python {versions()['python']}, HBase {_version(pom, 'hbase')},"
+        f" Hadoop {_version(pom, 'hadoop')}, Java {artefacts.java_version(str(artefacts.java()))}."
+    )
+
+
+def _version(pom: str, name: str) -> str:
+    found = re.search(rf"<{name}\.version>([^<]+)<", pom)
+    assert found is not None, name
+    return found[1]
+
+
+def write(page: Path, verdicts: Sequence[Verdict]) -> None:
+    """Put the table between the marks of `page`."""
+    text = page.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    page.write_text(
+        f"{before}{BEGIN}\n\n{where()}\n\n{table(verdicts)}\n\n{END}{after}", encoding="utf-8"
+    )

@@ -1,0 +1,271 @@
+"""A round: clients at work, one fault, healing, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from nemesis_clients import Client, GivenUp, Journal, Refused, Statement
+from nemesis_faults import FAULTS
+from nemesis_workloads import KINDS, Workload, seeded
+from nemesis_world import START_S, World
+
+from hornbeam.cli.csvtext import csv_line
+from hornbeam.errors import Error
+from hornbeam.transport import Transport, open_transport, parse_url, persistently
+
+SHARES = {"bank": 5, "appends": 5, "list": 3, "shop": 3}
+"""Of sixteen clients."""
+BEFORE_S, AFTER_S = 3.0, 4.0
+THINK_S = 0.03
+PATIENCE_S = 300.0
+"""For a schema of many tables."""
+STUCK_S = 60.0
+"""After healing nothing may be stuck for longer."""
+
+
+@dataclass
+class Verdict:
+    """What a round found. `outage_s` is the longest time in which no write was acknowledged, from
+    the strike on; `healed_s` lies between strike and the end of healing."""
+
+    fault: str
+    seed: int
+    acknowledged: int
+    reads: int
+    refused: int
+    failed: int
+    outage_s: float
+    healed_s: float
+    differences: int
+    lost: list[str] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+    stuck: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    """Nodes that ended by themselves, with their exit codes; they are started again."""
+    complaints: list[str] = field(default_factory=list)
+    """What clients were told of requests that failed; the first of them."""
+
+    @property
+    def sound(self) -> bool:
+        return not (self.lost or self.torn or self.stuck or self.differences)
+
+
+class Database:
+    """What is asked of the database outside of the clients' work."""
+
+    def __init__(self, world: World) -> None:
+        self._transport: Transport = open_transport(parse_url(world.url), PATIENCE_S)
+
+    def prepare(self, kinds: Sequence[str]) -> None:
+        """Schema, views, first rows. The views that the workloads look at must be among them."""
+        classes = [KINDS[kind] for kind in kinds]
+        body = {
+            "ddl": "\n".join(each.ddl for each in classes),
+            "workload": "\n".join(each.queries for each in classes),
+            "roots": [root for each in classes for root in each.roots],
+        }
+        plan = persistently(lambda: self._transport.json("POST", "/v1/schema/plan", body))
+        chosen = body | {"plan_id": plan["plan_id"]}
+        persistently(lambda: self._transport.json("POST", "/v1/schema/apply", chosen))
+        self._await_built()
+        views = self._transport.json("GET", "/v1/schema")["views"]
+        missing = {"account__page", "list__tag", "node__cursor"} - {v["name"] for v in views}
+        assert not missing, f"the plan has no view {missing}"
+        for each in classes:
+            for relation, rows in each.rows().items():
+                self._load(relation, rows)
+
+    def _await_built(self) -> None:
+        give_up = time.monotonic() + START_S
+        while not all(build["finished"] for build in self.status()["builds"]):
+            assert time.monotonic() < give_up, "views are not built"
+            time.sleep(0.2)
+
+    def _load(self, relation: str, rows: Sequence[Sequence[Any]]) -> None:
+        relations = self._transport.json("GET", "/v1/schema")["relations"]
+        (columns,) = [each["columns"] for each in relations if each["name"] == relation]
+        text = csv_line([column["name"] for column in columns]) + "".join(map(csv_line, rows))
+        headers = {"Content-Type": "text/csv", "Idempotency-Key": f"load {relation}"}
+        persistently(lambda: self._transport.post(f"/v1/load/{relation}", text.encode(), headers))
+
+    def status(self) -> dict[str, Any]:
+        document: dict[str, Any] = persistently(lambda: self._transport.json("GET", "/v1/status"))
+        return document
+
+    def differences(self) -> int:
+        def verify() -> int:
+            with self._transport.stream("/v1/verify", {}) as response:
+                *_, last = response.iter_lines()
+            return int(json.loads(last)["report"]["differences"])
+
+        return persistently(verify)
+
+    def stuck(self, touched: Sequence[Statement], healed: float) -> list[str]:
+        """What has not come loose in time: locks, the watermark, a root."""
+        found: list[str] = []
+        if not _before(healed + STUCK_S, lambda: self.status()["locks"]["held"] == 0):
+            found.append(f"locks are held: {self.status()['locks']}")
+        watermark = self.status()["watermark"]
+        if not _before(healed + STUCK_S + 3, lambda: self.status()["watermark"] > watermark):
+            found.append(f"the watermark stays at {watermark}")
+        for sql, parameters in touched:
+            statement = {"sql": sql, "parameters": list(parameters)}
+            body = {"statements": [statement], "timeout_ms": 10_000}
+            try:
+                self._transport.json("POST", "/v1/transactions", body)
+            except Error as error:
+                found.append(f"{sql} {parameters}: {error.code}")
+        return found
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+def _before(deadline: float, holds: Any) -> bool:
+    while True:
+        if holds():
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+
+
+class Round:
+    """One fault under load. `number` is unique in a world; all that is drawn comes from `seed`."""
+
+    def __init__(
+        self, world: World, database: Database, kinds: Sequence[str], number: int, seed: int
+    ) -> None:
+        self._world = world
+        self._database = database
+        self._seed = seed
+        self._workloads: dict[str, Workload] = {kind: KINDS[kind](number) for kind in kinds}
+        self._journals = {kind: Journal() for kind in kinds}
+        self._pool = ThreadPoolExecutor(sum(SHARES.values()) + 4)
+        self._over = asyncio.Event()
+        self._clients = {
+            kind: [
+                Client(
+                    f"{kind}-{number}-{n}",
+                    world.url,
+                    self._journals[kind],
+                    seeded((seed, kind, n)),
+                    self._pool,
+                )
+                for n in range(SHARES[kind])
+            ]
+            for kind in kinds
+        }
+
+    async def run(self, fault: str) -> Verdict:
+        try:
+            return await self._run(fault)
+        finally:
+            for clients in self._clients.values():
+                for client in clients:
+                    client.close()
+            self._pool.shutdown(wait=False)
+
+    async def _run(self, name: str) -> Verdict:
+        fault, rng = FAULTS[name](), random.Random(f"{self._seed}/{name}")
+        for kind, workload in self._workloads.items():
+            await workload.begin(self._clients[kind][0])
+        working = [
+            asyncio.ensure_future(self._work(self._workloads[kind], client))
+            for kind, clients in self._clients.items()
+            for client in clients
+        ]
+        await asyncio.sleep(BEFORE_S)
+        struck = time.monotonic()
+        await asyncio.to_thread(fault.strike, self._world, rng)
+        await asyncio.sleep(fault.hold_s)
+        await asyncio.to_thread(fault.heal, self._world)
+        healed = time.monotonic()
+        stuck, ended = await self._await_writes(healed)
+        await asyncio.sleep(AFTER_S)
+        self._over.set()
+        over = time.monotonic()
+        await asyncio.gather(*working)
+        outage_s = self._outage(struck, over)
+        verdict = self._verdict(name, outage_s, healed - struck)
+        verdict.stuck, verdict.ended = stuck, ended
+        if fault.silent and verdict.failed:
+            verdict.stuck.append(f"{verdict.failed} requests failed: {verdict.complaints[:3]}")
+        await self._judge(verdict, healed)
+        return verdict
+
+    async def _work(self, workload: Workload, client: Client) -> None:
+        while not self._over.is_set():
+            try:
+                await workload.step(client)
+            except Refused:
+                client.journal.counts["refused"] += 1
+            except AssertionError as error:
+                client.journal.torn.append(f"{client.name}: {error}")
+            await asyncio.sleep(client.random.uniform(0, 2 * THINK_S))
+
+    def _written_at(self) -> list[float]:
+        return sorted(t for journal in self._journals.values() for t in journal.written_at)
+
+    async def _await_writes(self, healed: float) -> tuple[list[str], list[str]]:
+        """Wait until each workload writes again. What does not, and which nodes had ended."""
+        late: list[str] = []
+        ended: list[str] = []
+        for kind, journal in self._journals.items():
+            while not (journal.written_at and journal.written_at[-1] > healed):
+                ended += self._world.revive()
+                if time.monotonic() > healed + STUCK_S:
+                    late.append(f"no write of {kind} in {STUCK_S:g} s")
+                    break
+                await asyncio.sleep(0.1)
+        return late, ended + self._world.revive()
+
+    def _outage(self, struck: float, over: float) -> float:
+        moments = [struck, *(t for t in self._written_at() if struck < t < over), over]
+        return max(later - earlier for earlier, later in pairwise(moments))
+
+    def _verdict(self, fault: str, outage_s: float, healed_s: float) -> Verdict:
+        journals = self._journals.values()
+        complaints = [words for journal in journals for words in journal.failed]
+        return Verdict(
+            fault,
+            self._seed,
+            acknowledged=sum(len(journal.acknowledged) for journal in journals),
+            reads=sum(journal.counts["reads"] for journal in journals),
+            refused=sum(journal.counts["refused"] for journal in journals),
+            failed=len(complaints),
+            outage_s=round(outage_s, 2),
+            healed_s=round(healed_s, 2),
+            differences=0,
+            torn=[words for journal in journals for words in journal.torn],
+            complaints=complaints[:5],
+        )
+
+    async def _judge(self, verdict: Verdict, healed: float) -> None:
+        for kind, workload in self._workloads.items():
+            client = self._clients[kind][0]
+            try:
+                await client.resolve(healed + 2 * STUCK_S)
+                findings = await workload.judge(client)
+            except GivenUp as error:
+                verdict.stuck.append(f"{kind}: {error}")
+            except AssertionError as error:
+                verdict.torn.append(f"{kind} in the end: {error}")
+            else:
+                verdict.lost += findings.lost
+                verdict.torn += findings.torn
+        touched = [s for workload in self._workloads.values() for s in workload.touch()]
+        verdict.stuck += await asyncio.to_thread(self._database.stuck, touched, healed)
+        verdict.differences = await asyncio.to_thread(self._database.differences)
+
+
+def as_line(verdict: Verdict) -> str:
+    return json.dumps(asdict(verdict))

@@ -1,0 +1,36 @@
+"""A few faults, drawn by seed, against a real cluster of its own. All of them: `make nemesis`.
+
+NEMESIS_SEED chooses; without it, the seed is the day's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import os
+import random
+
+import pytest
+from nemesis_faults import FAULTS
+from nemesis_run import Database, Round, as_line
+from nemesis_world import world
+
+KINDS = ("bank", "appends", "list")
+"""TPC-W's schema alone takes a minute."""
+DRAWN = 2
+
+
+@pytest.mark.timeout(600)
+def test_a_few_faults(tmp_path):
+    seed = int(os.environ.get("NEMESIS_SEED") or dt.date.today().toordinal())
+    others = sorted(FAULTS.keys() - {"kill the serving node"})
+    chosen = ["kill the serving node", *random.Random(seed).sample(others, DRAWN)]
+    print(f"NEMESIS_SEED={seed}: {', '.join(chosen)}")
+    with world(tmp_path) as struck:
+        database = Database(struck)
+        database.prepare(KINDS)
+        for number, fault in enumerate(chosen, 1):
+            verdict = asyncio.run(Round(struck, database, KINDS, number, seed + number).run(fault))
+            assert verdict.sound, as_line(verdict)
+            assert verdict.acknowledged > 0
+        database.close()
