@@ -22,12 +22,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    BadVersionError,
-    KazooException,
-    NodeExistsError,
-    NoNodeError,
-)
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState
@@ -38,6 +33,7 @@ from storage.ports import Versioned
 
 SESSION_S = 6.0
 CONNECT_S = 10.0
+CALL_S = 10.0
 HEARTBEATS = 8
 """In the time of a session."""
 SIGNS = 4
@@ -227,7 +223,7 @@ class ZookeeperCoordination:
     async def _answered(self, future: asyncio.Future[Any]) -> Any:
         """Raises what says how the nodes are, and Unavailable for all else."""
         try:
-            async with asyncio.timeout(self.session_s):
+            async with asyncio.timeout(min(self.session_s, CALL_S)):
                 return await future
         except (NoNodeError, NodeExistsError, BadVersionError):
             raise
