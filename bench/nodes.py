@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -25,12 +25,14 @@ STOP_S = 30.0
 
 @dataclass
 class NodeProcess:
-    """One node. `environment` is what `hornbeam serve` reads its settings from."""
+    """One node. `environment` is what `hornbeam serve` reads its settings from; Python is started
+    with the arguments `program`."""
 
     name: str
     port: int
     log: Path
     environment: Mapping[str, str]
+    program: Sequence[str] = ("-c", "from api.serve import serve; serve()")
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -40,7 +42,7 @@ class NodeProcess:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", "from api.serve import serve; serve()"],
+                [sys.executable, *self.program],
                 env=self.environment,
                 stdout=log,
                 stderr=log,

@@ -23,6 +23,8 @@ T = TypeVar("T")
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
 TIMEOUT_S = 8.0
+TRIES = 5
+"""Of what took longer than that and had no effect."""
 
 
 class Refused(Exception):
@@ -37,12 +39,17 @@ class _Outdated(Exception):
     """A snapshot that is no longer served."""
 
 
+class _TooSlow(Exception):
+    """A transaction or query that took longer than its time limit, and has done nothing."""
+
+
 _KINDS: dict[str, type[Exception]] = {
     "constraint-violation": Refused,
     "foreign-key-violation": Refused,
     "not-null-violation": Refused,
     "read-conflict": Refused,
     "snapshot-too-old": _Outdated,
+    "statement-timeout": _TooSlow,
     "unique-violation": Refused,
 }
 
@@ -180,7 +187,13 @@ class Client:
 
     async def _asked(self, send: Callable[[], T]) -> T:
         """Raises _Outdated, Refused and GivenUp."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, _persistently, send)
+        loop = asyncio.get_running_loop()
+        for _ in range(TRIES):
+            try:
+                return await loop.run_in_executor(self._pool, _persistently, send)
+            except _TooSlow:
+                self.journal.counts["too slow"] += 1
+        raise GivenUp(f"too slow, {TRIES} times")
 
     async def resolve(self, deadline: float) -> None:
         """Ask what became of all that was given up: sent again under its key, it has one effect.

@@ -11,9 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ import httpx
 from nemesis_proxy import Mode
 from real_cluster import guarded_cluster
 
+from bench.nodes import NodeProcess
 from cluster import Cluster, Role, artefacts
 from cluster.ports import free_ports
 
@@ -28,7 +29,7 @@ T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 NODES, REGION_SERVERS, DATA_NODES = 3, 2, 3
-START_S, STOP_S, ADMIN_S = 90.0, 40.0, 90.0
+START_S, STOP_S, ADMIN_S = 120.0, 40.0, 90.0
 
 
 class Stuck(AssertionError):
@@ -46,61 +47,35 @@ def wait_for(what: str, look: Callable[[], T | None], seconds: float = START_S) 
 
 
 @dataclass
-class Node:
-    """One `hornbeam serve`. `links` are the names of its links by what they lead to."""
+class Node(NodeProcess):
+    """A node with a clock that can be set. `links` are the names of its links by what they lead
+    to."""
 
-    name: str
-    port: int
-    folder: Path
-    settings: dict[str, str]
-    links: dict[str, list[str]]
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+    links: Mapping[str, list[str]] = field(default_factory=dict)
 
     def start(self) -> None:
         self.set_clock(0)
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("HORNBEAM_")}
-        environment |= {f"HORNBEAM_{k.upper()}": v for k, v in self.settings.items()}
-        environment["PYTHONPATH"] = f"{ROOT}:{environment.get('PYTHONPATH', '')}"
-        with (self.folder / "node.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(HERE / "nemesis_node.py"), str(self.folder / "clock")],
-                cwd=self.folder,
-                env=environment,
-                stdout=log,
-                stderr=log,
-            )
+        super().start()
 
     def set_clock(self, ahead_ms: int) -> None:
-        fresh = self.folder / "clock.new"
+        clock = _clock_of(self.log.parent)
+        fresh = clock.with_suffix(".new")
         fresh.write_text(str(ahead_ms))
-        fresh.replace(self.folder / "clock")
+        fresh.replace(clock)
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)
 
-    def kill(self) -> None:
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """In good order."""
-        self._end(signal.SIGTERM)
-
-    def _end(self, number: signal.Signals) -> None:
-        if self.process is not None:
-            self.process.send_signal(number)
-            self.process.wait(STOP_S)
-            self.process = None
-
     def answers(self, path: str) -> bool:
         try:
-            return httpx.get(f"http://{self.address}{path}", timeout=2, trust_env=False).is_success
+            return httpx.get(f"{self.url}{path}", timeout=2, trust_env=False).is_success
         except httpx.TransportError:
             return False
+
+
+def _clock_of(folder: Path) -> Path:
+    return folder / "clock"
 
 
 class World:
@@ -148,12 +123,16 @@ class World:
             "port": str(port),
             "log_level": "info",
         }
-        return Node(name, port, folder, settings, links)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("HORNBEAM_")}
+        environment |= {f"HORNBEAM_{k.upper()}": v for k, v in settings.items()}
+        environment["PYTHONPATH"] = f"{ROOT}:{environment.get('PYTHONPATH', '')}"
+        program = (str(HERE / "nemesis_node.py"), str(_clock_of(folder)))
+        return Node(name, port, folder / "node.log", environment, program, links=links)
 
     @property
     def url(self) -> str:
         """For the client library."""
-        first, *others = [node.address for node in self.nodes]
+        first, *others = [node.url.removeprefix("http://") for node in self.nodes]
         return f"hornbeam://{first}?also={','.join(others)}"
 
     def close(self) -> None:
