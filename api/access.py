@@ -113,7 +113,8 @@ def may_validate(principal: Principal, catalog: Catalog, layout: str) -> bool:
 
 def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
     """What of `catalog` is shown: granted relations and views, the keys, edges and indexes among
-    them, and of the workload nothing. Only for showing: views may lack their relations."""
+    them, without the reasons (they name others), and of the workload nothing. Only for showing:
+    views may lack their relations."""
     if principal.grants is None:
         return catalog
     relations = tuple(
@@ -134,7 +135,9 @@ def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
         schema=Schema(relations, declared),
         forest=Forest(roots, parents),
         views=tuple(view for view in catalog.views if principal.may_read(view.name)),
-        indexes=tuple(index for index in catalog.indexes if principal.may_read(index.on)),
+        indexes=tuple(
+            replace(index, reason="") for index in catalog.indexes if principal.may_read(index.on)
+        ),
         workload=(),
     )
 

@@ -2,15 +2,15 @@
 
 One JSON line per write or administrator's request, and per request that was refused with 401 or
 403, on a logger of its own. It names keys by their public ids, and relations; it holds no
-statement, no value and no secret. A client that went away before its answer has the status 0.
+statement, no value and no secret. It is written before the answer is sent. A request that was not
+answered (its client went away, or the server failed it) has the status 0.
 """
 
 from __future__ import annotations
 
-import logging
+import os
 import sys
 from collections.abc import Callable
-from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from schema.errors import InvalidRequest
 STANDARD_ERROR = "-"
 _NOTED = "hornbeam.audited"
 _REFUSED = frozenset({401, 403})
+_LOG = structlog.get_logger(__name__)
 
 Write = Callable[..., Any]
 
@@ -33,33 +34,52 @@ def note(scope: Scope, **facts: Any) -> None:
     scope.setdefault(_NOTED, {}).update(facts)
 
 
-def logger_to(target: Path) -> Write:
-    """Writes lines to a file, which may be moved away (it is opened anew), or to standard error.
+class Lines:
+    """Lines at the end of a file, which may be moved away at any time, or on standard error.
 
-    Raises InvalidRequest when the file cannot be written.
+    A file that cannot be written any more is told to the server's log: what has been committed
+    is not taken back for it.
     """
-    handler: logging.Handler
-    try:
-        if str(target) == STANDARD_ERROR:
-            handler = logging.StreamHandler(sys.stderr)
-        else:
-            handler = WatchedFileHandler(target, encoding="utf-8")
-    except OSError as error:
-        raise InvalidRequest(
-            f"The audit log {target} cannot be written: {error.strerror}.",
-            cure="Choose another file, or turn it off.",
-        ) from None
-    below = logging.Logger("hornbeam.audit", logging.INFO)
-    below.addHandler(handler)
-    bound = structlog.wrap_logger(
-        below,
+
+    def __init__(self, target: Path) -> None:
+        """Raises InvalidRequest when the file cannot be written."""
+        self._target = target
+        try:
+            self._append("")
+        except OSError as error:
+            raise InvalidRequest(
+                f"The audit log {target} cannot be written: {error.strerror}.",
+                cure="Choose another file, or turn it off.",
+            ) from None
+
+    def msg(self, line: str) -> None:
+        try:
+            self._append(line + "\n")
+        except OSError as error:
+            _LOG.error("the audit log cannot be written", line=line, error=str(error))
+
+    info = msg
+
+    def _append(self, text: str) -> None:
+        if str(self._target) == STANDARD_ERROR:
+            sys.stderr.write(text)
+            return
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with os.fdopen(os.open(self._target, flags, 0o600), "ab") as file:
+            file.write(text.encode())
+
+
+def logger_to(target: Path) -> Write:
+    """The audit log's own logger. Raises InvalidRequest when `target` cannot be written."""
+    logger = structlog.wrap_logger(
+        Lines(target),
         processors=[
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.BoundLogger,
     )
-    return bound.info  # type: ignore[no-any-return]
+    return logger.info  # type: ignore[no-any-return]
 
 
 class Audit:
@@ -73,19 +93,24 @@ class Audit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status = 0
+        answered = False
 
         async def noted(message: Message) -> None:
-            nonlocal status
+            nonlocal answered
             if message["type"] == "http.response.start":
-                status = message["status"]
+                answered = True
+                self._note(scope, message["status"])
             await send(message)
 
         try:
             await self._app(scope, receive, noted)
         finally:
-            if status in _REFUSED or _NOTED in scope or _changes(scope):
-                self._write("request", **_facts(scope, status))
+            if not answered:
+                self._note(scope, 0)
+
+    def _note(self, scope: Scope, status: int) -> None:
+        if status in _REFUSED or _NOTED in scope or _changes(scope):
+            self._write("request", **_facts(scope, status))
 
 
 def _changes(scope: Scope) -> bool:

@@ -134,13 +134,13 @@ def plan_document(planned: PlannedSchema) -> dict[str, Any]:
 
 
 def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
-    """What `catalog` shows of the one in force."""
+    """The catalog in force, as far as `catalog` shows it."""
     return {
         "version": catalog.version,
         "ddl": render_ddl(catalog.schema),
         "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
         "trees": _trees_document(catalog),
-        "views": [view_document(db, name) for name in catalog.view],
+        "views": [view_document(db, catalog, name) for name in catalog.view],
         "indexes": [_index_document(catalog, index) for index in catalog.indexes],
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
     }
@@ -209,8 +209,8 @@ def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
     }
 
 
-def view_document(db: Database, name: str) -> dict[str, Any]:
-    """A view, its indexes, and how far its build is. Raises KeyError."""
+def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
+    """A view, those of its indexes that are shown, and how far its build is. Raises KeyError."""
     catalog = db.catalog
     view, layout = catalog.view[name], catalog.layout(name)
     return {
@@ -230,7 +230,7 @@ def view_document(db: Database, name: str) -> dict[str, Any]:
                 "reason": index.reason,
                 "state": catalog.state[index.name].value,
             }
-            for index in catalog.indexes_on(name)
+            for index in shown.indexes_on(name)
         ],
         "rows": db.keeper.counts().get(name, 0),
         "progress": _progress_document(db, name),

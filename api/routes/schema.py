@@ -13,6 +13,7 @@ from api.database import Database
 from api.documents import graph_document, plan_document, schema_document, view_document
 from api.models import ApplyBody, PlanBody
 from api.requests import Asking, Db, encoded, tagged
+from schema.catalog import Catalog
 from schema.errors import NotFound
 from viewselect.picture import forest_mermaid, forest_svg
 
@@ -81,8 +82,8 @@ Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tabl
 )
 async def views(db: Db, asking: Asking, sizes: Sizes = True) -> Response:
     """All views with their states and progress."""
-    names = visible_catalog(asking, db.catalog).view
-    return encoded([await _view(db, name, sizes) for name in names])
+    shown = visible_catalog(asking, db.catalog)
+    return encoded([await _view(db, shown, name, sizes) for name in shown.view])
 
 
 @router.get(
@@ -90,14 +91,15 @@ async def views(db: Db, asking: Asking, sizes: Sizes = True) -> Response:
 )
 async def view(name: str, db: Db, asking: Asking, sizes: Sizes = True) -> Response:
     """One view."""
+    shown = visible_catalog(asking, db.catalog)
     if name not in db.catalog.view:
-        known = ", ".join(visible_catalog(asking, db.catalog).view)
+        known = ", ".join(shown.view)
         raise NotFound(f"There is no view {name}.", cure=f"There are: {known or 'none'}.")
     asking.require_read([name])
-    return encoded(await _view(db, name, sizes))
+    return encoded(await _view(db, shown, name, sizes))
 
 
-async def _view(db: Database, name: str, sizes: bool) -> dict[str, Any]:
-    document = view_document(db, name)
+async def _view(db: Database, shown: Catalog, name: str, sizes: bool) -> dict[str, Any]:
+    document = view_document(db, shown, name)
     counted = (await db.sizes([name]))[name] if sizes else None
     return document | {"bytes": counted}

@@ -1,0 +1,400 @@
+"""API keys: how they are kept, when they hold, and how soon other nodes know."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import time
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+from security_world import SecureWorld, secure_world
+
+from api import keys
+from api.access import Grant, Role
+from api.authentication import KeyRing
+from api.node import Serving
+from api.settings import Settings
+from schema.errors import Corruption, NotFound, Unauthenticated, Unavailable
+from storage.ports import NEWEST, Put
+from storage.rocks.store import RocksStore
+
+
+class HandClock:
+    """Time that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wall_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+
+class Away:
+    """A store that may be out of reach, or slow; it counts how often its keys are read."""
+
+    def __init__(self, store: RocksStore) -> None:
+        self.store = store
+        self.reachable = True
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.reads = 0
+
+    def __getattr__(self, name: str):
+        return getattr(self.store, name)
+
+    async def scan(self, *place):
+        self.reads += 1
+        async for batch in self.store.scan(*place):
+            yield batch
+        await self.gate.wait()
+        if not self.reachable:
+            raise Unavailable("the store is away")
+
+
+@asynccontextmanager
+async def node(store, **settings):
+    """A node's key ring over `store`, and the clock it goes by."""
+    clock = HandClock()
+    serving = Serving(SimpleNamespace(store=store))
+    ring = KeyRing(serving, Settings(key_refresh_s=2, **settings), clock)
+    yield ring, clock
+
+
+def over_a_store(work):
+    """Run the coroutine `work(store)` over a RocksDB of its own."""
+
+    def test(tmp_path):
+        async def run() -> None:
+            store = Away(RocksStore.open(tmp_path / "store"))
+            try:
+                await store.create_table(keys.TABLE)
+                await asyncio.wait_for(work(store), 30)
+            finally:
+                await store.close()
+
+        asyncio.run(run())
+
+    test.__name__, test.__doc__ = work.__name__, work.__doc__
+    return test
+
+
+async def added(store, role: Role = Role.READER, **more) -> str:
+    fresh = keys.fresh()
+    grants = more.pop("grants", None)
+    key = keys.ApiKey(fresh.id, keys.digest_of(fresh.text), "x", role, grants, 5, **more)
+    await keys.add_key(store, key, 10)
+    return fresh.text
+
+
+def test_keys_have_256_secret_bits_and_a_public_part():
+    many = [keys.fresh() for _ in range(500)]
+    assert all(re.fullmatch(r"hb_[0-9a-f]{12}_[0-9a-f]{64}", fresh.text) for fresh in many)
+    assert len({fresh.id for fresh in many}) == len({fresh.text[16:] for fresh in many}) == 500
+    assert all(keys.id_in(fresh.text) == fresh.id for fresh in many)
+    ones = sum(int(fresh.text[16:], 16).bit_count() for fresh in many)
+    assert abs(ones - 500 * 128) < 5 * (500 * 64) ** 0.5
+
+
+def test_nothing_shows_a_secret():
+    fresh = keys.fresh()
+    key = keys.ApiKey(fresh.id, keys.digest_of(fresh.text), "x", Role.ADMIN, None, 5)
+    secret = fresh.text[16:]
+    for shown in (repr(fresh), f"{key!r} {key}", repr(key.principal), keys.bootstrap_line(fresh)):
+        assert fresh.id in shown
+        assert secret not in shown
+    assert "digest" not in keys.document(key, 0)
+
+
+def test_digests_are_compared_in_constant_time(monkeypatch):
+    compared = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    fresh, other = keys.fresh(), keys.fresh()
+    key = keys.ApiKey(fresh.id, keys.digest_of(fresh.text), "x", Role.ADMIN, None, 5)
+    assert keys.matches(fresh.text, key)
+    assert not keys.matches(f"hb_{fresh.id}_{other.text[16:]}", key)
+    assert [len(one) for one, _ in compared] == [32, 32]
+    assert {other for _, other in compared} == {key.digest}
+
+
+@over_a_store
+async def test_only_a_digest_is_stored(store):
+    text = await added(store)
+    cells = [cell async for batch in store.scan(keys.TABLE, b"", None, NEWEST) for cell in batch]
+    assert [cell.key.decode() for cell in cells] == [keys.id_in(text)]
+    secret = text[16:]
+    assert secret.encode() not in cells[0].value
+    assert bytes.fromhex(secret) not in cells[0].value
+    assert keys.digest_of(text) in cells[0].value
+
+
+@over_a_store
+async def test_a_key_comes_back_as_it_was_made(store):
+    text = await added(store, Role.WRITER, grants={"a": Grant.WRITE}, created_by="y", expires_ms=7)
+    (key,) = (await keys.read_keys(store)).values()
+    assert key.principal.key == keys.id_in(text)
+    assert key.principal.role is Role.WRITER
+    assert key.principal.grants == {"a": Grant.WRITE}
+    assert (key.created_by, key.created_ms, key.expires_ms, key.revoked_ms) == ("y", 5, 7, 0)
+
+
+@over_a_store
+async def test_an_id_is_never_given_twice(store):
+    text = await added(store)
+    ((key_id, key),) = (await keys.read_keys(store)).items()
+    await keys.revoke_key(store, key_id, 20, 20)
+    with pytest.raises(Unavailable):
+        await keys.add_key(store, key, 30)
+    assert keys.id_in(text) == key_id
+
+
+@over_a_store
+async def test_revoking_is_for_good(store):
+    key_id = keys.id_in(await added(store))
+    assert (await keys.revoke_key(store, key_id, 20, 20)).revoked_ms == 20
+    assert (await keys.revoke_key(store, key_id, 90, 90)).revoked_ms == 20
+    with pytest.raises(NotFound):
+        await keys.revoke_key(store, "0" * 12, 20, 20)
+
+
+@over_a_store
+async def test_a_damaged_key_is_corruption_and_nobodys_way_in(store):
+    await store.put({keys.TABLE: [Put(b"0" * 12, b"\x93\x01\x02\x03")]}, 10)
+    async with node(store) as (ring, _):
+        with pytest.raises(Corruption):
+            await ring.principal(f"hb_{'0' * 12}_{'0' * 64}")
+
+
+@over_a_store
+async def test_a_key_holds_until_it_expires(store):
+    async with node(store) as (ring, clock):
+        text = await added(store, expires_ms=clock.wall_ms() + 1_500)
+        assert (await ring.principal(text)).role is Role.READER
+        clock.now_s += 1.499
+        await ring.principal(text)
+        clock.now_s += 0.001
+        with pytest.raises(Unauthenticated, match="expired"):
+            await ring.principal(text)
+
+
+@over_a_store
+async def test_the_right_id_with_another_secret_is_nobody(store):
+    async with node(store) as (ring, _):
+        text, other = await added(store), keys.fresh().text
+        for wrong in (text[:16] + other[16:], other[:16] + text[16:], text[:-1], text + "0", ""):
+            with pytest.raises(Unauthenticated, match="not known"):
+                await ring.principal(wrong)
+        await ring.principal(text)
+
+
+@over_a_store
+async def test_other_nodes_refuse_a_revoked_key_within_the_refresh_time(store):
+    """Whatever the moment of the last reading and however often is asked."""
+    for step_s in (0.1, 0.7, 1.3, 2.0, 5.0):
+        async with node(store) as (ring, clock):
+            text = await added(store)
+            await ring.principal(text)
+            await keys.revoke_key(store, keys.id_in(text), 20, 20)
+            revoked_s = clock.now_s
+            while clock.now_s <= revoked_s + 2:
+                clock.now_s += step_s
+                try:
+                    await ring.principal(text)
+                except Unauthenticated:
+                    break
+                await asyncio.sleep(0)
+            else:
+                with pytest.raises(Unauthenticated):
+                    await ring.principal(text)
+
+
+@over_a_store
+async def test_no_request_waits_for_keys_as_long_as_requests_come(store):
+    async with node(store) as (ring, clock):
+        text = await added(store)
+        await ring.principal(text)
+        for _ in range(10):
+            clock.now_s += 1.1
+            before = store.reads
+            coroutine = ring.principal(text)
+            with pytest.raises(StopIteration):  # it runs to its end at once
+                coroutine.send(None)
+            await asyncio.wait({ring._reading})
+            assert store.reads == before + 1
+        assert store.reads == 11
+
+
+@over_a_store
+async def test_one_reading_serves_all_that_wait(store):
+    async with node(store) as (ring, _):
+        text = await added(store)
+        await asyncio.gather(*(ring.principal(text) for _ in range(100)))
+        assert store.reads == 1
+
+
+@over_a_store
+async def test_a_reload_does_not_take_a_reading_that_began_before(store):
+    """Else a key revoked here would hold until the next refresh."""
+    async with node(store) as (ring, clock):
+        text = await added(store)
+        await ring.principal(text)
+        store.gate.clear()
+        clock.now_s += 1.1
+        await ring.principal(text)
+        await asyncio.sleep(0.05)  # the reading has seen the key, and waits
+        await keys.revoke_key(store, keys.id_in(text), 20, 20)
+        reloading = asyncio.ensure_future(ring.reload())
+        await asyncio.sleep(0.05)
+        store.gate.set()
+        await reloading
+        with pytest.raises(Unauthenticated, match="revoked"):
+            await ring.principal(text)
+
+
+@over_a_store
+async def test_without_the_store_keys_hold_no_longer_than_stated(store):
+    async with node(store) as (ring, clock):
+        text = await added(store)
+        await ring.principal(text)
+        store.reachable = False
+        clock.now_s += 1.9
+        await ring.principal(text)
+        await asyncio.sleep(0.01)
+        clock.now_s += 0.2
+        with pytest.raises(Unavailable):
+            await ring.principal(text)
+        watching = await ring.principal(text, however_old=True)
+        assert watching.role is Role.READER
+        with pytest.raises(Unauthenticated):
+            await ring.principal(keys.fresh().text, however_old=True)
+        store.reachable = True
+        await ring.principal(text)
+
+
+@over_a_store
+async def test_nobody_watches_before_any_key_is_known(store):
+    async with node(store) as (ring, _):
+        store.reachable = False
+        with pytest.raises(Unavailable):
+            await ring.principal(keys.fresh().text, however_old=True)
+
+
+@over_a_store
+async def test_a_node_that_stands_by_knows_nobody(store):
+    ring = KeyRing(Serving(leader="http://other"), Settings())
+    with pytest.raises(Unavailable, match="stands by"):
+        await ring.principal(await added(store))
+
+
+@over_a_store
+async def test_the_key_of_the_settings_is_an_administrators(store):
+    fresh = keys.fresh()
+    async with node(store, bootstrap_key=keys.bootstrap_line(fresh)) as (ring, _):
+        found = await ring.principal(fresh.text)
+        assert (found.key, found.name, found.role) == (fresh.id, keys.BOOTSTRAP, Role.ADMIN)
+    async with node(store) as (ring, _):
+        with pytest.raises(Unauthenticated):
+            await ring.principal(fresh.text)
+
+
+# ---------------------------------------------------------------- over REST
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    with secure_world(tmp_path_factory.mktemp("keys"), key_refresh_s=60) as served:
+        yield served
+
+
+def status(secured: SecureWorld, key: str) -> int:
+    return secured.request(key, "GET", "/v1/status").status_code
+
+
+def test_a_key_holds_from_its_answer_to_the_answer_of_its_end(secured):
+    """Though keys are read anew only every minute here."""
+    for _ in range(20):
+        key = secured.made("reader")
+        assert status(secured, key) == 200
+        ended = secured.revoke(key)
+        assert (ended.status_code, ended.json()["state"]) == (200, "revoked")
+        assert status(secured, key) == 401
+        assert secured.revoke(key).json() == ended.json()
+
+
+def test_a_key_may_expire(secured):
+    made = secured.made_document("reader", valid_for_s=1)
+    assert made["expires_ms"] == made["created_ms"] + 1_000
+    assert status(secured, made["key"]) == 200
+    deadline = time.monotonic() + 10
+    while status(secured, made["key"]) == 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    refused = secured.request(made["key"], "GET", "/v1/status")
+    assert refused.json()["detail"] == "This API key is expired."
+
+
+def test_a_key_is_shown_once(secured):
+    made = secured.request(secured.root, "POST", "/v1/keys", json={"name": "x", "role": "writer"})
+    assert made.headers["Cache-Control"] == "no-store"
+    listed = secured.request(secured.root, "GET", "/v1/keys")
+    (found,) = [key for key in listed.json() if key["id"] == made.json()["id"]]
+    assert found == {name: v for name, v in made.json().items() if name != "key"}
+    assert found["created_by"] == keys.id_in(secured.root)
+    assert made.json()["key"][16:] not in listed.text
+    assert keys.digest_of(made.json()["key"]).hex() not in listed.text
+
+
+def test_keys_outlive_the_server(tmp_path):
+    with secure_world(tmp_path) as first:
+        kept, ended = first.made("reader", {"customer": "read"}), first.made("reader")
+        first.revoke(ended)
+        administrator = first.made("admin")
+    from api_world import world
+
+    with world(tmp_path, authentication="keys") as second:
+        secured = SecureWorld(second, administrator)
+        assert status(secured, first.root) == 401  # its setting is gone
+        assert status(secured, ended) == 401
+        assert secured.query(kept, "SELECT count(*) FROM customer").status_code == 200
+        assert secured.query(kept, "SELECT count(*) FROM orders").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"name": "", "role": "reader"}, 422),
+        ({"name": "x" * 101, "role": "reader"}, 422),
+        ({"name": "x", "role": "root"}, 422),
+        ({"name": "x"}, 422),
+        ({"name": "x", "role": "admin", "grants": {}}, 422),
+        ({"name": "x", "role": "admin", "grants": {"customer": "read"}}, 422),
+        ({"name": "x", "role": "reader", "grants": {"customer": "write"}}, 422),
+        ({"name": "x", "role": "writer", "grants": {"customer__orders": "write"}}, 422),
+        ({"name": "x", "role": "writer", "grants": {"customer": "own"}}, 422),
+        ({"name": "x", "role": "writer", "grants": {"nowhere": "read"}}, 404),
+        ({"name": "x", "role": "writer", "grants": {"s.keys": "read"}}, 404),
+        ({"name": "x", "role": "reader", "valid_for_s": 0}, 422),
+        ({"name": "x", "role": "reader", "valid_for_s": 10**12}, 422),
+    ],
+)
+def test_keys_that_cannot_be(secured, body, code):
+    before = secured.request(secured.root, "GET", "/v1/keys").json()
+    refused = secured.request(secured.root, "POST", "/v1/keys", json=body)
+    assert refused.status_code == code, refused.text
+    assert secured.request(secured.root, "GET", "/v1/keys").json() == before
+
+
+def test_the_key_of_the_settings_cannot_be_revoked_here(secured):
+    refused = secured.revoke(secured.root)
+    assert refused.status_code == 404
+    assert "settings" in refused.json()["cure"]
