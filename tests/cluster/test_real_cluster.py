@@ -4,9 +4,12 @@ import os
 import signal
 
 import pytest
+from real_cluster import guarded_cluster
+from thriftpy2.rpc import client_context
 
 from cluster import Cluster, Role, processes
 from schema.errors import InvalidRequest
+from storage.hbase.interface import THRIFT
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -61,3 +64,22 @@ def test_another_folders_processes_are_strangers(real_cluster, tmp_path):
     stranger = processes.Mark(tmp_path, "thrift1")
     assert not processes.send(stranger, pid, signal.SIGKILL)
     assert os.getpgid(pid) == pid
+
+
+def test_several_of_a_role_and_data_that_survive_a_stop(tmp_path):
+    with guarded_cluster(tmp_path, region_servers=2, data_nodes=3) as cluster:
+        notes = {process.name: process.health.note for process in cluster.status()}
+        assert notes["name-node"] == "3 of 3 data nodes"
+        assert notes["master"] == "2 of 2 region servers"
+        with client_context(THRIFT.THBaseService, *cluster.thrift, socket_timeout=30_000) as hbase:
+            name = THRIFT.TTableName(qualifier=b"kept")
+            family = THRIFT.TColumnFamilyDescriptor(name=b"d")
+            hbase.createTable(THRIFT.TTableDescriptor(name, [family]), [])
+            cell = THRIFT.TColumnValue(family=b"d", qualifier=b"r", value=b"value")
+            hbase.put(b"kept", THRIFT.TPut(row=b"row", columnValues=[cell]))
+        cluster.stop()
+        assert all(process.pid is None for process in cluster.status())
+        again = Cluster.start(cluster.folder, java_options=cluster.java_options)
+        with client_context(THRIFT.THBaseService, *again.thrift, socket_timeout=30_000) as hbase:
+            found = hbase.get(b"kept", THRIFT.TGet(row=b"row"))
+            assert [cell.value for cell in found.columnValues] == [b"value"]
