@@ -1,4 +1,4 @@
-"""How rows lie in HBase: one family, one qualifier, one cell per version, our timestamp as its own.
+"""How rows lie in HBase: one column, `d:r`, and in it one cell per version with its timestamp.
 
 **Keys** are the row keys of the port. HBase has no empty row key, so a key of nothing but zero
 bytes (the empty one too) gets one more; that keeps the order and is undone when read.
@@ -20,7 +20,13 @@ from __future__ import annotations
 
 import os
 
+from storage.hbase.interface import THRIFT
+
 FAMILY, QUALIFIER = b"d", b"r"
+COLUMNS = [THRIFT.TColumn(family=FAMILY, qualifier=QUALIFIER)]
+"""What every read asks for."""
+FLUSHED = b"s"
+"""Qualifier of the cells that `flush` writes, in rows that may have no other cell."""
 MARK = b"\xff"
 _SIGNATURE = 16
 _VALUE = len(MARK) + _SIGNATURE

@@ -28,8 +28,6 @@ T = TypeVar("T")
 IDLE_S = 30.0
 """Gateways close connections after 60 s without a call."""
 ASIDE_S = 2.0
-CONNECT_S = 2.0
-"""To reach a gateway and hear who it is."""
 _THRIFT_BINARY = b"\x80\x01"
 _BROKEN = (OSError, TException, ProtocolError, MemoryError, RecursionError, SystemError)
 """What thriftpy2 raises when the bytes end or make no sense."""
@@ -129,11 +127,13 @@ class Gateways:
     # ------------------------------------------------------------ gateways
 
     def _opened(self, deadline: float) -> _Connection:
-        """A connection to the first gateway that answers."""
+        """A connection to the first gateway that answers. Each has its share of the time."""
         failures = []
-        for address in self._in_turn():
+        addresses = self._in_turn()
+        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            now = time.monotonic()
             try:
-                return _Connection(address, deadline)
+                return _Connection(address, now + (deadline - now) / left, deadline)
             except _BROKEN as error:
                 self._set_aside(address)
                 failures.append(f"{address} {_why_not(error)}")
@@ -174,10 +174,10 @@ class Gateways:
 class _Connection:
     """To one gateway that has said that it is one of Thrift 2."""
 
-    def __init__(self, address: Address, deadline: float) -> None:
+    def __init__(self, address: Address, introduced_by: float, deadline: float) -> None:
         self.address = address
         self.used_at = time.monotonic()
-        self.stream = _Stream(address, min(deadline, self.used_at + CONNECT_S))
+        self.stream = _Stream(address, introduced_by)
         transport = TCyBufferedTransportFactory().get_transport(self.stream)
         protocol = TCyBinaryProtocolFactory().get_protocol(transport)  # type: ignore[no-untyped-call]
         self.client: Any = TClient(THRIFT.THBaseService, protocol)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from storage.codec.keys import successor
-from storage.hbase.cells import stored_key
+from storage.hbase.cells import COLUMNS, stored_key
 from storage.hbase.interface import THRIFT
 from storage.ports import NEWEST
 
@@ -52,7 +52,12 @@ def scan(ranges: Sequence[Range], rows: int, **options: Any) -> Any:
     if len(ranges) > 1:
         options["filterBytes"] = _multi_row_range(ranges)
     return THRIFT.TScan(
-        startRow=ranges[0].start, stopRow=ranges[-1].end, caching=rows, limit=rows, **options
+        startRow=ranges[0].start,
+        stopRow=ranges[-1].end,
+        columns=COLUMNS,
+        caching=rows,
+        limit=rows,
+        **options,
     )
 
 
@@ -65,6 +70,7 @@ def reverse_scan(whole: Range, rows: int, **options: Any) -> Any:
     return THRIFT.TScan(
         startRow=whole.end,
         stopRow=_shortly_before(whole.start),
+        columns=COLUMNS,
         caching=rows + 1,
         limit=rows + 1,
         reversed=True,

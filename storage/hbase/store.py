@@ -4,6 +4,10 @@ Versions are HBase's own: a read as of `at` takes the newest cell of the time ra
 scan needs no state anywhere. Each of its batches is a call of its own that begins behind the
 last key, answered by any gateway, whatever regions and servers did meanwhile.
 
+A put is in its region server's log when it returns, in the memory of all data nodes that keep a
+copy (SYNC_WAL); `flush` forces these logs to disk. The files that HBase writes from then on are
+on disk once they are closed if HDFS's `dfs.datanode.synconclose` is true, as it should be.
+
 A call that failed, or was given up at its deadline, may take effect later: gateways and region
 servers try again for as long as they are configured to. All calls but `check_and_put` may
 therefore be repeated, and are, within the deadline. The version that a late put writes is the one
@@ -22,9 +26,11 @@ from typing import Any, NoReturn, TypeVar
 
 from schema.errors import Corruption, Unavailable
 from storage.codec.keys import successor
-from storage.hbase import names, ranges, tables
+from storage.hbase import names, ranges, servers, tables
 from storage.hbase.cells import (
+    COLUMNS,
     FAMILY,
+    FLUSHED,
     QUALIFIER,
     is_signed,
     key_of,
@@ -75,6 +81,9 @@ class HBaseStore:
         """Tables that were found to exist as they should."""
         self._purged: dict[str, int] = {}
         """Per table the horizon of the last purge."""
+        self._unflushed: set[str] = set()
+        """Tables with puts that have returned, or failed, since the last flush."""
+        self._flushing = asyncio.Lock()
         self._closed = False
 
     # ------------------------------------------------------------ tables
@@ -175,7 +184,7 @@ class HBaseStore:
 
     def _get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
         when = ranges.moment(0, at)
-        gets = [THRIFT.TGet(row=stored_key(key), timeRange=when, maxVersions=1) for key in keys]
+        gets = [_get(stored_key(key), when, 1) for key in keys]
 
         def work(client: Client, name: bytes) -> list[Any]:
             if len(gets) == 1:
@@ -254,13 +263,15 @@ class HBaseStore:
     # ------------------------------------------------------------ writes
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
-        await self._all(
-            [
-                partial(self._put, table, chunk, ts)
-                for table, puts in writes.items()
-                for chunk in _chunks(puts)
-            ]
-        )
+        works = [
+            partial(self._put, table, chunk, ts)
+            for table, puts in writes.items()
+            for chunk in _chunks(puts)
+        ]
+        try:
+            await self._all(works)
+        finally:
+            self._unflushed.update(writes)
 
     def _put(self, table: str, puts: Sequence[Put], ts: int) -> None:
         wanted = [_put(stored_key(key), stored_value(value), ts) for key, value in puts]
@@ -285,9 +296,12 @@ class HBaseStore:
         The signature also tells whether a put that HBase's client repeated, and then reports as
         refused, was ours.
         """
-        return await self._in_thread(
-            partial(self._check_and_put, table, stored_key(key), expected, value, ts)
-        )
+        try:
+            return await self._in_thread(
+                partial(self._check_and_put, table, stored_key(key), expected, value, ts)
+            )
+        finally:
+            self._unflushed.add(table)
 
     def _check_and_put(
         self, table: str, row: bytes, expected: bytes | None, value: bytes, ts: int
@@ -314,7 +328,7 @@ class HBaseStore:
 
     def _newest(self, table: str, row: bytes, at: int) -> Any | None:
         """The newest column with ts ≤ `at`, tombstones too."""
-        wanted = THRIFT.TGet(row=row, timeRange=ranges.moment(0, at), maxVersions=1)
+        wanted = _get(row, ranges.moment(0, at), 1)
         result = self._call(table, lambda client, name: client.get(name, wanted))
         return result.columnValues[0] if result.columnValues else None
 
@@ -334,8 +348,60 @@ class HBaseStore:
         return swapped
 
     async def flush(self) -> None:
-        """Nothing is left to do: a put returns when HBase's log is on disk (FSYNC_WAL)."""
-        self._require_open()
+        """As the port says.
+
+        A mutation that demands FSYNC_WAL forces all that its region server has logged to disk, so
+        one on each server will do, if its region is still there afterwards. A region that was put
+        into and has left its server meanwhile, or earlier, has been written to files on its way;
+        one that is about to leave is waited for.
+        """
+        async with self._flushing:
+            self._require_open()
+            tables, self._unflushed = self._unflushed, set()
+            try:
+                if tables:
+                    await self._force_logs({self._full_name(table) for table in tables})
+            except BaseException:
+                self._unflushed |= tables
+                raise
+
+    async def _force_logs(self, tables: set[bytes]) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            chosen = {region.server: region for region in await self._regions(tables)}
+            if None not in chosen:
+                await self._all([partial(self._force_log, region) for region in chosen.values()])
+                if set(chosen.values()) <= set(await self._regions(tables)):
+                    return
+            if time.monotonic() > deadline:
+                raise Unavailable("HBase's logs cannot be forced to disk: regions are moving.")
+            await asyncio.sleep(PAUSES_S[0])
+
+    async def _regions(self, tables: set[bytes]) -> list[servers.Region]:
+        return await self._in_thread(
+            partial(
+                self._repeat,
+                "The list of regions",
+                lambda client: servers.regions(client, self._namespace, tables),
+                self._timeout_s,
+                self._timeout_s * ATTEMPT,
+            )
+        )
+
+    def _force_log(self, region: servers.Region) -> None:
+        """The cell that is put is one that no read of ours sees, always the same one."""
+        mark = THRIFT.TPut(
+            row=region.first,
+            columnValues=[THRIFT.TColumnValue(family=FAMILY, qualifier=FLUSHED, value=b"")],
+            timestamp=0,
+            durability=THRIFT.TDurability.FSYNC_WAL,
+        )
+        self._repeat(
+            "HBase's log",
+            lambda client: client.put(region.table, mark),
+            self._timeout_s,
+            self._timeout_s * ATTEMPT,
+        )
 
     # ------------------------------------------------------------ upkeep
 
@@ -368,8 +434,8 @@ class HBaseStore:
 
     def _purge(self, table: str, rows: Sequence[bytes], horizon: int) -> int:
         """Versions dropped of `rows`."""
-        when, all_versions = ranges.moment(0, horizon), ranges.ALL_VERSIONS
-        gets = [THRIFT.TGet(row=row, timeRange=when, maxVersions=all_versions) for row in rows]
+        when = ranges.moment(0, horizon)
+        gets = [_get(row, when, ranges.ALL_VERSIONS) for row in rows]
         results = self._call(table, lambda client, name: client.getMultiple(name, gets))
         dropped, deletes = 0, []
         for result in results:
@@ -401,10 +467,15 @@ class HBaseStore:
             left = left._replace(start=rows[-1].row + b"\0")
 
     async def close(self) -> None:
-        """Waits for the calls that run, each no longer than its deadline."""
-        self._closed = True
-        await asyncio.to_thread(self._threads.shutdown)
-        self._gateways.close()
+        """As the port says. Waits for the calls that run, each no longer than its deadline."""
+        if self._closed:
+            return
+        try:
+            await self.flush()
+        finally:
+            self._closed = True
+            await asyncio.to_thread(self._threads.shutdown)
+            self._gateways.close()
 
     # ------------------------------------------------------------ calls
 
@@ -419,6 +490,8 @@ class HBaseStore:
     async def _all(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """All results in order. On a failure too, nothing is under way any more."""
         self._require_open()
+        if len(works) == 1:
+            return [await self._in_thread(works[0])]
         results = await asyncio.gather(
             *[self._in_thread(work) for work in works], return_exceptions=True
         )
@@ -481,6 +554,10 @@ class HBaseStore:
                     raise
             time.sleep(pause or 0)
         raise AssertionError("the last try returns or raises")
+
+
+def _get(row: bytes, when: Any, versions: int) -> Any:
+    return THRIFT.TGet(row=row, columns=COLUMNS, timeRange=when, maxVersions=versions)
 
 
 def _put(row: bytes, stored: bytes, ts: int) -> Any:

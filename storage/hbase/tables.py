@@ -3,8 +3,8 @@
 - All versions are kept, for ever. HBase's TTL counts the age of a version, not the time since it
   was superseded: it would take versions away that snapshots still need (decision 0018). `purge`
   removes what nobody can see.
-- Durability FSYNC_WAL: a put that is answered lies on the disks of all replicas of HBase's log.
-  SYNC_WAL, the default, would leave it in their memory.
+- Durability SYNC_WAL, HBase's default: a put that is answered outlives its region server, and any
+  machine but the last that keeps a copy of the server's log. `flush` forces logs to disk.
 - Delete markers, of which only `purge` writes any, outlast compactions until their timestamps are
   a day old: so long they keep late copies of puts below them from coming to light again. A put
   that was given up may thus arrive up to a day after its timestamp.
@@ -23,7 +23,8 @@ from storage.hbase.interface import THRIFT
 _ALL = (1 << 31) - 1
 """HBase's "no limit", of versions and of seconds."""
 MARKERS_STAY = {"hbase.hstore.time.to.purge.deletes": str(24 * 3600 * 1000)}
-_DURABILITY = THRIFT.TDurability.FSYNC_WAL
+_DURABILITY = THRIFT.TDurability.SYNC_WAL
+_TOO_WEAK = (THRIFT.TDurability.SKIP_WAL, THRIFT.TDurability.ASYNC_WAL)
 _SETTINGS = {
     "maxVersions": _ALL,
     "minVersions": 0,
@@ -59,6 +60,7 @@ def difference(found: Any) -> str:
         for name, value in MARKERS_STAY.items()
         if configuration.get(name) != value
     ]
-    if found.durability != _DURABILITY:
-        wrong.append(f"durability is {found.durability}, not {_DURABILITY} (FSYNC_WAL)")
+    if found.durability in _TOO_WEAK:
+        name = THRIFT.TDurability._VALUES_TO_NAMES[found.durability]
+        wrong.append(f"durability is {name}, not SYNC_WAL")
     return ", ".join(wrong)

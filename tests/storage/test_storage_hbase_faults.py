@@ -11,8 +11,10 @@ import pytest
 from hbase_gateways import Proxy
 from storage_world import collect, run
 
+from cluster import Role
 from schema.errors import Corruption, Unavailable
 from storage.hbase import tables
+from storage.hbase.cells import FAMILY, FLUSHED
 from storage.hbase.interface import THRIFT
 from storage.hbase.store import HBaseStore
 from storage.ports import NEWEST, TOMBSTONE, Cell, Put
@@ -191,7 +193,12 @@ def test_regions_are_opened_anew_and_split_during_scans_and_puts(real_cluster):
                     seen = [(c.key, c.value) for c in cells]
                     assert seen == (list(rows.items())[::-1] if reverse else list(rows.items()))
 
-            await asyncio.gather(disturb(), write(), read(False), read(True))
+            async def flush():
+                for _ in range(10):
+                    await store.flush()
+                    await asyncio.sleep(0.2)
+
+            await asyncio.gather(disturb(), write(), flush(), read(False), read(True))
             await until_split(store, 3)
             assert len(await collect(store.scan("t", b"", None, 1))) == len(keys)
             newest = await collect(store.scan("t", b"", None, NEWEST, reverse=True))
@@ -257,6 +264,58 @@ async def flushed(store, ts):
     """More than fits the memory that the definition allows is put, far behind."""
     await store.put({"t": [Put(b"z%04d" % i, v) for i, v in enumerate(distinct(3_000))]}, ts)
     await asyncio.sleep(1)
+
+
+# ---------------------------------------------------------------- flush
+
+
+async def marks(store):
+    """Rows with a cell that a flush has written, and that cell's timestamp."""
+    wanted = THRIFT.TScan(columns=[THRIFT.TColumn(family=FAMILY, qualifier=FLUSHED)])
+    name = store._full_name("t")
+    rows = await define(store, lambda client: client.getScannerResults(name, wanted, 100))
+    return [(row.row, row.columnValues[0].timestamp) for row in rows]
+
+
+def test_a_flush_forces_each_servers_log_once_and_leaves_nothing_to_see(real_cluster):
+    async def scenario(gateway):
+        async with opened(gateway.address, splits=[k(i) for i in range(100, 900, 100)]) as store:
+            await store.flush()
+            assert await marks(store) == []
+            rows = [Cell(k(i), 1, b"v") for i in range(0, 1_000, 50)]
+            await store.put({"t": [Put(cell.key, cell.value) for cell in rows]}, 1)
+            await store.flush()
+            await store.flush()
+            servers = len(real_cluster.names(Role.REGION_SERVER))
+            assert [ts for _, ts in await marks(store)] == [0] * servers
+            for reverse in (False, True):
+                found = await collect(store.scan("t", b"", None, 9, reverse=reverse))
+                assert sorted(found) == rows
+            assert await store.size("t") == sum(len(c.key) + len(c.value) for c in rows)
+            assert await store.purge("t", 9) == 0
+            gateway.cut()
+            await store.flush()  # nothing was put since
+            gateway.mend()
+
+    with Proxy(real_cluster.thrift) as gateway:
+        run(scenario(gateway))
+
+
+def test_a_flush_that_fails_is_still_to_be_done(real_cluster):
+    async def scenario(gateway):
+        async with opened(gateway.address) as store:
+            await store.check_and_put("t", b"k", None, b"v", 1)
+            gateway.cut()
+            for _ in range(2):
+                with pytest.raises(Unavailable):
+                    await store.flush()
+            gateway.mend()
+            assert await marks(store) == []
+            await store.flush()
+            assert len(await marks(store)) == 1
+
+    with Proxy(real_cluster.thrift) as gateway:
+        run(scenario(gateway))
 
 
 # ---------------------------------------------------------------- check and put
