@@ -22,6 +22,7 @@ from query.engine import PreparedQuery, QueryEngine, QueryStream
 from query.explain import Explanation
 from schema.catalog import Catalog
 from schema.errors import (
+    Corruption,
     HornbeamError,
     InvalidRequest,
     SnapshotTooOld,
@@ -288,7 +289,7 @@ class Database:
         that is read as Arrow.
         """
         state = self.manager.state
-        async with self.keeper.readers.reading(state.catalog.version):
+        async with self._reading(state.catalog.version):
             at = await self._snapshot(snapshot, bookmark)
             overlay = await self.manager.pending(pending, at, replay) if pending else None
             prepared = self.engine.prepare(
@@ -305,6 +306,17 @@ class Database:
                 yield QueryResult(stream, at, prepared.served_by, reads)
             finally:
                 await stream.close()
+
+    @contextlib.asynccontextmanager
+    async def _reading(self, version: int) -> AsyncIterator[None]:
+        """Nothing of this version of the catalog is dropped meanwhile, unless by a successor: what
+        seems damaged then is not told to be."""
+        async with self.keeper.readers.reading(version):
+            try:
+                yield
+            except Corruption:
+                self._require_owner()
+                raise
 
     async def _started_from(
         self, layouts: Sequence[str], overlay: Overlay, codecs: Codecs, at: int
@@ -410,7 +422,7 @@ class Database:
     ) -> VerifyReport:
         """Recompute and compare views and indexes at one snapshot; optionally repair them."""
         state, at = self.manager.state, self.watermark()
-        async with self.keeper.readers.reading(state.catalog.version):
+        async with self._reading(state.catalog.version):
             report = await verify(
                 state.catalog,
                 state.codecs,

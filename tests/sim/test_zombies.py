@@ -119,6 +119,35 @@ def test_a_zombie_does_not_answer_for_a_bookmark_or_a_snapshot_of_its_successor(
     run_simulated(scenario())
 
 
+def test_a_zombie_calls_nothing_damaged_that_its_successor_has_dropped():
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        cluster = Cluster(loop, Chaos(1, Profile()), scan_rows=1)
+        try:
+            await cluster.start()
+            (zombie,) = cluster.nodes
+            await zombie.process.start(_begin(zombie.database))
+            pages = [(n, 0, 0, 0) for n in range(3)]
+            columns = ["p_a_id", "p_no", "p_amount", "p_entries"]
+            await run(zombie, zombie.database.load("page", columns, pages))
+            sql = "SELECT a_balance, p_amount FROM account, page WHERE a_id = p_a_id"
+            reading = run(zombie, zombie.database.fetch(sql))
+            await asyncio.sleep(0.003)  # it has read some rows, and not all
+            zombie.process.freeze()
+            await asyncio.sleep(SESSION_S + 2)
+            owner = cluster.nodes[-1]
+            without = catalog_of(SCHEMA, views=[], base=owner.database.catalog)
+            await run(owner, owner.database.keeper.apply(without))
+            await run(owner, owner.database.keeper.wait_built())
+            zombie.process.thaw()
+            with pytest.raises(Unavailable):
+                await reading
+        finally:
+            await cluster.stop()
+
+    run_simulated(scenario())
+
+
 def test_a_zombie_puts_no_catalog_into_force():
     """It has checked that balances are unique, and is frozen before it says so."""
 
