@@ -1,0 +1,111 @@
+"""The judges find what is planted, and nothing where nothing is: rounds on an embedded database
+whose fault is somebody who changes rows behind the clients' backs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import nemesis_run
+import pytest
+from nemesis_faults import FAULTS
+from nemesis_run import Database, Round
+from nemesis_workloads import ROUND
+from nemesis_world import ROOT
+
+import hornbeam
+from bench.nodes import NodeProcess
+from cluster.ports import free_ports
+
+KINDS = ("bank", "appends", "list")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    folder, (port,) = tmp_path_factory.mktemp("embedded"), free_ports(1)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HORNBEAM_")}
+    environment |= {"HORNBEAM_DATA": str(folder / "data"), "HORNBEAM_PORT": str(port)}
+    environment["PYTHONPATH"] = str(ROOT)
+    node = NodeProcess("embedded", port, folder / "log", environment)
+    node.start()
+    try:
+        while not node.ready:
+            time.sleep(0.1)
+        url = f"hornbeam://127.0.0.1:{port}"
+        database = Database(SimpleNamespace(url=url))
+        database.prepare(KINDS)
+        yield SimpleNamespace(url=url, revive=list, database=database)
+        database.close()
+    finally:
+        node.kill()
+
+
+@dataclass
+class Tamper:
+    """Another client, of whom nobody knows."""
+
+    statements: list[str]
+    hold_s: float = 0.2
+    silent: bool = True
+
+    def strike(self, world: Any, rng: random.Random) -> None:
+        with hornbeam.connect(world.url) as db:
+            for statement in self.statements:
+                db.cursor().execute(statement)
+            db.commit()
+
+    def heal(self, world: Any) -> None: ...
+
+
+def judged(world, monkeypatch, number, *statements):
+    """The verdict on a short round in which `statements` were run."""
+    monkeypatch.setitem(FAULTS, "tampering", lambda: Tamper(list(statements)))
+    monkeypatch.setattr(nemesis_run, "BEFORE_S", 1.0)
+    monkeypatch.setattr(nemesis_run, "AFTER_S", 0.5)
+    round_ = Round(world, world.database, KINDS, number, number)
+    return asyncio.run(round_.run("tampering"))
+
+
+def test_nothing_is_found_where_nothing_is_wrong(world, monkeypatch):
+    verdict = judged(world, monkeypatch, 1)
+    assert verdict.sound, verdict
+    assert verdict.acknowledged > 20
+    assert verdict.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "statement", "words"),
+    [
+        (2, f"DELETE FROM transfer WHERE t_id = {2 * ROUND}", "transfer"),
+        (3, f"UPDATE list SET l_values = '' WHERE l_id >= {3 * ROUND}", "lost-append"),
+    ],
+    ids=["transfer", "append"],
+)
+def test_a_lost_write_is_found(world, monkeypatch, number, statement, words):
+    verdict = judged(world, monkeypatch, number, statement)
+    assert any(words in lost for lost in verdict.lost), verdict
+    assert not verdict.sound
+
+
+@pytest.mark.parametrize(
+    ("number", "statement", "words"),
+    [
+        (4, f"UPDATE counter SET c_value = c_value + 1000 WHERE c_id >= {4 * ROUND}", "counter"),
+        (5, "UPDATE page SET p_entries = p_entries + 1 WHERE p_a_id = 1", "done twice"),
+        (
+            6,
+            "UPDATE account SET a_balance = a_balance + 1 WHERE a_id = 1",
+            "sum up to",
+        ),  # last: it stays so
+    ],
+    ids=["counter", "entries", "money"],
+)
+def test_what_must_not_be_is_found(world, monkeypatch, number, statement, words):
+    verdict = judged(world, monkeypatch, number, statement)
+    assert any(words in torn for torn in verdict.torn), verdict
+    assert not verdict.sound
