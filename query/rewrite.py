@@ -61,18 +61,19 @@ def rewrite(bound: BoundQuery, catalog: Catalog) -> Rewritten:
     they are. Never raises for a bound query."""
     if bound.statement.kind is not StatementKind.SELECT:
         return Rewritten(bound)
-    tree = bound.ast.copy()
-    selects = _selects(tree)
-    namer = _Namer(tree)
-    uses: list[ViewUse] = []
+    selects = _selects(bound.ast)
+    found: list[ViewUse] = []
     notes: list[str] = []
     for number, block in enumerate(bound.statement.blocks):
         chosen, why = _cover(number, block, selects[number], catalog)
-        uses += [replace(use, alias=namer.alias(use.view)) for use in chosen]
+        found += chosen
         notes += why
-    if not uses:
+    if not found:
         return Rewritten(bound, (), tuple(notes))
-    _Change(tree, catalog, uses).apply(selects)
+    tree = bound.ast.copy()
+    namer = _Namer(tree)
+    uses = [replace(use, alias=namer.alias(use.view)) for use in found]
+    _Change(tree, catalog, uses).apply(_selects(tree))
     again = bind_tree(tree, tree.sql(DIALECT), catalog)
     kept = replace(again, columns=bound.columns, parameter_types=bound.parameter_types)
     return Rewritten(kept, tuple(uses), tuple(dict.fromkeys(notes)))
