@@ -65,8 +65,6 @@ class Mutant:
     edits: tuple[Edit, ...]
     workloads: tuple[str, ...] = ()
     mixes: tuple[str, ...] = ()
-    unseen: str = ""
-    """Why seeds have not found it so far. Such a mutant is hunted only when it is named."""
 
     def scenario(self, seed: int) -> Scenario:
         return scenario(seed, self.workloads or tuple(WORKLOADS), self.mixes)
@@ -90,7 +88,7 @@ def load_mutants(file: Path = _FILE) -> list[Mutant]:
 def _mutant(entry: Mapping[str, Any]) -> Mutant:
     edits = tuple(Edit(**edit) for edit in entry["edit"])
     lists = {name: tuple(entry.get(name, ())) for name in ("workloads", "mixes")}
-    return Mutant(entry["name"], entry["broken"], edits, unseen=entry.get("unseen", ""), **lists)
+    return Mutant(entry["name"], entry["broken"], edits, **lists)
 
 
 # ------------------------------------------------------------ planting
@@ -238,8 +236,7 @@ def main() -> int:
     if os.environ.get("PYTHONHASHSEED") != "0":
         print("Set PYTHONHASHSEED=0: the order of sets is part of a run.", file=sys.stderr)
         return 2
-    known = load_mutants()
-    mutants = [m for m in known if (m.name in options.only if options.only else not m.unseen)]
+    mutants = [m for m in load_mutants() if not options.only or m.name in options.only]
     for mutant in mutants:
         _changed_code(mutant)  # those that do not fit are told before the long work
     seeds = range(options.first_seed, options.first_seed + options.seeds)
@@ -256,8 +253,6 @@ def main() -> int:
         print(f"{'mutant':<34}{'seeds':>6}  {'scenario':<24}violated")
         print("\n".join(map(_row, in_order)))
         print(f"\n{len(mutants)} mutants, {survivors} not found within {len(seeds)} seeds")
-        if not options.only:
-            _tell_unseen([mutant for mutant in known if mutant.unseen])
     return 1 if survivors else 0
 
 
@@ -276,12 +271,6 @@ def _arguments() -> argparse.Namespace:
 def _hunt(work: tuple[Mutant, Sequence[int]]) -> Hunt:
     """In a process of its own: nothing of one mutant is left for the next."""
     return hunt(*work)
-
-
-def _tell_unseen(mutants: Sequence[Mutant]) -> None:
-    print("\nNot hunted, since seeds have not found them so far (name one to hunt it):")
-    for mutant in mutants:
-        print(f"{mutant.name:<34}{mutant.unseen}")
 
 
 def _row(done: Hunt) -> str:
