@@ -174,7 +174,7 @@ def test_regions_are_opened_anew_and_split_during_scans_and_puts(real_cluster):
     the size that the definition allows is split."""
 
     async def scenario():
-        async with opened(real_cluster.thrift, splits=[k(1_000)]) as store:
+        async with opened(real_cluster.thrift, timeout_s=60, splits=[k(1_000)]) as store:
             keys = [k(i) for i in range(6_000)]
             rows = dict(zip(keys, distinct(6_000), strict=True))
             await store.put({"t": [Put(*row) for row in rows.items()]}, 1)
