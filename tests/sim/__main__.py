@@ -7,6 +7,7 @@ that repeats a failure is printed with it.
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import json
 import multiprocessing
@@ -73,7 +74,9 @@ def main() -> int:
         print("Set PYTHONHASHSEED=0: the order of sets is part of a run.", file=sys.stderr)
         return 2
     began, totals = time.monotonic(), Totals()
-    with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=50) as pool:
+    pools = multiprocessing.get_context("fork")
+    # What is loaded before the first run stays: no run has to search it for garbage.
+    with pools.Pool(options.jobs, gc.freeze, maxtasksperchild=50) as pool:
         work = ((seed, options) for seed in _seeds(options, began))
         for chosen, outcome in pool.imap_unordered(_run, work):
             if isinstance(outcome, Report):
