@@ -135,10 +135,8 @@ class TransactionManager:
         deadline = self._clock.monotonic() + timeout_s
         for attempt in range(self._limits.attempts):
             try:
-                owner = LockOwner(age)
-                if attempt >= ATTEMPTS_IN_PARALLEL:
-                    await self.locks.acquire(owner, _SLOW_LANE, Mode.EXCLUSIVE, deadline)
-                return await self._guarded(request, transaction_id, owner, deadline)
+                alone = attempt >= ATTEMPTS_IN_PARALLEL
+                return await self._guarded(request, transaction_id, age, deadline, alone=alone)
             except ReadConflict:
                 self.aborted += 1
                 raise
@@ -154,10 +152,20 @@ class TransactionManager:
         )
 
     async def _guarded(
-        self, request: TransactionRequest, transaction_id: str, owner: LockOwner, deadline: float
+        self,
+        request: TransactionRequest,
+        transaction_id: str,
+        age: int,
+        deadline: float,
+        *,
+        alone: bool,
     ) -> TransactionResult:
-        """One attempt inside the gate; its locks are released however it ends."""
+        """One attempt inside the gate, `alone` in the slow lane; its locks are released however
+        it ends, and also if it ends while one is granted."""
+        owner = LockOwner(age)
         try:
+            if alone:
+                await self.locks.acquire(owner, _SLOW_LANE, Mode.EXCLUSIVE, deadline)
             await self._gate.enter()
         except BaseException:
             self.locks.release_all(owner)
