@@ -28,7 +28,7 @@ public class Admin {
       for (TableName table : admin.listTableNamesByNamespace(words[1])) {
         count += words[0].equals("split") ? split(connection, admin, table) : move(admin, table);
       }
-      System.out.println(count);
+      System.out.println("did " + count);
     }
   }
 
@@ -72,7 +72,7 @@ public class Admin {
     try (var files = (DistributedFileSystem) folder.getFileSystem(settings)) {
       long room = bytes.equals("any") ? HdfsConstants.QUOTA_RESET : Long.parseLong(bytes);
       files.setQuota(folder, HdfsConstants.QUOTA_DONT_SET, room);
-      System.out.println(room);
+      System.out.println("did " + 1);
     }
   }
 }

@@ -14,7 +14,7 @@ from api.serve import serve
 from storage.hdfs.log import HdfsLog
 from storage.local.system import SystemClock
 
-SEGMENT_BYTES = 1 << 20
+SEGMENT_BYTES = 1 << 16
 
 
 def skew(file: Path) -> None:

@@ -191,7 +191,7 @@ class World:
     # ------------------------------------------------------------ HBase and HDFS
 
     def admin(self, *words: str) -> int:
-        """Ask what Thrift cannot (see Admin.java)."""
+        """Ask what Thrift cannot (see Admin.java); to how many it was done."""
         run = subprocess.run(
             [
                 *(str(artefacts.java()), "-Xmx128m", "-XX:TieredStopAtLevel=1"),
@@ -204,7 +204,8 @@ class World:
             check=False,
         )
         assert run.returncode == 0, run.stderr[-2_000:]
-        return int(run.stdout.split()[-1])
+        (done,) = [line for line in run.stdout.splitlines() if line.startswith("did ")]
+        return int(done.removeprefix("did "))
 
 
 @contextmanager
