@@ -99,8 +99,9 @@ def _hdfs(folder: Path, layout: Layout) -> Settings:
         "dfs.namenode.http-address": str(layout.only(Role.NAME_NODE).http),
         "dfs.datanode.hostname": HOST,
         "dfs.permissions.enabled": "false",
-        # A dead DataNode is avoided after some seconds instead of half a minute.
+        # A silent DataNode is avoided after 5 s (30 by default) and dead after 30 s (630).
         "dfs.heartbeat.interval": 1,
+        "dfs.namenode.heartbeat.recheck-interval": 10_000,
         "dfs.namenode.stale.datanode.interval": 5_000,
         "dfs.namenode.avoid.read.stale.datanode": "true",
         "dfs.namenode.avoid.write.stale.datanode": "true",

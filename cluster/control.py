@@ -96,6 +96,7 @@ class Cluster:
         an interruption, what this call started is stopped.
         """
         folder = folder.resolve()
+        _check_folder(folder)
         on_change("jars", "resolving")
         java, jars = artefacts.java(), artefacts.resolve()
         with _locked(folder):
@@ -180,9 +181,7 @@ class Cluster:
 
     def kill(self, name: str) -> None:
         """End a process as a crash does (SIGKILL), and wait until it is gone."""
-        mark, pid = self._running(name)
-        processes.send(mark, pid, signal.SIGKILL)
-        processes.wait_until_gone(mark, pid, _KILL_TIMEOUT_S)
+        _kill(*self._running(name))
 
     def pause(self, name: str) -> None:
         """Freeze a process (SIGSTOP); its connections stay open."""
@@ -238,9 +237,16 @@ def _stop(folder: Path, names: set[str], timeout_s: float, on_change: OnChange) 
         for name, pid in pids.items():
             mark = Mark(folder, name)
             if not processes.wait_until_gone(mark, pid, max(0.0, deadline - time.monotonic())):
-                processes.send(mark, pid, signal.SIGKILL)
-                processes.wait_until_gone(mark, pid, _KILL_TIMEOUT_S)
+                _kill(mark, pid)
             on_change(name, "stopped")
+
+
+def _kill(mark: Mark, pid: int) -> None:
+    processes.send(mark, pid, signal.SIGKILL)
+    if not processes.wait_until_gone(mark, pid, _KILL_TIMEOUT_S):
+        raise Unavailable(
+            f"{mark.name} (process {pid}) cannot be killed.", cure="Is its disk out of reach?"
+        )
 
 
 def _stages(names: set[str]) -> Iterator[list[str]]:
@@ -259,6 +265,15 @@ def _role(name: str) -> Role | None:
     kind, _, number = name.rpartition("-")
     text = kind if number.isdecimal() else name
     return Role(text) if text in set(Role) else None
+
+
+def _check_folder(folder: Path) -> None:
+    """Java's class path and HDFS's lists of folders have separators that cannot be escaped."""
+    if bad := sorted(set(str(folder)) & set(":,")):
+        raise InvalidRequest(
+            f"A cluster's folder cannot have {' or '.join(bad)} in its path, as {folder} has.",
+            cure="Use another folder.",
+        )
 
 
 @contextlib.contextmanager
@@ -328,6 +343,7 @@ class _Start:
         if name_folder.exists():
             return
         self._on_change("name-node", "formatting")
+        _stop(folder, {_FORMAT}, 0.0, _ignore)  # a command that was killed may have left one
         partial = name_folder.with_suffix(".new")
         shutil.rmtree(partial, ignore_errors=True)
         mark = Mark(folder, _FORMAT)

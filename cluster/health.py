@@ -33,7 +33,9 @@ def examine(process: Process, layout: Layout) -> Health:
         return Health(True, _ASK[process.role](process, layout))
     except _NotYet as reason:
         return Health(False, str(reason))
-    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+    except KeyError:
+        return Health(False, "starting")
+    except (OSError, http.client.HTTPException, ValueError) as error:
         return Health(False, f"no answer on {process.address}: {error}")
 
 

@@ -139,6 +139,13 @@ def test_one_that_is_not_healthy_in_time_is_named(folder):
     assert processes.running(folder) == {}
 
 
+@pytest.mark.parametrize("name", ["a:b", "a,b"])
+def test_a_folder_that_java_or_hdfs_would_split_is_refused(folder, name):
+    with pytest.raises(InvalidRequest, match="cannot have"):
+        Cluster.start(folder / name)
+    assert not folder.exists()
+
+
 @pytest.mark.usefixtures("all_healthy")
 def test_a_port_that_is_taken_is_named_before_anything_starts(folder):
     with socket.create_server(("127.0.0.1", 0)) as listener:
