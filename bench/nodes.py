@@ -20,7 +20,7 @@ from cluster import Cluster
 from schema.errors import Unavailable
 
 START_S = 60.0
-STOP_S = 30.0
+STOP_S = 60.0
 
 
 @dataclass

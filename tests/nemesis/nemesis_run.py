@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import subprocess
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +15,14 @@ from itertools import pairwise
 from typing import Any
 
 from nemesis_clients import Client, GivenUp, Journal, Refused, Statement
-from nemesis_faults import FAULTS
+from nemesis_faults import FAULTS, Fault
 from nemesis_workloads import KINDS, Workload, seeded
-from nemesis_world import START_S, World
+from nemesis_world import START_S, Stuck, World
 
 from hornbeam.cli.csvtext import csv_line
 from hornbeam.errors import Error
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
+from schema.errors import Unavailable
 
 SHARES = {"bank": 5, "appends": 5, "list": 3, "shop": 3}
 """Of sixteen clients."""
@@ -156,6 +158,7 @@ class Round:
         self._journals = {kind: Journal() for kind in kinds}
         self._pool = ThreadPoolExecutor(sum(SHARES.values()) + 4)
         self._over = asyncio.Event()
+        self._working: list[asyncio.Future[None]] = []
         self._clients = {
             kind: [
                 Client(
@@ -174,6 +177,8 @@ class Round:
         try:
             return await self._run(fault)
         finally:
+            self._over.set()
+            await asyncio.gather(*self._working, return_exceptions=True)
             for clients in self._clients.values():
                 for client in clients:
                     client.close()
@@ -183,29 +188,40 @@ class Round:
         fault, rng = FAULTS[name](), random.Random(f"{self._seed}/{name}")
         for kind, workload in self._workloads.items():
             await workload.begin(self._clients[kind][0])
-        working = [
+        self._working = [
             asyncio.ensure_future(self._work(self._workloads[kind], client))
             for kind, clients in self._clients.items()
             for client in clients
         ]
         await asyncio.sleep(BEFORE_S)
         struck = time.monotonic()
-        await asyncio.to_thread(fault.strike, self._world, rng)
-        await asyncio.sleep(fault.hold_s)
-        await asyncio.to_thread(fault.heal, self._world)
+        stuck = await self._struck_and_healed(fault, rng)
         healed = time.monotonic()
-        stuck, ended = await self._await_writes(healed)
+        late, ended = await self._await_writes(healed)
         await asyncio.sleep(AFTER_S)
         self._over.set()
         over = time.monotonic()
-        await asyncio.gather(*working)
-        outage_s = self._outage(struck, over)
-        verdict = self._verdict(name, outage_s, healed - struck)
-        verdict.stuck, verdict.ended = stuck, ended
+        await asyncio.gather(*self._working)
+        verdict = self._verdict(name, self._outage(struck, over), healed - struck)
+        verdict.stuck, verdict.ended = stuck + late, ended
         if fault.silent and verdict.failed:
             verdict.stuck.append(f"{verdict.failed} requests failed: {verdict.complaints[:3]}")
         await self._judge(verdict, healed)
         return verdict
+
+    async def _struck_and_healed(self, fault: Fault, rng: random.Random) -> list[str]:
+        """What of the fault did not go as it should."""
+        stuck = []
+        try:
+            await asyncio.to_thread(fault.strike, self._world, rng)
+            await asyncio.sleep(fault.hold_s)
+        except (Stuck, subprocess.TimeoutExpired) as error:
+            stuck.append(f"while it struck: {error}")
+        try:
+            await asyncio.to_thread(fault.heal, self._world)
+        except (Unavailable, subprocess.TimeoutExpired) as error:
+            stuck.append(f"while it healed: {error}")
+        return stuck
 
     async def _work(self, workload: Workload, client: Client) -> None:
         while not self._over.is_set():
