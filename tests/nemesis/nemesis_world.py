@@ -29,7 +29,7 @@ T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 NODES, REGION_SERVERS, DATA_NODES = 3, 2, 3
-START_S, STOP_S, ADMIN_S = 120.0, 40.0, 90.0
+START_S, STOP_S, ADMIN_S = 240.0, 60.0, 180.0
 
 
 class Stuck(AssertionError):
