@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from hdfs_native import AsyncClient
 
 from schema.errors import InvalidRequest
-from storage.hdfs.files import HdfsFiles
+from storage.hdfs.files import PATIENCE_S, HdfsFiles
 from storage.log.segments import SEGMENT_BYTES, SegmentedLog
 
 
@@ -24,15 +25,17 @@ class HdfsLog:
         settings: Mapping[str, str] | None = None,
         catalog_version: int = 0,
         segment_bytes: int = SEGMENT_BYTES,
+        patience_s: float = PATIENCE_S,
     ) -> SegmentedLog:
         """Take over or create the log of `slave`; `url` is `hdfs://host:port` or of a name service
-        that `settings`, or the files in HADOOP_CONF_DIR, describe as Hadoop does.
+        that `settings`, or the files in HADOOP_CONF_DIR, describe as Hadoop does. `patience_s`:
+        how long an append waits for an HDFS that is out of reach, before the log fails.
 
         Raises Corruption when the epoch was used before, Unavailable when a higher one has begun
         or HDFS does not answer, InvalidRequest for a `url` that cannot be one.
         """
         return await SegmentedLog.open(
-            HdfsFiles(_client(url, settings), f"{folder}/{slave}", url=url),
+            HdfsFiles(_client(url, settings), f"{folder}/{slave}", url=url, patience_s=patience_s),
             slave,
             epoch,
             catalog_version=catalog_version,
@@ -42,9 +45,15 @@ class HdfsLog:
 
 def _client(url: str, settings: Mapping[str, str] | None) -> AsyncClient:
     try:
-        return AsyncClient(url, dict(settings or {}))
+        return AsyncClient(url, {**_alone(url), **(settings or {})})
     except Exception as error:
         raise InvalidRequest(
             f"{url} names no HDFS: {error}",
             cure="As hdfs://host:8020; a name service needs its settings, or HADOOP_CONF_DIR.",
         ) from error
+
+
+def _alone(url: str) -> dict[str, str]:
+    """A single NameNode has nobody to fail over to: that it refuses connections is told at once.
+    The client library would wait and try again, and panics when it waits."""
+    return {"dfs.client.failover.max.attempts": "0"} if re.search(r":\d+/?$", url) else {}

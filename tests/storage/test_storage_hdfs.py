@@ -2,6 +2,7 @@
 the fence."""
 
 import asyncio
+import time
 from contextlib import suppress
 from random import Random
 
@@ -254,6 +255,13 @@ def test_the_next_owner_removes_what_never_came_into_its_place():
 def test_an_address_that_is_none_is_told(url):
     with pytest.raises(InvalidRequest, match=f"^{url} names no HDFS"):
         asyncio.run(HdfsLog.open(url, "/log", "a", 1))
+
+
+def test_nobody_there_is_told_at_once():
+    begun = time.monotonic()
+    with pytest.raises(Unavailable, match=r"hdfs://127\.0\.0\.1:1/log/a cannot be used"):
+        asyncio.run(HdfsLog.open("hdfs://127.0.0.1:1", "/log", "a", 1))
+    assert time.monotonic() - begun < 5
 
 
 def test_a_folder_that_is_no_log_is_refused():

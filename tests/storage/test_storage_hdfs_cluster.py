@@ -26,6 +26,9 @@ STALL_S = 20.0
 """How long an append may take when a DataNode is lost: two tries without an answer, and some
 seconds until the NameNode knows."""
 
+PATIENCE_S = 200.0
+"""How long a NameNode may take to start on a machine that has other work."""
+
 
 @pytest.fixture(scope="module")
 def hdfs(tmp_path_factory):
@@ -204,7 +207,7 @@ async def copies(cluster, folder):
 
 def test_a_name_node_that_comes_back_finds_the_log_going_on(hdfs, folder):
     async def scenario():
-        log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 1)
+        log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 1, patience_s=PATIENCE_S)
         appending = Appending(log)
         await appending.more()
         async with harmed(hdfs, "kill", "name-node"):
