@@ -49,6 +49,7 @@ from txlayer.model import (
 )
 from txlayer.recovery import recover
 from txlayer.retention import drop_old_segments
+from txlayer.tables import create_tables
 from txlayer.verify import Checked, Progress, VerifyReport, verify
 
 _LOG = structlog.get_logger(__name__)
@@ -118,8 +119,7 @@ class Database:
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(coordination.close)
             undo.push_async_callback(store.close)
-            for table in SYSTEM_TABLES:
-                await store.create_table(table)
+            await create_tables(store, SYSTEM_TABLES)
             claim = await Claim.take(store, coordination, clock)
             catalog = claim.catalog
             epoch = await _next_epoch(coordination, settings.slave)
@@ -361,7 +361,7 @@ class Database:
                 cure="Pass it as a bookmark to read that or anything newer.",
             )
         oldest = newest - int(self.settings.snapshot_retention_s * 1000)
-        if asked < max(oldest, self.keeper.floor):
+        if asked < max(oldest, self.catalog.since):
             raise SnapshotTooOld(
                 f"Snapshot {asked} is older than what is kept (or than the last schema change).",
                 cure="Begin a new transaction.",

@@ -108,6 +108,7 @@ def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
         )
     )
     catalogs = [
-        encode_catalog(replace(c, version=0, row_counts=(), states=())) for c in (current, planned)
+        encode_catalog(replace(c, version=0, row_counts=(), states=(), since=0))
+        for c in (current, planned)
     ]
     return hashlib.sha256(b"\0".join([inputs, *catalogs])).hexdigest()[:16]

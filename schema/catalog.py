@@ -163,7 +163,8 @@ class Catalog:
     dropped and made again gets a new table, so old cells never shine through. When a catalog is
     put into force, what is new gets the number of the owner's claim (`txlayer/catalog_keeper.py`).
     Columns are only ever appended to a relation; a row written before has fewer values, and the
-    missing ones read as the column's default (`storage/codec/rows.py`).
+    missing ones read as the column's default (`storage/codec/rows.py`). `since` is the timestamp
+    from which on snapshots can be read by it: another catalog was in force before.
     """
 
     version: int
@@ -175,6 +176,7 @@ class Catalog:
     incarnations: tuple[tuple[str, int], ...] = ()
     workload: tuple[WorkloadStatement, ...] = ()
     row_counts: tuple[tuple[str, int], ...] = ()
+    since: int = 0
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )

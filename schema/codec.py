@@ -72,6 +72,8 @@ class _CatalogForm(msgspec.Struct):
     incarnations: tuple[tuple[str, int], ...]
     workload: tuple[WorkloadStatement, ...]
     row_counts: tuple[tuple[str, int], ...]
+    since: int = 0
+    """0 in catalogs that were written before there was such a field."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -93,6 +95,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.incarnations,
             catalog.workload,
             catalog.row_counts,
+            catalog.since,
         )
     )
 
@@ -117,6 +120,7 @@ def decode_catalog(data: bytes) -> Catalog:
         form.incarnations,
         form.workload,
         form.row_counts,
+        form.since,
     )
 
 

@@ -44,6 +44,7 @@ from txlayer.committer import Committer
 from txlayer.manager import TransactionManager
 from txlayer.state import CatalogState
 from txlayer.steps import Step, Steps, no_steps
+from txlayer.tables import create_tables
 
 TABLE = "s.catalog"
 _VERSION = struct.Struct(">Q")
@@ -60,7 +61,9 @@ class Replaced(Unavailable):
 class Claim:
     """The right to say which version of the catalog is in force, until somebody else takes it."""
 
-    def __init__(self, coordination: Coordination, clock: Clock, catalog: Catalog, held: int):
+    def __init__(
+        self, coordination: Coordination, clock: Clock, catalog: Catalog, held: int
+    ) -> None:
         self._coordination = coordination
         self._clock = clock
         self.number = held
@@ -123,7 +126,8 @@ async def _load(store: TableStore, version: int) -> Catalog:
     (cell,) = await store.get(TABLE, [_VERSION.pack(version)], NEWEST)
     if cell is None:
         raise Corruption(f"Version {version} of the catalog is in force, and not stored.")
-    return decode_catalog(cell.value)
+    catalog = decode_catalog(cell.value)
+    return replace(catalog, since=catalog.since or cell.ts)
 
 
 @dataclass
@@ -192,10 +196,10 @@ class CatalogKeeper:
         self._changing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._building: asyncio.Task[None] | None = None
+        self._build_at = 0
+        """T of the builds that begin next: not before the catalog in force or this process."""
         self.readers = Readers()
         self.builds: dict[str, Build] = {}
-        self.floor = 0
-        """Snapshots before this cannot be read: the catalog was another then."""
 
     @property
     def state(self) -> CatalogState:
@@ -230,12 +234,12 @@ class CatalogKeeper:
             made = await make(current)
             await self._claim.put_in_force(current.version)
             catalog = _numbered(made, current, self._claim.number)
-            for layout in sorted(_layouts(catalog) - _layouts(current)):
-                await self._store.create_table(layout)
+            await create_tables(self._store, sorted(_layouts(catalog) - _layouts(current)))
             self._steps(Step.TABLES_CREATED)
             await self._stop_building()
             try:
-                self.floor = await self._publish(lambda at: self._admitted(catalog, at))
+                await self._publish(lambda at: self._admitted(catalog, at))
+                self._build_at = self.state.catalog.since
             except Unavailable:
                 raise  # it may be in force after all; the next start tells, and tidies up
             except HornbeamError:
@@ -249,7 +253,7 @@ class CatalogKeeper:
 
     async def resume(self) -> None:
         """After a start: builds that a crash interrupted begin again. Raises Unavailable."""
-        self.floor = await self._committer.reserve()
+        self._build_at = await self._committer.reserve()
         self._begin_builds()
 
     async def drop_orphans(self) -> None:
@@ -267,7 +271,7 @@ class CatalogKeeper:
             if any(_differ(count, known.get(name, 0), factor) for name, count in counts.items()):
                 version = catalog.version + 1
                 fresh = replace(catalog, version=version, row_counts=tuple(counts.items()))
-                await self._publish(_ready(fresh))
+                await self._publish(lambda _: _ready(fresh))
 
     def counts(self) -> dict[str, int]:
         """Estimated rows of relations, views and indexes, the latest transactions included; what
@@ -293,7 +297,7 @@ class CatalogKeeper:
 
     # ------------------------------------------------------------ inside
 
-    async def _publish(self, make: Callable[[int], Awaitable[Catalog]]) -> int:
+    async def _publish(self, make: Callable[[int], Awaitable[Catalog]]) -> None:
         """Store, put in force, switch: a crash in between finds one of both versions."""
 
         async def stored(at: int) -> Catalog:
@@ -306,11 +310,10 @@ class CatalogKeeper:
             self._steps(Step.CATALOG_IN_FORCE)
             return catalog
 
-        at = await self._manager.switch(stored)
+        await self._manager.switch(stored)
         self._steps(Step.SWITCHED)
         if self.state.catalog.row_counts:
             self._manager.growth = Counter()
-        return at
 
     async def _admitted(self, catalog: Catalog, at: int) -> Catalog:
         """`catalog`, once stored rows hold its new constraints and its UNIQUE indexes are filled.
@@ -335,7 +338,7 @@ class CatalogKeeper:
                 states[index.name] = transition(built, Event.CAUGHT_UP)
                 build.finished = True
         self._steps(Step.ADMITTED)
-        return replace(catalog, states=tuple(states.items()))
+        return replace(catalog, states=tuple(states.items()), since=at)
 
     def _begin_builds(self) -> None:
         catalog = self.state.catalog
@@ -344,7 +347,7 @@ class CatalogKeeper:
             return
         for name in names:
             total = catalog.row_count.get(catalog.layout(name).source)
-            self.builds[name] = Build(name, self.floor, total=total)
+            self.builds[name] = Build(name, self._build_at, total=total)
         self._building = self._spawn(self._build(_build_order(catalog, names)))
 
     async def _stop_building(self) -> None:
@@ -413,7 +416,7 @@ class CatalogKeeper:
             for name in names:
                 if name in states:
                     built = transition(states[name], Event.BUILT)
-                    # No reader stands before T: snapshots below `floor` are refused.
+                    # No reader stands before T: older snapshots are refused.
                     states[name] = transition(built, Event.CAUGHT_UP)
             if states == dict(catalog.states):
                 return
@@ -424,7 +427,7 @@ class CatalogKeeper:
                 states=tuple(states.items()),
                 row_counts=tuple(counts.items()),
             )
-            self.floor = await self._publish(_ready(readable))
+            await self._publish(lambda at: _ready(replace(readable, since=at)))
 
     async def _drop_unread(self, tables: set[str], version: int) -> None:
         await self.readers.wait_until_past(version)
@@ -437,13 +440,9 @@ class CatalogKeeper:
         self._steps(Step.DROPPED)
 
 
-def _ready(catalog: Catalog) -> Callable[[int], Awaitable[Catalog]]:
-    """For a catalog that adds no constraint."""
-
-    async def given(_at: int) -> Catalog:
-        return catalog
-
-    return given
+async def _ready(catalog: Catalog) -> Catalog:
+    """One that adds no constraint."""
+    return catalog
 
 
 def _differ(count: int, known: int, factor: float) -> bool:

@@ -325,18 +325,17 @@ class TransactionManager:
 
     # ------------------------------------------------------------ schema
 
-    async def switch(self, prepare: Callable[[int], Awaitable[Catalog]]) -> int:
+    async def switch(self, prepare: Callable[[int], Awaitable[Catalog]]) -> None:
         """Put the catalog that `prepare` makes into force between transactions.
 
-        `prepare` is given a timestamp T, which is returned: every commit under an older catalog
-        is ≤ T and applied, every one under the new catalog is later, whoever makes it. No
-        transaction is inside meanwhile; when `prepare` raises, nothing has changed.
+        `prepare` is given a timestamp T: every commit under an older catalog is ≤ T and applied,
+        every one under the new catalog is later, whoever makes it. No transaction is inside
+        meanwhile; when `prepare` raises, nothing has changed.
         """
         async with self._gate.closed():
             await self._committer.drain()
             at = await self._committer.reserve()
             self.state = CatalogState(await prepare(at), self._engine)
-            return at
 
     async def close(self) -> None:
         """Wait for commits under way."""

@@ -17,6 +17,7 @@ import structlog
 from storage.ports import START, Log, Position, Segment, TableStore
 from txlayer.records import Batch, Checkpoint, Record, commits, decode, encode, merged_writes
 from txlayer.steps import Step, Steps, no_steps
+from txlayer.tables import create_tables
 
 _LOG = structlog.get_logger(__name__)
 
@@ -122,6 +123,5 @@ class _Replay:
     async def _create_missing(self, tables: set[str]) -> None:
         """A table may have been dropped after the batch; what is not in the catalog is dropped
         again later, and nothing is lost if it is."""
-        for table in sorted(tables - self._tables):
-            await self._store.create_table(table)
+        await create_tables(self._store, sorted(tables - self._tables))
         self._tables |= tables

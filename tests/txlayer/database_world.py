@@ -17,6 +17,7 @@ from schema.catalog import Catalog, Forest, Index, JoinView, Purpose, State, Vie
 from schema.ddl import load_ddl
 from schema.model import ForeignKey, KeyPart, Relation, Schema
 from schema.types import Row
+from storage.ports import Clock
 from storage.snapshot import Snapshot
 
 SHOP = """
@@ -143,10 +144,10 @@ def settings(folder: Path, **options: object) -> Settings:
 
 @asynccontextmanager
 async def opened(
-    folder: Path, catalog: Catalog | None = None, **options: object
+    folder: Path, catalog: Catalog | None = None, clock: Clock | None = None, **options: object
 ) -> AsyncIterator[Database]:
     """The database in `folder`; with `catalog` it is put into force and built first."""
-    async with await Database.open(settings(folder, **options)) as database:
+    async with await Database.open(settings(folder, **options), clock=clock) as database:
         if catalog is not None:
             await database.keeper.apply(catalog)
             await database.keeper.wait_built()

@@ -20,6 +20,7 @@ from schema.errors import (
     TypeMismatch,
     UniqueViolation,
 )
+from storage.local.system import SystemClock
 from storage.snapshot import ReadItem
 from txlayer.locks import LockOwner, Mode
 from txlayer.manager import TransactionLimits
@@ -290,21 +291,49 @@ def test_a_long_read_is_not_disturbed_by_writes(tmp_path):
     on_full_shop(tmp_path, test)
 
 
+class LaterClock(SystemClock):
+    later_ms = 0
+
+    def wall_ms(self):
+        return super().wall_ms() + self.later_ms
+
+
 def test_snapshots_beyond_the_retention_are_refused(tmp_path):
+    clock = LaterClock()
+
     async def test(database):
         before = database.watermark()
         await run_all(database, *FILL)
         assert await stock(database, snapshot=before) is None
-        for _ in range(3):
+        for _ in range(2):
             await database.execute(ADD)
-        await asyncio.sleep(0.3)
+        clock.later_ms = 60_000
+        await database.execute(ADD)
         with pytest.raises(SnapshotTooOld):
             await stock(database, snapshot=before)
         assert await database.purge() > 0
         assert await stock(database) == 8
         await check(database)
 
-    on_shop(tmp_path, test, snapshot_retention_s=0.2, log_retention_s=0)
+    on_shop(tmp_path, test, clock=clock, snapshot_retention_s=59, log_retention_s=0)
+
+
+def test_snapshots_outlive_the_process_back_to_the_last_schema_change(tmp_path):
+    async def run():
+        async with opened(tmp_path) as database:
+            empty = database.watermark()
+        async with opened(tmp_path, shop()) as database:
+            await run_all(database, *FILL)
+            before = database.watermark()
+            expected = await stock(database)
+            await database.execute(ADD)
+        async with opened(tmp_path) as database:
+            assert await stock(database, snapshot=before) == expected
+            assert await stock(database) == expected + 1
+            with pytest.raises(SnapshotTooOld):
+                await stock(database, snapshot=empty)
+
+    asyncio.run(run())
 
 
 def test_waiting_for_a_lock_ends_at_the_time_limit(tmp_path):
