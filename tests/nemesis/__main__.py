@@ -1,8 +1,9 @@
 """Strike a real cluster: `make nemesis`, or FAULT="kill ZooKeeper" RUNS=5 MINUTES=60 SEED=7.
 
-Every run of a fault is a round under load with a verdict, told in a line; all of them go to
-`var/nemesis/verdicts.jsonl`. When all faults have run, the table in `docs/nemesis.md` is made anew.
-A world in which a round has found something is left, and the next round gets a new one.
+Every run of a fault is a round under load with a verdict, told in a line and kept in
+`var/nemesis/verdicts.jsonl`. A run of all faults begins that file anew, a run of some adds to it;
+the table in `docs/nemesis.md` is made of all that it holds. A world in which a round has found
+something is left, and the next round gets a new one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import nemesis_report
 from nemesis_faults import FAULTS
-from nemesis_run import Database, Round, Verdict, as_line
+from nemesis_run import Database, Round, Verdict, as_line, from_line
 from nemesis_workloads import KINDS
 from nemesis_world import ROOT, world
 
@@ -33,14 +34,22 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path("var/nemesis"))
     options = parser.parse_args()
-    plan = [fault for _ in range(options.runs) for fault in options.fault or FAULTS]
-    random.Random(options.seed).shuffle(plan)
-    shutil.rmtree(options.folder, ignore_errors=True)
+    rng, faults = random.Random(options.seed), options.fault or list(FAULTS)
+    plan = [fault for _ in range(options.runs) for fault in rng.sample(faults, len(faults))]
+    folder = options.folder.resolve()
+    kept = folder / "verdicts.jsonl"
+    if not options.fault:
+        kept.unlink(missing_ok=True)
     until = time.monotonic() + options.minutes * 60
-    verdicts = list(strike(plan, options.seed, options.folder.resolve(), until))
-    print(nemesis_report.table(verdicts))
-    if {verdict.fault for verdict in verdicts} == set(FAULTS):
-        nemesis_report.write(PAGE, verdicts)
+    verdicts = []
+    for verdict in strike(plan, options.seed, folder, until):
+        with kept.open("a", encoding="utf-8") as file:
+            file.write(as_line(verdict) + "\n")
+        _tell(verdict)
+        verdicts.append(verdict)
+    everything = [from_line(line) for line in kept.read_text(encoding="utf-8").splitlines()]
+    print(nemesis_report.table(everything))
+    nemesis_report.write(PAGE, everything)
     sys.exit(0 if all(verdict.sound for verdict in verdicts) else 1)
 
 
@@ -50,7 +59,9 @@ def strike(plan: Sequence[str], seed: int, folder: Path, until: float) -> Iterat
     worlds = 0
     while left and time.monotonic() < until:
         worlds += 1
-        with world(folder / f"world-{worlds}") as struck:
+        place = folder / f"world-{worlds}"
+        shutil.rmtree(place, ignore_errors=True)
+        with world(place) as struck:
             database = Database(struck)
             database.prepare(list(KINDS))
             sound = True
@@ -58,15 +69,12 @@ def strike(plan: Sequence[str], seed: int, folder: Path, until: float) -> Iterat
                 number, fault = left.pop(0)
                 round_ = Round(struck, database, list(KINDS), number, seed * 1_000 + number)
                 verdict = asyncio.run(round_.run(fault))
-                _tell(verdict, folder)
                 sound = verdict.sound
                 yield verdict
             database.close()
 
 
-def _tell(verdict: Verdict, folder: Path) -> None:
-    with (folder / "verdicts.jsonl").open("a", encoding="utf-8") as file:
-        file.write(as_line(verdict) + "\n")
+def _tell(verdict: Verdict) -> None:
     found = "sound" if verdict.sound else "NOT SOUND"
     print(
         f"{verdict.fault}: {found}, {verdict.acknowledged} writes, {verdict.failed} requests"

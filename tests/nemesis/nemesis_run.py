@@ -290,3 +290,7 @@ class Round:
 
 def as_line(verdict: Verdict) -> str:
     return json.dumps(asdict(verdict))
+
+
+def from_line(line: str) -> Verdict:
+    return Verdict(**json.loads(line))
