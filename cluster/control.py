@@ -83,6 +83,7 @@ class Cluster:
         *,
         region_servers: int | None = None,
         data_nodes: int | None = None,
+        gateways: int | None = None,
         ports: Mapping[str, int] | None = None,
         java_options: Sequence[str] = (),
         timeout_s: float = START_TIMEOUT_S,
@@ -91,16 +92,20 @@ class Cluster:
         """Start what does not run of the cluster in `folder`, which is made if there is none, and
         wait until all of it is healthy.
 
-        `ports` are main ports by process; the others are free ones. `java_options` are for the
-        processes that this object starts. Raises Unavailable and InvalidRequest. After an error or
-        an interruption, what this call started is stopped.
+        `gateways` are of Thrift 2. `ports` are main ports by process; the others are free ones.
+        `java_options` are for the processes that this object starts. Raises Unavailable and
+        InvalidRequest. After an error or an interruption, what this call started is stopped.
         """
         folder = folder.resolve()
         _check_folder(folder)
         on_change("jars", "resolving")
         java, jars = artefacts.java(), artefacts.resolve()
         with _locked(folder):
-            counts = {Role.REGION_SERVER: region_servers, Role.DATA_NODE: data_nodes}
+            counts = {
+                Role.REGION_SERVER: region_servers,
+                Role.DATA_NODE: data_nodes,
+                Role.THRIFT: gateways,
+            }
             made_of = layout.grown(
                 layout.load(folder) or layout.EMPTY,
                 {role: count for role, count in counts.items() if count is not None},
@@ -134,8 +139,8 @@ class Cluster:
 
     @property
     def thrift(self) -> Address:
-        """The Thrift 2 gateway: binary protocol, buffered transport."""
-        return self.layout.only(Role.THRIFT).address
+        """The first Thrift 2 gateway: binary protocol, buffered transport."""
+        return self.layout.of(Role.THRIFT)[0].address
 
     @property
     def thrift1(self) -> Address:

@@ -30,8 +30,9 @@ class Role(StrEnum):
     """The Thrift 1 gateway: bulk scans and loads with happybase."""
 
 
-SEVERAL = frozenset({Role.DATA_NODE, Role.REGION_SERVER})
-"""Roles with as many processes as one likes; they are numbered from 1."""
+SEVERAL = frozenset({Role.DATA_NODE, Role.REGION_SERVER, Role.THRIFT})
+"""Roles with as many processes as one likes; they are numbered from 1. The first gateway has no
+number: one is the rule."""
 
 STOP_ORDER = (
     (Role.REGION_SERVER,),
@@ -149,7 +150,8 @@ def _names(role: Role, present: int, wanted: int | None) -> list[str]:
             f"This cluster has {present} {role} processes; it cannot shrink to {count}.",
             cure="Use another folder.",
         )
-    return [f"{role}-{number}" for number in range(1, count + 1)]
+    numbered = [f"{role}-{number}" for number in range(1, count + 1)]
+    return [role.value, *numbered[1:]] if role is Role.THRIFT else numbered
 
 
 def _check_given(layout: Layout, given: Mapping[str, int], names: set[str]) -> None:

@@ -22,7 +22,7 @@ _STOP_S = 120
 
 @contextlib.contextmanager
 def guarded_cluster(
-    folder: Path, *, region_servers: int = 1, data_nodes: int = 1
+    folder: Path, *, region_servers: int = 1, data_nodes: int = 1, gateways: int = 1
 ) -> Iterator[Cluster]:
     """A cluster in `folder`; afterwards its logs are left there."""
     guard = subprocess.Popen(
@@ -33,6 +33,7 @@ def guarded_cluster(
             folder,
             region_servers=region_servers,
             data_nodes=data_nodes,
+            gateways=gateways,
             java_options=[QUICK_COMPILER],
         )
     finally:

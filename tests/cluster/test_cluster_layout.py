@@ -27,6 +27,12 @@ def test_one_process_of_every_role_unless_more_are_wanted():
     ]
 
 
+def test_further_gateways_are_numbered():
+    large = grown(made(), {Role.THRIFT: 2}, {}, ports_from(30_000))
+    assert [process.name for process in large.of(Role.THRIFT)] == ["thrift", "thrift-2"]
+    assert large.of(Role.THRIFT1) == made().of(Role.THRIFT1)
+
+
 def test_no_port_is_given_twice():
     ports = [port for process in made(3, 3).processes for port in process.ports.values()]
     assert len(ports) == len(set(ports)) == 22

@@ -28,7 +28,7 @@ from cluster.ports import free_ports
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-NODES, REGION_SERVERS, DATA_NODES = 3, 2, 3
+NODES, REGION_SERVERS, DATA_NODES, GATEWAYS = 3, 2, 3, 2
 START_S, STOP_S, ADMIN_S = 240.0, 60.0, 180.0
 
 
