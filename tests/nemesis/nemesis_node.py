@@ -1,6 +1,6 @@
 """A node whose clock can be set while it runs: `hornbeam serve`, set up by the environment.
 
-`python nemesis_node.py FILE`: the node's wall clock shows as many milliseconds more than the
+`python -m nemesis_node FILE`: the node's wall clock shows as many milliseconds more than the
 machine's as FILE says. Segments of its log are small, so that they are rolled all the time.
 """
 

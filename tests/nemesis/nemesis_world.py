@@ -125,8 +125,8 @@ class World:
         }
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HORNBEAM_")}
         environment |= {f"HORNBEAM_{k.upper()}": v for k, v in settings.items()}
-        environment["PYTHONPATH"] = f"{ROOT}:{environment.get('PYTHONPATH', '')}"
-        program = (str(HERE / "nemesis_node.py"), str(_clock_of(folder)))
+        environment["PYTHONPATH"] = f"{ROOT}:{HERE}:{environment.get('PYTHONPATH', '')}"
+        program = ("-m", "nemesis_node", str(_clock_of(folder)))
         return Node(name, port, folder / "node.log", environment, program, links=links)
 
     @property
