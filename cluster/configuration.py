@@ -106,6 +106,8 @@ def _hdfs(folder: Path, layout: Layout) -> Settings:
         "dfs.namenode.avoid.read.stale.datanode": "true",
         "dfs.namenode.avoid.write.stale.datanode": "true",
         "dfs.namenode.safemode.extension": 0,
+        # HBase closes its files and logs without asking for them to be on disk (decision 18).
+        "dfs.datanode.synconclose": "true",
         # With three DataNodes or fewer there is nobody to replace a dead one in a pipeline.
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
         # HBase's reference guide, "Having Proper MTTR": time-outs of HDFS below those of HBase.
@@ -142,6 +144,9 @@ def _hbase(folder: Path, layout: Layout) -> Settings:
         "hbase.regionserver.thrift.ipaddress": HOST,
         "hbase.thrift.info.bindAddress": HOST,
         "hbase.lease.recovery.dfs.timeout": 23_000,
+        # By default a gateway goes on for 20 minutes with a put that its caller has given up.
+        "hbase.client.operation.timeout": 60_000,
+        "hbase.client.meta.operation.timeout": 60_000,
         # The master goes on as soon as all region servers are there; they ask every second.
         "hbase.master.wait.on.regionservers.mintostart": 1,
         "hbase.master.wait.on.regionservers.maxtostart": len(layout.of(Role.REGION_SERVER)),

@@ -46,7 +46,7 @@ from storage.ports import NEWEST, TOMBSTONE, Cell, Put
 T = TypeVar("T")
 Client = Any
 """Of `THBaseService`."""
-THREADS = 16
+THREADS = 32
 """Calls at one time."""
 TIMEOUT_S = 15.0
 """Of a call with its repetitions. One attempt of a repeatable call has `ATTEMPT` of that: a gateway
@@ -95,6 +95,7 @@ class HBaseStore:
 
     def _create(self, table: str, splits: list[bytes], client: Client) -> None:
         name = self._name(table)
+        self._sound.discard(table)
         if not client.tableExists(name):
             self._make_namespace(client)
             try:
@@ -357,32 +358,32 @@ class HBaseStore:
         """
         async with self._flushing:
             self._require_open()
-            tables, self._unflushed = self._unflushed, set()
+            written, self._unflushed = self._unflushed, set()
             try:
-                if tables:
-                    await self._force_logs({self._full_name(table) for table in tables})
+                if written:
+                    await self._force_logs({self._full_name(table) for table in written})
             except BaseException:
-                self._unflushed |= tables
+                self._unflushed |= written
                 raise
 
-    async def _force_logs(self, tables: set[bytes]) -> None:
+    async def _force_logs(self, written: set[bytes]) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
-            chosen = {region.server: region for region in await self._regions(tables)}
+            chosen = {region.server: region for region in await self._regions(written)}
             if None not in chosen:
                 await self._all([partial(self._force_log, region) for region in chosen.values()])
-                if set(chosen.values()) <= set(await self._regions(tables)):
+                if set(chosen.values()) <= set(await self._regions(written)):
                     return
             if time.monotonic() > deadline:
                 raise Unavailable("HBase's logs cannot be forced to disk: regions are moving.")
             await asyncio.sleep(PAUSES_S[0])
 
-    async def _regions(self, tables: set[bytes]) -> list[servers.Region]:
+    async def _regions(self, written: set[bytes]) -> list[servers.Region]:
         return await self._in_thread(
             partial(
                 self._repeat,
                 "The list of regions",
-                lambda client: servers.regions(client, self._namespace, tables),
+                lambda client: servers.regions(client, self._namespace, written),
                 self._timeout_s,
                 self._timeout_s * ATTEMPT,
             )
@@ -485,7 +486,14 @@ class HBaseStore:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         self._require_open()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        asked = time.monotonic()
+
+        def in_time() -> T:
+            if time.monotonic() - asked > self._timeout_s:
+                raise Unavailable("HBase is too slow: all connections were busy for too long.")
+            return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, in_time)
 
     async def _all(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """All results in order. On a failure too, nothing is under way any more."""

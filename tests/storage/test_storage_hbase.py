@@ -1,6 +1,7 @@
 """What of the HBase adapter needs no HBase: names, keys, values, ranges, and gateways that are
 none."""
 
+import asyncio
 import re
 import time
 from itertools import pairwise
@@ -16,7 +17,7 @@ from schema.errors import Unavailable
 from storage.hbase import names, ranges
 from storage.hbase.cells import is_signed, key_of, signed, stored_key, stored_value, value_of
 from storage.hbase.interface import THRIFT
-from storage.hbase.store import HBaseStore
+from storage.hbase.store import THREADS, HBaseStore
 from storage.hbase.tables import definition, difference
 
 KEYS = st.lists(st.sampled_from([0, 1, 0x61, 0xFE, 0xFF]), max_size=5).map(bytes)
@@ -171,6 +172,21 @@ def test_who_answers_byte_by_byte_does_not_outlast_the_deadline():
         began = time.monotonic()
         refusal(server.address, timeout_s=0.5)
         assert time.monotonic() - began < 1.5
+
+
+def test_calls_that_find_no_free_connection_do_not_wait_for_ever():
+    async def scenario(address):
+        store = HBaseStore([address], timeout_s=0.5)
+        calls = [store.get("t", [b"k"], 1) for _ in range(4 * THREADS)]
+        began = time.monotonic()
+        errors = await asyncio.gather(*calls, return_exceptions=True)
+        assert all(isinstance(error, Unavailable) for error in errors)
+        assert any("all connections were busy" in error.message for error in errors)
+        assert time.monotonic() - began < 5
+        await store.close()
+
+    with answering(TWO) as server:
+        run(scenario(server.address))
 
 
 def test_answers_that_make_no_sense_are_unavailable_and_nothing_else():
