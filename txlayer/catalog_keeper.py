@@ -85,6 +85,11 @@ class Claim:
             raise Replaced(error.message) from None
         return cls(coordination, clock, await _load(store, version), held)
 
+    def require_session(self) -> None:
+        """Raises Replaced when somebody else may own the catalog."""
+        if not self._coordination.alive():
+            raise Replaced("The session with the coordination service has ended.")
+
     async def put_in_force(self, version: int) -> None:
         """Also claims anew. There is no way back once the first try is sent: it goes on until it
         is known. Raises Replaced.
@@ -242,6 +247,9 @@ class CatalogKeeper:
                 self._build_at = self.state.catalog.since
             except Unavailable:
                 raise  # it may be in force after all; the next start tells, and tidies up
+            except Corruption:
+                self._claim.require_session()  # else a successor has dropped the new tables
+                raise
             except HornbeamError:
                 await self._drop(_layouts(catalog) - _layouts(current))
                 raise

@@ -16,7 +16,7 @@ from storage.simulated.chaos import Chaos, Profile
 from storage.simulated.coordination import SESSION_S
 from storage.simulated.loop import run_simulated
 from txlayer.model import Statement, TransactionRequest
-from txlayer.steps import Step
+from txlayer.steps import Step, no_steps
 
 INSERT = "INSERT INTO account VALUES (?, ?)"
 
@@ -175,6 +175,29 @@ def test_a_zombie_puts_no_catalog_into_force():
             rows = await cluster.nodes[-1].process.start(last.fetch("SELECT a_id FROM account"))
             assert sorted(rows) == [(0,), (7,)]
             await cluster.nodes[-1].process.start(last.execute(INSERT, (8, 100)))
+        finally:
+            await cluster.stop()
+
+    run_simulated(scenario())
+
+
+def test_a_zombie_calls_no_change_damaged_whose_tables_its_successor_has_dropped():
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        cluster = Cluster(loop, Chaos(1, Profile()))
+        try:
+            await cluster.start()
+            (zombie,) = cluster.nodes
+            await zombie.process.start(_begin(zombie.database))
+            await run(zombie, zombie.database.execute("DELETE FROM account WHERE a_id > 0"))
+            cluster.steps = lambda step: step == Step.BUILDING and zombie.process.freeze()
+            changing = run(zombie, zombie.database.keeper.apply(_unique(zombie.database.catalog)))
+            await asyncio.sleep(SESSION_S + 2)
+            assert zombie.process.frozen
+            cluster.steps = no_steps
+            zombie.process.thaw()
+            with pytest.raises(Unavailable):
+                await changing
         finally:
             await cluster.stop()
 
