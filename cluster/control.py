@@ -203,6 +203,15 @@ class Cluster:
             self._stop_these({name})
             _Start(self, java, jars, time.monotonic() + timeout_s, _ignore).these([process])
 
+    def await_health(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until all is healthy: after a fault it takes HBase a while to move its regions."""
+        deadline = time.monotonic() + timeout_s
+        while unwell := [each for each in self.status() if not each.health.ok]:
+            if time.monotonic() > deadline:
+                notes = ", ".join(f"{each.name}: {each.health.note}" for each in unwell)
+                raise Unavailable(f"The cluster is not healthy ({notes}).")
+            time.sleep(_POLL_S)
+
     def _running(self, name: str) -> tuple[Mark, int]:
         self.layout.named(name)
         pid = processes.running(self.folder).get(name)

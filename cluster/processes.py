@@ -99,17 +99,20 @@ def is_paused(pid: int) -> bool:
 
 def send(mark: Mark, pid: int, number: signal.Signals) -> bool:
     """Signal the process, unless it has ended or is not the one that `mark` is of."""
-    with _handle(mark, pid) as handle:
-        if handle is None:
+    with _handle(pid) as handle:
+        if handle is None or not _bears(mark, pid):
             return False
         signal.pidfd_send_signal(handle, number)
         return True
 
 
 def wait_until_gone(mark: Mark, pid: int, timeout_s: float) -> bool:
-    """Whether the process has ended, by now or within `timeout_s`."""
-    with _handle(mark, pid) as handle:
-        if handle is not None:
+    """Whether the process has ended, by now or within `timeout_s`. Strangers count as gone.
+
+    A process that is ending loses its command line before it lets go of its ports and files.
+    """
+    with _handle(pid) as handle:
+        if handle is not None and (_bears(mark, pid) or not _arguments(pid)):
             ended = select.poll()
             ended.register(handle, select.POLLIN)
             if not ended.poll(timeout_s * 1000):
@@ -128,15 +131,16 @@ def _reap(pid: int) -> None:
 
 
 @contextlib.contextmanager
-def _handle(mark: Mark, pid: int) -> Iterator[int | None]:
-    """A handle of the process; None if it has ended or does not bear the mark."""
+def _handle(pid: int) -> Iterator[int | None]:
+    """A handle of the process, with which no later one of its number is meant; None if there is
+    no such process."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         yield None
         return
     try:
-        yield handle if _bears(mark, pid) else None
+        yield handle
     finally:
         os.close(handle)
 
@@ -146,7 +150,7 @@ def _bears(mark: Mark, pid: int) -> bool:
 
 
 def _arguments(pid: int) -> list[str]:
-    """The command line; empty for a process that has ended, whether it is reaped or not."""
+    """The command line; empty for a process that is ending or has ended, reaped or not."""
     try:
         return os.fsdecode((_PROC / str(pid) / "cmdline").read_bytes()).split("\0")
     except (FileNotFoundError, ProcessLookupError):

@@ -212,3 +212,19 @@ def test_a_restart_is_a_stop_and_a_start(folder):
         with pytest.raises(InvalidRequest, match="no process hmaster"):
             cluster.restart("hmaster")
     assert processes.running(folder) == {}
+
+
+def test_waiting_for_health_names_who_is_unwell(folder, monkeypatch):
+    unwell = {"master": 2, "thrift": 1}
+
+    def examine(process, layout):
+        left = unwell[process.name] = unwell.get(process.name, 0) - 1
+        return Health(left < 0, "not yet")
+
+    monkeypatch.setattr(control, "examine", lambda process, layout: Health(True, "well"))
+    cluster = Cluster.start(folder)
+    monkeypatch.setattr(control, "examine", examine)
+    cluster.await_health(timeout_s=10)
+    cluster.kill("master")
+    with pytest.raises(Unavailable, match=r"not healthy \(master: down\)"):
+        cluster.await_health(timeout_s=0)

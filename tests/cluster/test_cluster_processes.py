@@ -78,7 +78,7 @@ def test_a_paused_process_is_seen_to_be(mark, pid):
 def test_a_process_leads_its_own_session_and_writes_to_its_log(mark, pid, tmp_path):
     assert os.getsid(pid) == pid != os.getsid(0)
     deadline = time.monotonic() + 5
-    while not (tmp_path / "log").read_text() and time.monotonic() < deadline:
+    while not (tmp_path / "log").read_text().endswith("\n") and time.monotonic() < deadline:
         time.sleep(0.01)
     assert (tmp_path / "log").read_text() == "hello\n"
 
