@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from api import answers, problems
 from api.access import needed_role
@@ -50,7 +51,8 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     if settings.audit_log is not None:
         app.add_middleware(Audit, write=logger_to(settings.audit_log))
     app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)  # the outermost
-    problems.install(app)
+    routes = [route for module in ROUTERS for route in module.router.routes]
+    problems.install(app, [route for route in routes if isinstance(route, APIRoute)])
     for module in ROUTERS:
         app.include_router(module.router)
     return app

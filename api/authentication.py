@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api import problems
 from api.access import ANYBODY, Principal
-from api.keys import TABLE, ApiKey, bootstrap_key, id_in, matches, read_keys
+from api.keys import ID, TABLE, ApiKey, bootstrap_key, id_in, matches, read_keys
 from api.node import Serving
 from api.settings import Settings
 from schema.errors import HornbeamError, Overloaded, Unauthenticated, Unavailable
@@ -43,6 +43,7 @@ class KeyRing:
         self._clock = clock or SystemClock()
         self._settled = bootstrap_key(settings.bootstrap_key) if settings.bootstrap_key else None
         self._keys: dict[str, ApiKey] = {}
+        self._principals: dict[str, Principal] = {}
         self._read_at = -math.inf
         """When the reading of the cached keys began."""
         self._reading: asyncio.Task[None] | None = None
@@ -54,13 +55,13 @@ class KeyRing:
         age_s = self._clock.monotonic() - self._read_at
         if age_s > self._refresh_s / 2:
             await self._renew(age_s > self._refresh_s, however_old)
-        key = self._keys.get(id_in(text) or "")
+        key = self._keys.get(text[ID])
         if key is None or not matches(text, key):
             raise Unauthenticated("This API key is not known.", cure="Check it; ask for a new one.")
         state = key.state(self._clock.wall_ms())
         if state != "active":
             raise Unauthenticated(f"This API key is {state}.", cure="Ask for a new one.")
-        return key.principal
+        return self._principals[key.id]
 
     async def reload(self) -> None:
         """Read the keys as they are now. Raises Unavailable."""
@@ -114,6 +115,7 @@ class KeyRing:
         found = await read_keys(await self.make_table())
         if self._settled is not None:
             found[self._settled.id] = self._settled
+        self._principals = {key.id: key.principal for key in found.values()}
         self._keys, self._read_at = found, began
 
 

@@ -29,6 +29,8 @@ TABLE = "s.keys"
 BOOTSTRAP = "bootstrap"
 """Name of the key that the settings bring along."""
 _KEY = re.compile(r"hb_([0-9a-f]{12})_[0-9a-f]{64}")
+ID = slice(3, 15)
+"""Where a key has its id. Whatever else stands there names no key."""
 _ATTEMPTS = 10
 
 

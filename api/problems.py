@@ -6,11 +6,13 @@ The body never carries a stack trace. `outcome` says what is known of the transa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from schema.errors import HornbeamError, Unauthenticated
@@ -79,8 +81,11 @@ def unexpected() -> Response:
     return _plain(500, "internal", "An unexpected error; the server's log has the details.")
 
 
-def install(app: FastAPI) -> None:
-    """Answer every error of `app` as a problem; what is left over, `api/middleware.py` answers."""
+def install(app: FastAPI, routes: Sequence[APIRoute]) -> None:
+    """Answer every error of `app` as a problem; what is left over, `api/middleware.py` answers.
+
+    `routes` are all routes: where one path has several, each of them knows only its own method.
+    """
 
     async def hornbeam_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, HornbeamError)
@@ -93,13 +98,17 @@ def install(app: FastAPI) -> None:
         detail = "; ".join(f"{place['at']}: {place['problem']}" for place in places)
         return _plain(422, "invalid-request", f"The request does not fit: {detail}", places=places)
 
-    async def http_error(_: Request, error: Exception) -> Response:
+    async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if isinstance(error.__cause__, HornbeamError):  # while the body was read
             return response(error.__cause__)
         code = "not-found" if error.status_code == 404 else "invalid-request"
         answer = _plain(error.status_code, code, str(error.detail))
         answer.headers.update(error.headers or {})
+        if error.status_code == 405:
+            path = request.scope["path"]
+            allowed = {m for r in routes if r.path_regex.match(path) for m in r.methods or ()}
+            answer.headers["Allow"] = ", ".join(sorted(allowed)) or answer.headers["Allow"]
         return answer
 
     app.add_exception_handler(HornbeamError, hornbeam_error)

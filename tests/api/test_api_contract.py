@@ -326,6 +326,9 @@ def test_unknown_routes_and_methods(shop):
     response = shop.client.get("/v1/query")
     problem(response, 405, "invalid-request")
     assert response.headers["allow"] == "POST"
+    response = shop.client.put("/v1/keys")
+    problem(response, 405, "invalid-request")
+    assert response.headers["allow"] == "GET, POST"
 
 
 def test_openapi_documents_every_route(shop):
