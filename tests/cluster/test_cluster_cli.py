@@ -39,11 +39,12 @@ def test_up_status_and_down(run, tmp_path, monkeypatch):
     monkeypatch.setattr(control, "examine", lambda process, layout: Health(True, "well"))
     where = ("--dir", str(tmp_path / "c"))
 
-    code, out, _ = run("up", *where, "--region-servers", "2", "--port", "thrift=15999", "--json")
+    code, out, _ = run("up", *where, "--gateways", "2", "--port", "thrift=15999", "--json")
     assert code == 0
     document = json.loads(out)
     assert document["healthy"]
     by_name = {each["name"]: each for each in document["processes"]}
+    assert {"thrift", "thrift-2"} <= by_name.keys()
     assert by_name["thrift"] | {"pid": 0, "ports": {}} == {
         "name": "thrift",
         "role": "thrift",

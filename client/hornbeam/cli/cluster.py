@@ -36,6 +36,10 @@ def up(
         int | None,
         typer.Option(min=1, help="1, or as many as there are; 3 copies.", show_default=False),
     ] = None,
+    gateways: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of Thrift 2: 1, or as many as there are.", show_default=False),
+    ] = None,
     port: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=PORT", help="A process's port, as thrift=9091; else free ones."),
@@ -54,6 +58,7 @@ def up(
             folder,
             region_servers=region_servers,
             data_nodes=data_nodes,
+            gateways=gateways,
             ports=ports,
             timeout_s=timeout,
             on_change=watch.up,
