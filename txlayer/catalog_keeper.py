@@ -37,6 +37,7 @@ from schema.codec import decode_catalog, encode_catalog
 from schema.errors import Corruption, HornbeamError, StalePlan, Unavailable
 from schema.model import Schema
 from storage.codec.rows import Codecs
+from storage.limits import require_storable
 from storage.ports import NEWEST, Clock, Coordination, Put, TableStore, Versioned
 from storage.snapshot import Snapshot
 from txlayer.admission import check_stored
@@ -409,10 +410,11 @@ class CatalogKeeper:
         codec, build.rows = codecs(build.name), 0
         reader = Snapshot(self._store, codecs, build.at)
         async for batch in build_batches(catalog, codecs, build.name, reader):
-            puts = [Put(key, codec.encode(row)) for key, row in batch.rows]
+            puts = {codec.layout.table: [Put(key, codec.encode(row)) for key, row in batch.rows]}
+            require_storable(puts)
             self._steps(Step.BUILDING)
-            await self._store.put({codec.layout.table: puts}, build.at)
-            build.rows += len(puts)
+            await self._store.put(puts, build.at)
+            build.rows += len(batch.rows)
             await self._clock.sleep(0)
 
     async def _mark_readable(self, names: Iterable[str]) -> None:

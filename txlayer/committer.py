@@ -32,6 +32,7 @@ from maintain.changes import Change, Mutation
 from schema.errors import DiskFull, HornbeamError, OutcomeUnknown, Overloaded, Unavailable
 from schema.types import Row
 from storage.codec.rows import Codecs
+from storage.limits import require_storable
 from storage.ports import START, TOMBSTONE, Clock, Log, Position, Put, TableStore
 from txlayer.hlc import HybridClock
 from txlayer.records import Batch, Checkpoint, Commit, encode, merged_writes
@@ -211,7 +212,7 @@ class Committer:
         """Make a transaction durable and apply it. The caller holds its locks and keeps them until
         it is applied; it must not be cancelled meanwhile (the commit would go on without it).
 
-        Raises Overloaded and Unavailable (nothing happened), OutcomeUnknown.
+        Raises LimitExceeded, Overloaded and Unavailable (nothing happened), OutcomeUnknown.
         """
         self.require_working()
         if not self._accepting:
@@ -427,7 +428,7 @@ class Committer:
 
 
 def _encoded(prepared: Prepared, codecs: Codecs, since: float) -> _Waiting:
-    """Encode a transaction for the log and for the store, each row once."""
+    """Encode a transaction for the log and for the store, each row once. Raises LimitExceeded."""
     writes: dict[str, list[Put]] = {}
     layouts: dict[str, tuple[Callable[[Row], bytes], list[Put], dict[int, bytes]]] = {}
 
@@ -449,6 +450,7 @@ def _encoded(prepared: Prepared, codecs: Codecs, since: float) -> _Waiting:
         puts.append(Put(mutation.key, value))
     for table, extra in prepared.extra_puts.items():
         writes.setdefault(table, []).extend(extra)
+    require_storable(writes)
     changes: list[tuple[str, bytes | None, bytes | None]] = []
     for change in prepared.changes:
         encode_row, _, known = opened(change.relation)

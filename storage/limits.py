@@ -1,0 +1,33 @@
+"""How large a stored row may be: what HBase takes as it is set up by default.
+
+The same everywhere, and looked at before a row is logged: what is in the log must be put, and a
+store that refuses it for ever would keep its transaction's locks for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from schema.errors import LimitExceeded
+from storage.ports import Put
+
+MAX_KEY_BYTES = 32_000
+MAX_ROW_BYTES = 10_000_000
+
+
+def require_storable(writes: Mapping[str, Sequence[Put]]) -> None:
+    """Raises LimitExceeded. `writes` are puts by table."""
+    for table, puts in writes.items():
+        for key, value in puts:
+            if len(key) > MAX_KEY_BYTES:
+                raise _too_large(f"A key for {table}", len(key), MAX_KEY_BYTES)
+            if len(value) > MAX_ROW_BYTES:
+                raise _too_large(f"A row for {table}", len(value), MAX_ROW_BYTES)
+
+
+def _too_large(what: str, found: int, limit: int) -> LimitExceeded:
+    return LimitExceeded(
+        f"{what} has {found} bytes; {limit} are the most that can be stored.",
+        cure="Keep large values elsewhere and store where they are. A row of a view holds the"
+        " columns of all its relations; the answer that RETURNING gives is stored as a row too.",
+    )
