@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import uuid4
 
-from hdfs_native import AsyncClient, AsyncFileWriter, FileStatus, WriteOptions
+from hdfs_native import FileStatus, WriteOptions
 
 from schema.errors import DiskFull, Unavailable
+from storage.hdfs.client import HdfsClient, Writer
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ class _Unclosed:
     """A file that this owner has not closed; only he knows what is in it."""
 
     name: str
-    writer: AsyncFileWriter
+    writer: Writer
     content: bytearray
 
 
@@ -57,7 +58,7 @@ class HdfsFiles:
 
     def __init__(
         self,
-        client: AsyncClient,
+        client: HdfsClient,
         home: str,
         *,
         url: str = "",
@@ -134,6 +135,7 @@ class HdfsFiles:
         for closing in self._closings:
             closing.cancel()
         self._unclosed.clear()
+        self._client.close()
 
     # ------------------------------------------------------------ taking over
 
@@ -155,7 +157,9 @@ class HdfsFiles:
     async def _holder(self) -> int | None:
         """The epoch whose folder there is; None before the log's first owner."""
         try:
-            names = [_name(status) for status in await self._call(self._statuses(self._home))]
+            names = [
+                _name(status) for status in await self._call(self._client.list_status(self._home))
+            ]
         except FileNotFoundError:
             return None
         if len(names) != 1 or not names[0].isdigit():
@@ -168,7 +172,7 @@ class HdfsFiles:
         once the folder has been renamed, from somebody who began to make it before."""
         draft = f"{self._home}.{uuid4().hex}{DRAFT}"
         folder = f"{draft}/{_epoch_name(0)}"
-        await self._call(self._client.mkdirs(folder, create_parent=True))
+        await self._call(self._client.mkdirs(folder))
         try:
             await self._rename(draft, self._home)
         except FileExistsError:
@@ -214,13 +218,13 @@ class HdfsFiles:
         except (Unavailable, FileNotFoundError):
             file.writer = await self._put(file.name, bytes(file.content) + data, overwrite=True)
 
-    async def _put(self, name: str, content: bytes, *, overwrite: bool) -> AsyncFileWriter:
+    async def _put(self, name: str, content: bytes, *, overwrite: bool) -> Writer:
         """A file with `content`, all of it or none; its writer can go on behind it."""
         draft, writer = await self._drafted(name, content)
         await self._rename(draft, self._path(name), overwrite=overwrite)
         return writer
 
-    async def _drafted(self, name: str, content: bytes) -> tuple[str, AsyncFileWriter]:
+    async def _drafted(self, name: str, content: bytes) -> tuple[str, Writer]:
         """The NameNode goes on offering a DataNode that has died, for some seconds or, if it has
         no others, for minutes; so the next try asks for one copy less."""
         deadline = _now() + self._patience_s
@@ -247,7 +251,7 @@ class HdfsFiles:
                         await self._call(self._client.set_replication(draft, wanted))
                 return draft, writer
 
-    async def _create(self, path: str, copies: int | None) -> AsyncFileWriter:
+    async def _create(self, path: str, copies: int | None) -> Writer:
         """Where there is no folder, none is made: that is the fence."""
         options = WriteOptions(self._block_bytes, copies, overwrite=False, create_parent=False)
         return await self._call(self._client.create(path, options))
@@ -255,14 +259,14 @@ class HdfsFiles:
     async def _copies(self, path: str) -> int:
         return (await self._call(self._client.get_file_info(path))).replication or 1
 
-    async def _write(self, writer: AsyncFileWriter, size: int, data: bytes) -> None:
+    async def _write(self, writer: Writer, size: int, data: bytes) -> None:
         """Behind the `size` bytes that the writer has written, durably. Each block by itself:
         syncing reaches no earlier block than the current."""
         begin = 0
         while begin < len(data):
             room = self._block_bytes - (size + begin) % self._block_bytes
             piece = data[begin : begin + room]
-            await self._call(_write_and_sync(writer, piece), SYNC_S + len(piece) / BYTES_PER_S)
+            await self._call(writer.write(piece), SYNC_S + len(piece) / BYTES_PER_S)
             begin += len(piece)
 
     def _close_later(self, file: _Unclosed) -> None:
@@ -307,10 +311,10 @@ class HdfsFiles:
         return size, data
 
     async def _listed(self) -> list[str]:
-        return [_name(file) for file in await self._call(self._statuses(self._folder(self._epoch)))]
-
-    async def _statuses(self, path: str) -> list[FileStatus]:
-        return [status async for status in self._client.list_status(path)]
+        return [
+            _name(file)
+            for file in await self._call(self._client.list_status(self._folder(self._epoch)))
+        ]
 
     # ------------------------------------------------------------ all of them
 
@@ -354,11 +358,6 @@ class HdfsFiles:
     def _require_open(self) -> None:
         if self._closed:
             raise Unavailable("The log is closed.")
-
-
-async def _write_and_sync(writer: AsyncFileWriter, data: bytes) -> None:
-    await writer.write(data)
-    await writer.hsync()
 
 
 def _now() -> float:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hdfs_native import AsyncClient
-
 from schema.errors import InvalidRequest
+from storage.hdfs.client import HdfsClient
 from storage.hdfs.files import PATIENCE_S, HdfsFiles
 from storage.log.segments import SEGMENT_BYTES, SegmentedLog
 
@@ -43,9 +42,9 @@ class HdfsLog:
         )
 
 
-def _client(url: str, settings: Mapping[str, str] | None) -> AsyncClient:
+def _client(url: str, settings: Mapping[str, str] | None) -> HdfsClient:
     try:
-        return AsyncClient(url, {**_alone(url), **(settings or {})})
+        return HdfsClient(url, {**_alone(url), **(settings or {})})
     except Exception as error:
         raise InvalidRequest(
             f"{url} names no HDFS: {error}",

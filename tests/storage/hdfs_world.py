@@ -151,13 +151,12 @@ class Hdfs:
 
 
 class Client:
-    """What the adapter uses of `hdfs_native.AsyncClient`."""
+    """As `storage.hdfs.client.HdfsClient`."""
 
     def __init__(self, hdfs):
         self._hdfs = hdfs
 
-    async def mkdirs(self, path, *, create_parent):
-        assert create_parent
+    async def mkdirs(self, path):
         await self._hdfs.request("mkdirs", lambda: self._hdfs.mkdirs(path))
 
     async def create(self, path, options):
@@ -177,8 +176,10 @@ class Client:
         return await self._hdfs.request("recover", lambda: self._hdfs.recover_lease(path))
 
     async def list_status(self, path):
-        for status in await self._hdfs.request("list", lambda: self._hdfs.statuses(path)):
-            yield status
+        return await self._hdfs.request("list", lambda: self._hdfs.statuses(path))
+
+    def close(self):
+        pass
 
     async def get_file_info(self, path):
         def effect():
@@ -214,9 +215,9 @@ class Writer:
             self.file.data += data
 
         await self._hdfs.request("write", effect)
-        return len(data)
+        await self._sync()
 
-    async def hsync(self):
+    async def _sync(self):
         def effect():
             self._require_lease()
             self.file.synced = len(self.file.data)

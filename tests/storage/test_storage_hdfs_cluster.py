@@ -13,11 +13,12 @@ from uuid import uuid4
 
 import hdfs_owner
 import pytest
-from hdfs_native import AsyncClient, WriteOptions
+from hdfs_native import WriteOptions
 from real_cluster import guarded_cluster
 
 from cluster import artefacts
 from schema.errors import DiskFull, Unavailable
+from storage.hdfs.client import HdfsClient
 from storage.hdfs.files import HdfsFiles
 from storage.hdfs.log import HdfsLog
 from storage.ports import START
@@ -118,10 +119,10 @@ def test_what_is_under_way_when_the_fence_comes_takes_no_effect_behind_it(hdfs, 
 
     async def scenario():
         home = f"{folder}/a"
-        old, new = (HdfsFiles(AsyncClient(hdfs.hdfs_url), home) for _ in range(2))
+        old, new = (HdfsFiles(HdfsClient(hdfs.hdfs_url, {}), home) for _ in range(2))
         await old.fence(1)
         await old.create("x", b"one")
-        late = AsyncClient(hdfs.hdfs_url)
+        late = HdfsClient(hdfs.hdfs_url, {})
         path = f"{home}/{1:010d}"
         draft = await late.create(f"{path}/y.new", WriteOptions(create_parent=False))
         await draft.write(b"two")
@@ -131,7 +132,7 @@ def test_what_is_under_way_when_the_fence_comes_takes_no_effect_behind_it(hdfs, 
             late.create(f"{path}/z", options),
             late.rename(f"{path}/y.new", f"{path}/x", True),
             late.delete(f"{path}/x"),
-            draft.hsync(),
+            draft.write(b"late"),
             old.append("x", b"late"),
             old.finish("x", b"late"),
             old.create("z", b"late"),
@@ -201,8 +202,8 @@ def test_the_loss_of_a_data_node_costs_seconds_and_no_record(hdfs, folder, how):
 
 async def copies(cluster, folder):
     """How many of each segment HDFS is to make."""
-    client = AsyncClient(cluster.hdfs_url)  # it must outlive what it lists
-    return {s.replication async for s in client.list_status(f"{folder}/a/{2:010d}")}
+    client = HdfsClient(cluster.hdfs_url, {})
+    return {s.replication for s in await client.list_status(f"{folder}/a/{2:010d}")}
 
 
 def test_a_name_node_that_comes_back_finds_the_log_going_on(hdfs, folder):

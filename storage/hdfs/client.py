@@ -1,0 +1,146 @@
+"""HDFS for coroutines: the client library's blocking calls, each in a thread.
+
+Not its own coroutines: what they wait for is woken by threads that want Python's lock while they
+hold locks of the library, and the event loop, which has Python's, waits for one of those. When a
+NameNode's connection broke in the wrong moment, the process stood still for ever.
+
+A call that never returns keeps its thread; the program can end nevertheless. Whoever has stopped
+waiting has not stopped the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from hdfs_native import Client, FileReader, FileStatus, FileWriter, WriteOptions
+
+T = TypeVar("T")
+_Work = Callable[[], None]
+
+
+class Threads:
+    """As many as there are calls at once; they are kept for later ones."""
+
+    def __init__(self) -> None:
+        self._idle: list[SimpleQueue[_Work | None]] = []
+        self._closed = False
+
+    async def run(self, call: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def work() -> None:
+            try:
+                result, error = call(*arguments), None
+            except BaseException as raised:  # a panic of the library is no Exception
+                result, error = None, raised
+            with suppress(RuntimeError):  # the loop is gone
+                loop.call_soon_threadsafe(_settle, future, result, error)
+
+        self._worker().put(work)
+        return await future
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().put(None)
+
+    def _worker(self) -> SimpleQueue[_Work | None]:
+        if self._idle:
+            return self._idle.pop()
+        queue: SimpleQueue[_Work | None] = SimpleQueue()
+        threading.Thread(target=self._serve, args=(queue,), name="hdfs", daemon=True).start()
+        return queue
+
+    def _serve(self, queue: SimpleQueue[_Work | None]) -> None:
+        while (work := queue.get()) is not None:
+            work()
+            del work  # it holds what it was called with
+            if self._closed:
+                return
+            self._idle.append(queue)
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return  # whoever waited has gone away
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+class HdfsClient:
+    """Named after what it wraps; see `hdfs_native.Client`."""
+
+    def __init__(self, url: str, settings: Mapping[str, str]) -> None:
+        self._client = Client(url, dict(settings))
+        self._threads = Threads()
+
+    async def mkdirs(self, path: str) -> None:
+        """Its parents too."""
+        await self._threads.run(self._client.mkdirs, path, 0o755, True)
+
+    async def create(self, path: str, options: WriteOptions) -> Writer:
+        return Writer(self._threads, await self._threads.run(self._client.create, path, options))
+
+    async def rename(self, source: str, target: str, overwrite: bool = False) -> None:
+        await self._threads.run(self._client.rename, source, target, overwrite)
+
+    async def delete(self, path: str, recursive: bool = False) -> bool:
+        return await self._threads.run(self._client.delete, path, recursive)
+
+    async def recover_lease(self, path: str) -> bool:
+        return await self._threads.run(self._client.recover_lease, path)
+
+    async def list_status(self, path: str) -> list[FileStatus]:
+        return await self._threads.run(lambda: list(self._client.list_status(path)))
+
+    async def get_file_info(self, path: str) -> FileStatus:
+        return await self._threads.run(self._client.get_file_info, path)
+
+    async def set_replication(self, path: str, copies: int) -> bool:
+        return await self._threads.run(self._client.set_replication, path, copies)
+
+    async def read(self, path: str) -> Reader:
+        return Reader(self._threads, await self._threads.run(self._client.read, path))
+
+    def close(self) -> None:
+        self._threads.close()
+
+
+class Writer:
+    def __init__(self, threads: Threads, writer: FileWriter) -> None:
+        self._threads = threads
+        self._writer = writer
+
+    async def write(self, data: bytes) -> None:
+        """On return it is on the disks of all DataNodes."""
+
+        def write() -> None:
+            self._writer.write(data)
+            self._writer.hsync()
+
+        await self._threads.run(write)
+
+    async def close(self) -> None:
+        await self._threads.run(self._writer.close)
+
+
+class Reader:
+    def __init__(self, threads: Threads, reader: FileReader) -> None:
+        self._threads = threads
+        self._reader = reader
+
+    @property
+    def size(self) -> int:
+        """0 for a file that is open."""
+        return len(self._reader)
+
+    async def read_range(self, offset: int, count: int) -> bytes:
+        return await self._threads.run(self._reader.read_range, offset, count)
