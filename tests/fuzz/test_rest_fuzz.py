@@ -11,6 +11,8 @@ from faulty_world import faulty_world
 from fuzz_shop import SEED
 from rest_fuzz import FAILING, LIMITS, SOUND, fuzz, set_up, until_all_has_failed
 
+from api import keys
+
 PHASES = {"examples", "coverage", "fuzzing", "stateful"}
 
 
@@ -21,6 +23,21 @@ def test_whatever_is_sent(tmp_path):
         assert not found.wrong, "\n\n".join(found.wrong)
         assert set(found.calls) >= PHASES
         assert {200, 404, 405, 409, 422} <= set(found.statuses), str(found)
+        assert shop.verify() == 0
+        assert set(shop.leaks().values()) == {0}
+        shop.run(settled(shop.database))
+
+
+def test_whatever_is_sent_with_a_key(tmp_path):
+    root = keys.fresh()
+    asked = {"authentication": "keys", "bootstrap_key": keys.bootstrap_line(root)}
+    with world(tmp_path, audit_log=tmp_path / "audit.log", **asked, **LIMITS) as shop:
+        shop.client.headers["Authorization"] = f"Bearer {root.text}"
+        set_up(shop)
+        found = fuzz(str(shop.client.base_url), allowed=SOUND, examples=5, key=root.text)
+        assert not found.wrong, "\n\n".join(found.wrong)
+        assert set(found.calls) >= PHASES
+        assert {200, 401, 404, 405, 409, 422} <= set(found.statuses), str(found)
         assert shop.verify() == 0
         assert set(shop.leaks().values()) == {0}
         shop.run(settled(shop.database))
