@@ -28,6 +28,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from api import keys
 from api.database import Database
 from api.serve import settle_collector
 from api.settings import Settings
@@ -227,16 +228,11 @@ def rest(folder: Path, options: Options, in_process_ms: float) -> list[Figure]:
 
     `in_process_ms` is what the same read takes without HTTP.
     """
-    query = serving.post("/v1/query", {"sql": POINT, "parameters": [options.customers]})
-    livez = serving.get("/livez")
-    floor: list[float] = []
-    read: list[float] = []
-    with serving.server(folder) as (port, _), serving.Client(port) as client:
-        client.times_ms(query, options.requests // 4)  # warm
-        for _ in range(options.rounds):
-            floor.append(percentile(client.times_ms(livez, options.requests), 0.5))
-            read.append(percentile(client.times_ms(query, options.requests), 0.5))
-    ratios = tuple(mine / least for mine, least in zip(read, floor, strict=True))
+    floor, read = _point_reads(folder, options)
+    ratios = _ratios(read, floor)
+    key = keys.fresh()
+    asked = {"authentication": "keys", "bootstrap_key": keys.bootstrap_line(key)}
+    keyed_floor, keyed = _point_reads(folder, options, f"Authorization: Bearer {key.text}", **asked)
     ratio = Figure("REST", "point read / livez", "×", ratios, at_most=2, note="blocking raw socket")
     if not ratio.met:
         why = f"the read itself takes {in_process_ms:.3f} ms, routing and validation the rest"
@@ -245,7 +241,34 @@ def rest(folder: Path, options: Options, in_process_ms: float) -> list[Figure]:
         Figure("REST", "/livez, p50", "ms", tuple(floor)),
         Figure("REST", "point read, p50", "ms", tuple(read)),
         ratio,
+        Figure(
+            "REST",
+            "point read with an API key / without",
+            "×",
+            _ratios(_ratios(keyed, keyed_floor), ratios),
+            note="each over its own server's /livez, which asks for no key",
+        ),
     ]
+
+
+def _point_reads(
+    folder: Path, options: Options, *headers: str, **settings: str
+) -> tuple[list[float], list[float]]:
+    """Milliseconds (p50) of /livez and of a point read with `headers`, per round."""
+    query = serving.post("/v1/query", {"sql": POINT, "parameters": [options.customers]}, *headers)
+    livez = serving.get("/livez")
+    floor: list[float] = []
+    read: list[float] = []
+    with serving.server(folder, **settings) as (port, _), serving.Client(port) as client:
+        client.times_ms(query, options.requests // 4)  # warm
+        for _ in range(options.rounds):
+            floor.append(percentile(client.times_ms(livez, options.requests), 0.5))
+            read.append(percentile(client.times_ms(query, options.requests), 0.5))
+    return floor, read
+
+
+def _ratios(mine: Sequence[float], least: Sequence[float]) -> tuple[float, ...]:
+    return tuple(a / b for a, b in zip(mine, least, strict=True))
 
 
 def memory(folder: Path, _: Options) -> list[Figure]:

@@ -7,6 +7,7 @@ measures is the server and the loopback. `/livez` goes the same way, so its time
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -29,10 +30,11 @@ class HttpError(Exception):
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[tuple[int, int]]:
+def server(folder: Path, **settings: str) -> Iterator[tuple[int, int]]:
     """Serve the database in `folder` in a fresh process; yields (port, process id)."""
     port = _free_port()
-    command = [sys.executable, "-m", "bench.serving", str(folder), str(port)]
+    given = json.dumps(settings)
+    command = [sys.executable, "-m", "bench.serving", str(folder), str(port), given]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         _wait_until_up(port, process)
@@ -140,4 +142,5 @@ def peak_memory_mb(process: int) -> float:
 
 
 if __name__ == "__main__":
-    serve(data=Path(sys.argv[1]), port=int(sys.argv[2]), statement_timeout_s=600)
+    more = json.loads(sys.argv[3])
+    serve(data=Path(sys.argv[1]), port=int(sys.argv[2]), statement_timeout_s=600, **more)
