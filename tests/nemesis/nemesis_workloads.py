@@ -25,6 +25,7 @@ from bench.tpcw import sessions as tpcw
 from bench.tpcw.data import RELATIONS, Population, Size
 from schema.workload import load_workload
 
+CHECKER_MS = 60_000
 ROUND = 1_000_000
 """Keys of a round begin at its number times this."""
 
@@ -379,13 +380,22 @@ class Appends:
         for anomaly in serializable.check(history, final):
             words = findings.lost if anomaly.kind == "lost-append" else findings.torn
             words.append(str(anomaly))
-        verdict = linearizable.check(
-            [*self.counts, *self._told_counts(journal, over)],
-            {str(counter): 0 for counter in self._counters},
-        )
-        if not verdict.linearizable:
-            findings.torn.append(f"counter {verdict.key}: {verdict.description}")
+        findings.torn += self._judge_counters(list(self._told_counts(journal, over)))
         return findings
+
+    def _judge_counters(self, told: list[linearizable.Operation]) -> list[str]:
+        """What is wrong with them, with all that was done to them as evidence."""
+        found = []
+        for counter in map(str, self._counters):
+            operations = [op for op in (*self.counts, *told) if op.key == counter]
+            try:
+                verdict = linearizable.check(operations, {counter: 0}, timeout_ms=CHECKER_MS)
+                wrong = "" if verdict.linearizable else verdict.description
+            except linearizable.CheckerError as error:
+                wrong = str(error)
+            if wrong:
+                found.append(f"counter {counter}: {wrong}; {operations}")
+        return found
 
     def _told(self, key: str, write: _Appended, journal: Journal, over: float) -> Transaction:
         answer = journal.acknowledged.get(key)
