@@ -1,13 +1,14 @@
-"""The protocol models hold at small bounds, and every broken variant is found out.
+"""The protocol models hold at small bounds, and broken variants are found out.
 
-`make models` checks them at three slaves, three roots and two crashes.
+`make models` checks them at three slaves, three roots and two crashes, and all variants of
+locks.pml, of which the suite runs those in `IN_SUITE`.
 """
 
 import re
 from pathlib import Path
 
 import pytest
-from run import BROKEN, HERE, Case, MissingTool, check, require_tools, small_cases
+from run import BROKEN, HERE, IN_SUITE, Case, MissingTool, check, require_tools, small_cases
 
 CASES = small_cases()
 
@@ -36,10 +37,20 @@ def test_each_switch_in_a_model_is_a_broken_variant_that_is_run(model):
     text = (HERE / f"{model}.pml").read_text()
     header, _, program = text.partition("*/")
     listed = header.partition("Broken variants, each by a -D:")[2]
-    bounds = {"SLAVES", "ROOTS", "CRASHES", "LAST_SNAPSHOT", "CONFIGURATION"}
+    bounds = {"SLAVES", "ROOTS", "CRASHES", "LAST_SNAPSHOT", "CONFIGURATION", "HOMES"}
     switches = re.findall(r"^#\s*(?:ifdef|ifndef|elif defined\()\s*\(?(\w+)", program, re.MULTILINE)
     assert set(re.findall(r"[A-Z_]{4,}", listed)) == set(BROKEN[model])
     assert set(switches) - bounds == set(BROKEN[model])
+
+
+def test_the_suite_shows_that_each_property_of_travelling_locks_can_fall():
+    """Variants that the suite runs exist, and none of the model's properties is idle in it."""
+    text = (HERE / "locks.pml").read_text()
+    variants = BROKEN["locks"]
+    assert set(variants) >= IN_SUITE
+    reported = set(re.findall(r'printf\("([A-Z]{5,}):', text)) - {"FAULT"}
+    assert reported == {expected for _, expected in variants.values()}
+    assert {variants[name][1] for name in IN_SUITE} == reported
 
 
 def test_a_tool_that_is_missing_is_named(monkeypatch):
