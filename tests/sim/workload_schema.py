@@ -3,7 +3,7 @@
 Books stand on shelves. Three clients are administrators too: each has a view with its index, an
 index or a UNIQUE index of its own, which comes and goes. They change the schema at the same time,
 through whichever process answers them. The seed draws whether they do so while everybody works, or
-in the last hours of a night in which nobody else does.
+one a night, in the last hours, when nobody else does.
 
 Readers see at every snapshot: the view is the join and the index finds what it should, stored or
 not; while the UNIQUE index is known to be in force no two books have one place. At the end what an
@@ -32,7 +32,7 @@ from txlayer.model import Statement
 
 SHELVES = 10
 MOST_COPIES = 6
-DAY_S, NIGHT_S, CHANGES_S = 2.0, 6.0, 1.5
+DAY_S, NIGHT_S, CHANGES_S = 1.0, 6.0, 1.5
 """A day, the night after it, and the end of that in which the schema is changed."""
 SCHEMA = load_ddl(
     """
@@ -118,7 +118,7 @@ class ChangingSchema:
     def __init__(self, rng: random.Random) -> None:
         self.books = rng.choice([40, 120, 300])
         self.nights = rng.random() < 0.5
-        self.think_s = rng.choice([0.2, 0.6]) if self.nights else rng.choice([0.0, 0.0, 0.1])
+        self.think_s = rng.choice([0.6, 1.0]) if self.nights else rng.choice([0.0, 0.0, 0.1])
         self.change_rate = rng.choice([0.04, 0.1])
         self._known: dict[Thing, tuple[bool, ...] | None] = dict.fromkeys(Thing)
         """What is in force for certain."""
@@ -139,7 +139,7 @@ class ChangingSchema:
         night_left_s = self._night_left_s() if self.nights else 0.0
         administers = client.name in {thing.value for thing in Thing}
         if night_left_s:
-            if administers:
+            if administers and self._on_duty() is Thing(client.name):
                 before_s = client.random.uniform(0, CHANGES_S)
                 await asyncio.sleep(max(night_left_s - before_s, 0))
                 await self._change(client)
@@ -152,6 +152,10 @@ class ChangingSchema:
         """Seconds until morning; 0 by day."""
         hour = asyncio.get_running_loop().time() % (DAY_S + NIGHT_S)
         return DAY_S + NIGHT_S - hour if hour >= DAY_S else 0.0
+
+    def _on_duty(self) -> Thing:
+        """Whose night it is."""
+        return list(Thing)[int(asyncio.get_running_loop().time() / (DAY_S + NIGHT_S)) % len(Thing)]
 
     # ------------------------------------------------------------ schema changes
 
