@@ -58,7 +58,9 @@ async def session(settings: Settings) -> Coordination:
     """A session with the cluster's coordination service. Raises Unavailable."""
     from storage.zookeeper.coordination import ZookeeperCoordination
 
-    return await ZookeeperCoordination.open(settings.zookeeper, f"/{settings.database}")
+    return await ZookeeperCoordination.open(
+        settings.zookeeper, f"/{settings.database}", session_s=settings.session_s
+    )
 
 
 def cluster_ports(settings: Settings, coordination: Coordination) -> Ports:

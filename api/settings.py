@@ -43,6 +43,9 @@ class Settings(BaseSettings):
         "127.0.0.1:9091", description="HBase's Thrift 2 gateways: host:port, by commas."
     )
     zookeeper: str = Field("127.0.0.1:2181", description="The ensemble: host:port, by commas.")
+    session_s: float = Field(
+        4, ge=1, description="A node that ZooKeeper has not heard of for so long is followed."
+    )
     hdfs: str = Field("hdfs://127.0.0.1:8020", description="Where the log is kept.")
     address: str = Field(
         "",

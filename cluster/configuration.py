@@ -16,6 +16,8 @@ Settings = Mapping[str, str | int]
 
 ZOOKEEPER_SESSION_MS = 10_000
 """How long a region server may be silent before its regions are given to others."""
+ZOOKEEPER_TICK_MS = 1_000
+"""Sessions end up to a tick late; the shortest is two ticks."""
 
 _HEAP_MB = {
     Role.ZOOKEEPER: 128,
@@ -132,6 +134,7 @@ def _hbase(folder: Path, layout: Layout) -> Settings:
         "hbase.zookeeper.property.dataDir": f"{folder}/data/zookeeper",
         "hbase.zookeeper.property.admin.enableServer": "false",
         "hbase.zookeeper.property.maxClientCnxns": 0,
+        "hbase.zookeeper.property.tickTime": ZOOKEEPER_TICK_MS,
         "zookeeper.session.timeout": ZOOKEEPER_SESSION_MS,
         "hbase.master.hostname": HOST,
         "hbase.master.ipc.address": HOST,

@@ -30,7 +30,8 @@ ONLY_HERE = {
     "core-site.xml": {"fs.defaultFS"},
     "hdfs-site.xml": {"dfs.namenode.rpc-bind-host"},
     "hbase-site.xml": {
-        *("hbase.zookeeper.property.admin.enableServer", "hbase.zookeeper.property.maxClientCnxns")
+        f"hbase.zookeeper.property.{name}"
+        for name in ("admin.enableServer", "maxClientCnxns", "tickTime")
     },
 }
 """Settings of one machine, and of HBase's own ZooKeeper, which containers do without."""
@@ -115,3 +116,8 @@ def test_every_service_tells_its_health_and_waits_for_services_that_are_there():
     for name, service in COMPOSE.items():
         assert "healthcheck" in service or name == "format"
         assert set(service.get("depends_on", ())) <= COMPOSE.keys()
+
+
+def test_zookeeper_ticks_alike():
+    *_, tick, _ = COMPOSE["zookeeper"]["command"]
+    assert tick == str(configuration.ZOOKEEPER_TICK_MS)
