@@ -94,17 +94,23 @@ class Client:
     def ask(self, request: bytes) -> int:
         """Send, receive the whole answer and forget it; returns its bytes. Raises HttpError."""
         self._socket.sendall(request)
-        data = self._socket.recv(RECEIVE_BYTES)
+        data = self._received()
         while (end := data.find(b"\r\n\r\n")) < 0:
-            data += self._socket.recv(RECEIVE_BYTES)
+            data += self._received()
         head = data[:end].lower()
         if not head.startswith(b"http/1.1 200"):
             raise HttpError(data.decode(errors="replace"))
         size = end + 4 + int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
         have = len(data)
         while have < size:
-            have += len(self._socket.recv(RECEIVE_BYTES))
+            have += len(self._received())
         return have
+
+    def _received(self) -> bytes:
+        data = self._socket.recv(RECEIVE_BYTES)
+        if not data:
+            raise HttpError("The server closed the connection.")
+        return data
 
     def times_ms(self, request: bytes, count: int) -> list[float]:
         """Milliseconds of `count` requests, one after the other."""
