@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,6 +96,7 @@ class Database:
         self._hlc = hlc
         self._opened_at = self._forget_at = clock.monotonic()
         self._housekeeping = asyncio.ensure_future(self._keep_house())
+        self._held: Counter[int] = Counter()
         self.queries = 0
 
     @classmethod
@@ -291,21 +293,24 @@ class Database:
         state = self.manager.state
         async with self._reading(state.catalog.version):
             at = await self._snapshot(snapshot, bookmark)
-            overlay = await self.manager.pending(pending, at, replay) if pending else None
-            prepared = self.engine.prepare(
-                sql, state.catalog, use_views=use_views, columnar=columnar
-            )
-            reads: list[ReadItem] | None = [] if trace else None
-            if reads is not None and overlay is not None:
-                reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
-            reader = Snapshot(self.store, state.codecs, at, mutations=overlay, trace=reads)
-            deadline = self.clock.monotonic() + (timeout_s or self.settings.statement_timeout_s)
-            stream = await prepared.run(reader, parameters, deadline=deadline, max_rows=max_rows)
-            self.queries += 1
-            try:
-                yield QueryResult(stream, at, prepared.served_by, reads)
-            finally:
-                await stream.close()
+            with self._holding(at):
+                overlay = await self.manager.pending(pending, at, replay) if pending else None
+                prepared = self.engine.prepare(
+                    sql, state.catalog, use_views=use_views, columnar=columnar
+                )
+                reads: list[ReadItem] | None = [] if trace else None
+                if reads is not None and overlay is not None:
+                    reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
+                reader = Snapshot(self.store, state.codecs, at, mutations=overlay, trace=reads)
+                deadline = self.clock.monotonic() + (timeout_s or self.settings.statement_timeout_s)
+                stream = await prepared.run(
+                    reader, parameters, deadline=deadline, max_rows=max_rows
+                )
+                self.queries += 1
+                try:
+                    yield QueryResult(stream, at, prepared.served_by, reads)
+                finally:
+                    await stream.close()
 
     @contextlib.asynccontextmanager
     async def _reading(self, version: int) -> AsyncIterator[None]:
@@ -317,6 +322,15 @@ class Database:
             except Corruption:
                 self._require_owner()
                 raise
+
+    @contextlib.contextmanager
+    def _holding(self, at: int) -> Iterator[None]:
+        """What snapshot `at` needs is not purged meanwhile, however long it is read."""
+        self._held[at] += 1
+        try:
+            yield
+        finally:
+            self._held -= Counter({at: 1})
 
     async def _started_from(
         self, layouts: Sequence[str], overlay: Overlay, codecs: Codecs, at: int
@@ -423,15 +437,16 @@ class Database:
         """Recompute and compare views and indexes at one snapshot; optionally repair them."""
         state, at = self.manager.state, self.watermark()
         async with self._reading(state.catalog.version):
-            report = await verify(
-                state.catalog,
-                state.codecs,
-                self.store,
-                at,
-                names=names,
-                spill_folder=self.settings.data / "spill",
-                progress=progress,
-            )
+            with self._holding(at):
+                report = await verify(
+                    state.catalog,
+                    state.codecs,
+                    self.store,
+                    at,
+                    names=names,
+                    spill_folder=self.settings.data / "spill",
+                    progress=progress,
+                )
         if not repair or not report.differences:
             return report
         return replace(report, checked=tuple([await self._repair(item) for item in report.checked]))
@@ -504,7 +519,7 @@ class Database:
         """Drop what no snapshot within the retention can see; returns versions dropped."""
         retention_ms = int(self.settings.snapshot_retention_s * 1000)
         building = [b.at for b in self.keeper.builds.values() if not b.ended]
-        horizon = min([self.watermark() - retention_ms, *building])
+        horizon = min([self.watermark() - retention_ms, *building, *self._held])
         await self._forget_outcomes()
         dropped = 0
         for table in await self.store.tables():

@@ -453,3 +453,21 @@ def test_money_is_neither_made_nor_lost(tmp_path):
         await asyncio.gather(*(transfer(n) for n in range(200)), audit())
 
     on_shop(tmp_path, test)
+
+
+def test_a_query_that_outlasts_the_retention_still_sees_its_snapshot(tmp_path):
+    clock = LaterClock()
+
+    async def test(database):
+        await run_all(database, *FILL)
+        before = await database.fetch("SELECT p_id, p_stock FROM product ORDER BY p_id")
+        query = "SELECT p_id, p_stock FROM product ORDER BY p_id"
+        async with database.query(query, snapshot=database.watermark()) as result:
+            await database.execute(ADD)
+            clock.later_ms = 7_200_000
+            await database.execute(ADD)
+            await database.purge()
+            assert await result.stream.all() == before
+        assert await database.purge() > 0
+
+    on_shop(tmp_path, test, clock=clock, log_retention_s=0)
