@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -130,7 +129,7 @@ class Authentication:
         self._app = app
         self._ring = ring
         self._limit = settings.max_concurrent_requests_per_key
-        self._inside: Counter[str] = Counter()
+        self._inside: dict[str, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._ring is None:
@@ -144,25 +143,21 @@ class Authentication:
     async def _judged(self, ring: KeyRing, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             principal = await ring.principal(_bearer(scope), however_old=scope["path"] in WATCHED)
-            self._require_room(principal)
+            inside = self._inside.get(principal.key, 0)
+            if inside >= self._limit:
+                raise Overloaded(
+                    f"{self._limit} requests with this API key are under way already.",
+                    cure="Try again in a moment.",
+                )
         except HornbeamError as error:
             await problems.response(error)(scope, receive, send)
             return
         scope[PRINCIPAL] = principal
-        self._inside[principal.key] += 1
+        self._inside[principal.key] = inside + 1
         try:
             await self._app(scope, receive, send)
         finally:
             self._inside[principal.key] -= 1
-            if not self._inside[principal.key]:
-                del self._inside[principal.key]
-
-    def _require_room(self, principal: Principal) -> None:
-        if self._inside[principal.key] >= self._limit:
-            raise Overloaded(
-                f"{self._limit} requests with this API key are under way already.",
-                cure="Try again in a moment.",
-            )
 
 
 def claimed_id(scope: Scope) -> str | None:
