@@ -41,12 +41,12 @@
  *   wait-die, or a slot that is leaving, makes it. NOT STUCK therefore looks for locks, too.
  * - A member acknowledges as soon as it may, with the lowest clock that it can say. Later is like a
  *   master that is slow.
- * - Who recovers a log is not named, and may be many, one after the other: fence, reading and puts
- *   are idempotent, and what is done stays done whoever did it. All of it is one step with death 2:
- *   a fence that comes earlier only keeps a zombie from appending, as not running it does, and rows
- *   that are put earlier only show more. A zombie whose log is fenced does nothing any more but
- *   read: its commits are refused, no member takes its grants or grants it anything, and it is
- *   certain of no session. Variants that are about this let it act.
+ * - Who recovers a log is not named, and may be many, one after the other: to fence and to put are
+ *   idempotent, and what is done stays done whoever did it and died. Rows are put transaction by
+ *   transaction. A dead member's own late puts are the same puts.
+ * - A zombie whose log is fenced does nothing any more but read. Its commits are refused, what it
+ *   could still be granted it could have been granted just before the fence, and likewise for what
+ *   it grants; it is certain of no session. Variants that are about this let it act.
  * - Shared locks. Two that share a lock do not write what it protects.
  * - Reading the log before the fence, checkpoints, purging: commit.pml.
  *
@@ -314,10 +314,13 @@ inline give_up()
 
 #define may_take(r, o) (wants(r) && grants(o, r) && accepts(ME, o))
 #define may_free(o) (may_release && works(o) && any_member2(waits_for_release, o) && is_behind)
-#define put_rows(t) cells[t] = roots[t]; \
-    printf("a recoverer: puts the rows of transaction %d at %d\n", t, ts[t])
 #define has_locks (state[t] == LOCKING && answers(ME) && all_members2(granted, t) && \
     rests_on_members(t))
+#ifdef NO_FENCE
+#define may_replay(m) has(dead, m)
+#else
+#define may_replay(m) fenced[m]
+#endif
 #ifdef LATE_REQUEST
 bool late;
 #define is_behind (!late)
@@ -348,9 +351,9 @@ end:
         cells[t] = roots[t];
         each_member2(let_go, t);
         printf("member %d: puts the rows of transaction %d at %d, finishes it\n", ME, t, ts[t]) }
-#ifdef GRANT_BEFORE_REPLAY
-    :: atomic { state[t] == LOGGED && fenced[ME] && !whole(t) -> put_rows(t) }
-#endif
+    :: atomic { state[t] == LOGGED && may_replay(ME) && !whole(t) ->
+        cells[t] = roots[t];
+        printf("a recoverer: puts the rows of transaction %d at %d\n", t, ts[t]) }
     :: atomic { choose(o, may_free); release(o); o = 0 }
 #ifdef LATE_REQUEST
     :: atomic { choose_lock(may_come_late);
@@ -479,16 +482,23 @@ end:
     lose(0, s); \
     lose(1, s)
 
-
 #define has_acknowledged(m) (!has(members, m) || seen[m] == ACKNOWLEDGED)
 #define forget_seen(m) seen[m] = UNSEEN
 #define write raise(floor, said); said = 0; each_member(forget_seen)
 
 #ifdef GRANT_BEFORE_REPLAY
-#define replay(t) skip
+#define is_applied(t, d) true
 #else
-#define replay(t) if :: has(to_recover, home[t]) && logged(t) && !whole(t) -> put_rows(t) :: else fi
+#define is_applied(t, d) (home[t] != (d) || !logged(t) || whole(t))
 #endif
+#ifdef NO_FENCE
+#define is_fenced(d) true
+#define is_to_fence(d) false
+#else
+#define is_fenced(d) fenced[d]
+#define is_to_fence(d) (has(dead, d) && !fenced[d] && any_member(lives))
+#endif
+#define is_recovered(d) (!has(dead, d) || is_fenced(d) && is_applied(0, d) && is_applied(1, d))
 #ifdef RESERVED_NOT_RECOVERED
 #define follow_log(t) if :: has(to_recover, home[t]) && logged(t) -> raise(said, ts[t]) :: else fi
 #define follow_logs follow_log(0); follow_log(1)
@@ -497,11 +507,6 @@ end:
 #define follow_logs each_member(follow_log)
 #endif
 #define hand_on(r, s) if :: has(to_recover, owner[r]) -> owner[r] = s :: else fi
-#ifdef NO_FENCE
-#define fence(d) skip
-#else
-#define fence(d) if :: has(to_recover, d) -> fenced[d] = true; forget_zombie(d) :: else fi
-#endif
 #ifdef ANSWER_UNCERTAIN
 #define forget_zombie(d) skip
 #else
@@ -509,10 +514,16 @@ end:
 #endif
 #define lives(m) (has(members, m) && alive[m] && session[m])
 #define idle (dead == 0 && all_members(has_acknowledged))
-#ifdef GRANT_BEFORE_ACKNOWLEDGED
-#define may_recover(s) (dead != 0 && has(members, s) && any_member(lives))
+#ifdef RECOVER_ONE_BY_ONE
+#define is_ready(d) (has(dead, d) && is_recovered(d))
+#define are_recovered any_member(is_ready)
 #else
-#define may_recover(s) (dead != 0 && has(members, s) && any_member(lives) && \
+#define are_recovered all_members(is_recovered)
+#endif
+#ifdef GRANT_BEFORE_ACKNOWLEDGED
+#define may_recover(s) (dead != 0 && has(members, s) && are_recovered)
+#else
+#define may_recover(s) (dead != 0 && has(members, s) && are_recovered && \
     all_members(has_acknowledged))
 #endif
 #ifdef JOIN_BESIDE_THE_DEAD
@@ -543,12 +554,8 @@ inline notice(d)
     printf("master: member %d is dead, and owns nothing (death 1)\n", d)
 }
 
-/* To fence as late as may be lets zombies append the longest; to put as late, reads the least. */
 inline recovered(s)
 {
-    each_member(fence);
-    replay(0);
-    replay(1);
     follow_logs;
     each_member2(hand_on, s);
     printf("master: members %d (mask) are recovered, their roots go to member %d (death 2)\n",
@@ -565,12 +572,18 @@ proctype Master()
 end:
     do
     :: atomic { choose(m, is_to_notice); notice(m); m = 0 }
+    /* By whoever lives: a recoverer, its successor. */
+    :: atomic { choose(m, is_to_fence);
+        fenced[m] = true;
+        forget_zombie(m);
+        printf("a recoverer: fences the log of member %d\n", m);
+        m = 0 }
     :: atomic { choose(m, may_recover);
 #ifdef RECOVER_ONE_BY_ONE
         if
-        :: has(dead, 0) -> to_recover = 1
-        :: has(dead, 1) -> to_recover = 2
-        :: has(dead, 2) -> to_recover = 4
+        :: is_ready(0) -> to_recover = 1
+        :: is_ready(1) -> to_recover = 2
+        :: is_ready(2) -> to_recover = 4
         fi;
 #else
         to_recover = dead;
