@@ -226,4 +226,9 @@ def world(folder: Path) -> Iterator[World]:
 def _cluster(folder: Path) -> AbstractContextManager[Cluster]:
     if running := os.environ.get("HORNBEAM_CLUSTER"):
         return nullcontext(Cluster.at(Path(running)))
-    return guarded_cluster(folder / "cluster", region_servers=REGION_SERVERS, data_nodes=DATA_NODES)
+    return guarded_cluster(
+        folder / "cluster",
+        region_servers=REGION_SERVERS,
+        data_nodes=DATA_NODES,
+        gateways=GATEWAYS,
+    )
