@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from nemesis_faults import FAULTS
 from nemesis_run import Verdict
 
 from bench.measure import machine, percentile, versions
@@ -20,7 +21,7 @@ HEAD = (
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
-    faults = dict.fromkeys(verdict.fault for verdict in verdicts)
+    faults = [fault for fault in FAULTS if any(v.fault == fault for v in verdicts)]
     lines = [HEAD, "|" + " --- |" * HEAD.count(" |")]
     lines += [_line(fault, [v for v in verdicts if v.fault == fault]) for fault in faults]
     return "\n".join([*lines, _line("**all**", verdicts)])
