@@ -140,9 +140,7 @@ class World:
         serving = self.serving_now()
         for node in sorted(self.nodes, key=lambda node: node is serving):
             node.kill()
-        assert self._proxy.stdin is not None
-        self._proxy.stdin.close()
-        self._proxy.wait(STOP_S)
+        self._proxy.communicate(timeout=STOP_S)
 
     # ------------------------------------------------------------ nodes
 
