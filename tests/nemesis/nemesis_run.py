@@ -20,7 +20,7 @@ from nemesis_workloads import KINDS, Workload, seeded
 from nemesis_world import START_S, Stuck, World
 
 from hornbeam.cli.csvtext import csv_line
-from hornbeam.errors import Error
+from hornbeam.errors import Error, from_problem
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
 from schema.errors import Unavailable
 
@@ -54,7 +54,7 @@ class Verdict:
     torn: list[str] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
-    """Nodes that ended by themselves, with their exit codes; they are started again."""
+    """Processes that ended by themselves; they are started again."""
     complaints: list[str] = field(default_factory=list)
     """What clients were told of requests that failed; the first of them."""
 
@@ -108,8 +108,10 @@ class Database:
     def differences(self) -> int:
         def verify() -> int:
             with self._transport.stream("/v1/verify", {}) as response:
-                *_, last = response.iter_lines()
-            return int(json.loads(last)["report"]["differences"])
+                *_, last = map(json.loads, response.iter_lines())
+            if "error" in last:
+                raise from_problem(last["error"])
+            return int(last["report"]["differences"])
 
         return persistently(verify)
 
@@ -203,7 +205,8 @@ class Round:
         over = time.monotonic()
         await asyncio.gather(*self._working)
         verdict = self._verdict(name, self._outage(struck, over), healed - struck)
-        verdict.stuck, verdict.ended = stuck + late, ended
+        verdict.stuck = stuck + late
+        verdict.ended = ended + await asyncio.to_thread(self._world.revive)
         if fault.silent and verdict.failed:
             verdict.stuck.append(f"{verdict.failed} requests failed: {verdict.complaints[:3]}")
         await self._judge(verdict, healed)
@@ -242,12 +245,12 @@ class Round:
         ended: list[str] = []
         for kind, journal in self._journals.items():
             while not (journal.written_at and journal.written_at[-1] > healed):
-                ended += self._world.revive()
+                ended += await asyncio.to_thread(self._world.revive)
                 if time.monotonic() > healed + STUCK_S:
                     late.append(f"no write of {kind} in {STUCK_S:g} s")
                     break
-                await asyncio.sleep(0.1)
-        return late, ended + self._world.revive()
+                await asyncio.sleep(0.3)
+        return late, ended + await asyncio.to_thread(self._world.revive)
 
     def _outage(self, struck: float, over: float) -> float:
         moments = [struck, *(t for t in self._written_at() if struck < t < over), over]

@@ -22,7 +22,7 @@ from nemesis_proxy import Mode
 from real_cluster import guarded_cluster
 
 from bench.nodes import NodeProcess
-from cluster import Cluster, Role, artefacts
+from cluster import Cluster, Role, artefacts, processes
 from cluster.ports import free_ports
 
 T = TypeVar("T")
@@ -165,12 +165,18 @@ class World:
         wait_for(f"{node.name} answers", lambda: node.answers("/livez") or None)
 
     def revive(self) -> list[str]:
-        """Start nodes that have ended by themselves, as whoever looks after them would."""
+        """Start what has ended by itself, as whoever looks after it would: nodes, and processes of
+        the cluster (HBase's end when they lose their session with ZooKeeper)."""
         ended = []
         for node in self.nodes:
             if node.process is not None and (code := node.process.poll()) is not None:
                 ended.append(f"{node.name} ended with status {code}")
                 node.start()
+        running = processes.running(self.cluster.folder)
+        for process in self.cluster.layout.processes:
+            if process.name not in running:
+                ended.append(f"{process.name} ended")
+                self.cluster.restart(process.name)
         return ended
 
     # ------------------------------------------------------------ network
