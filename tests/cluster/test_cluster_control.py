@@ -158,7 +158,8 @@ def test_a_port_that_is_taken_is_named_before_anything_starts(folder):
 
 def first_processes_of_a_start(folder: Path) -> subprocess.Popen[bytes]:
     """A start in a process of its own, which waits for the health of what it has started."""
-    code = "import sys; from pathlib import Path; from cluster import Cluster; "
+    code = "import signal, sys; from pathlib import Path; from cluster import Cluster; "
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler); "  # shells ignore it with &
     code += "Cluster.start(Path(sys.argv[1]))"
     starting = subprocess.Popen([sys.executable, "-c", code, folder], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 30
