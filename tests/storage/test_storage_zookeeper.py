@@ -87,7 +87,7 @@ def test_the_time_out_is_that_which_was_granted(place):
         return service.session_s
 
     assert asyncio.run(scenario(10_000.0)) < 1_000
-    assert asyncio.run(scenario(0.001)) > 0.1
+    assert asyncio.run(scenario(0.5)) > 1.5
 
 
 def test_nobody_there_is_said_in_one_line():
