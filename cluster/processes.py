@@ -152,6 +152,7 @@ def _bears(mark: Mark, pid: int) -> bool:
 def _arguments(pid: int) -> list[str]:
     """The command line; empty for a process that is ending or has ended, reaped or not."""
     try:
-        return os.fsdecode((_PROC / str(pid) / "cmdline").read_bytes()).split("\0")
+        line = os.fsdecode((_PROC / str(pid) / "cmdline").read_bytes())
     except (FileNotFoundError, ProcessLookupError):
         return []
+    return line.split("\0") if line else []

@@ -62,6 +62,15 @@ def test_waiting_ends_with_the_process(mark, pid):
         os.waitpid(pid, os.WNOHANG)
 
 
+def test_a_process_that_lost_its_command_line_is_waited_for(mark, pid, monkeypatch, tmp_path):
+    """As one does that is ending: it is not gone yet, nor a stranger's."""
+    (tmp_path / str(pid)).mkdir()
+    (tmp_path / str(pid) / "cmdline").touch()
+    with monkeypatch.context() as patched:
+        patched.setattr("cluster.processes._PROC", tmp_path)
+        assert not wait_until_gone(mark, pid, 0.05)
+
+
 def test_a_paused_process_is_seen_to_be(mark, pid):
     assert not is_paused(pid)
     send(mark, pid, signal.SIGSTOP)
