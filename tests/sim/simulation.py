@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
 from oracle import check_every_commit, check_every_snapshot
@@ -41,6 +41,7 @@ from storage.snapshot import ReadItem
 from txlayer.model import Statement, TransactionRequest, TransactionResult
 from txlayer.outcomes import transaction_id_for
 
+T = TypeVar("T")
 CLIENTS = 8
 PAUSE_S, MAX_PAUSE_S = 0.01, 1.0
 TRIES, READ_TRIES = 25, 8
@@ -82,6 +83,16 @@ class Journal:
     """The latest commit that any client has been told of as applied: everybody must see it."""
     counts: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def returned(self) -> int:
+        """The sum of what all acknowledged statements returned, where rows are one number each."""
+        return sum(
+            number
+            for answer in self.acknowledged.values()
+            for statement in answer.statements
+            for (number,) in statement.rows
+        )
+
 
 class Client:
     """One client: a session that passes its bookmark on and asks again until it knows."""
@@ -93,6 +104,18 @@ class Client:
         self.bookmark = 0
         self._cluster = cluster
         self._requests = 0
+
+    async def change(self, change: Awaitable[T]) -> T | None:
+        """A change of the schema: what `change` gives; None when it was not acknowledged."""
+        try:
+            result = await change
+        except LIES:
+            raise
+        except (NoAnswer, HornbeamError) as error:
+            self.journal.counts[f"change: {type(error).__name__}"] += 1
+            return None
+        self.journal.counts["changes"] += 1
+        return result
 
     async def transact(self, *statements: Statement, **options: Any) -> TransactionResult | None:
         """A write transaction, retried under one key until its outcome is known; None when it

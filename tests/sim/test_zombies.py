@@ -22,14 +22,22 @@ INSERT = "INSERT INTO account VALUES (?, ?)"
 
 
 @asynccontextmanager
-async def two_owners(*, skew_ms=0):
-    """(zombie that has just thawed, its successor, cluster). The successor's clock is off."""
-    loop = asyncio.get_running_loop()
-    cluster = Cluster(loop, Chaos(1, Profile()))
+async def one_owner(**options):
+    """(node that serves accounts, cluster)."""
+    cluster = Cluster(asyncio.get_running_loop(), Chaos(1, Profile()), **options)
     try:
         await cluster.start()
-        (first,) = cluster.nodes
-        await first.process.start(_begin(first.database))
+        (owner,) = cluster.nodes
+        await owner.process.start(_begin(owner.database))
+        yield owner, cluster
+    finally:
+        await cluster.stop()
+
+
+@asynccontextmanager
+async def two_owners(*, skew_ms=0):
+    """(zombie that has just thawed, its successor, cluster). The successor's clock is off."""
+    async with one_owner() as (first, cluster):
         first.process.freeze()
         await asyncio.sleep(SESSION_S + 2)
         second = cluster.nodes[-1]
@@ -37,8 +45,6 @@ async def two_owners(*, skew_ms=0):
         second.clock.skew_ms = skew_ms
         first.process.thaw()
         yield first, second, cluster
-    finally:
-        await cluster.stop()
 
 
 async def _begin(database):
@@ -121,12 +127,7 @@ def test_a_zombie_does_not_answer_for_a_bookmark_or_a_snapshot_of_its_successor(
 
 def test_a_zombie_calls_nothing_damaged_that_its_successor_has_dropped():
     async def scenario():
-        loop = asyncio.get_running_loop()
-        cluster = Cluster(loop, Chaos(1, Profile()), scan_rows=1)
-        try:
-            await cluster.start()
-            (zombie,) = cluster.nodes
-            await zombie.process.start(_begin(zombie.database))
+        async with one_owner(scan_rows=1) as (zombie, cluster):
             pages = [(n, 0, 0, 0) for n in range(3)]
             columns = ["p_a_id", "p_no", "p_amount", "p_entries"]
             await run(zombie, zombie.database.load("page", columns, pages))
@@ -142,8 +143,6 @@ def test_a_zombie_calls_nothing_damaged_that_its_successor_has_dropped():
             zombie.process.thaw()
             with pytest.raises(Unavailable):
                 await reading
-        finally:
-            await cluster.stop()
 
     run_simulated(scenario())
 
@@ -152,12 +151,7 @@ def test_a_zombie_puts_no_catalog_into_force():
     """It has checked that balances are unique, and is frozen before it says so."""
 
     async def scenario():
-        loop = asyncio.get_running_loop()
-        cluster = Cluster(loop, Chaos(1, Profile()))
-        try:
-            await cluster.start()
-            zombie = cluster.nodes[0]
-            await zombie.process.start(_begin(zombie.database))
+        async with one_owner() as (zombie, cluster):
             await run(zombie, zombie.database.execute("DELETE FROM account WHERE a_id > 0"))
             cluster.steps = lambda step: step == Step.ADMITTED and zombie.process.freeze()
             changing = run(zombie, zombie.database.keeper.apply(_unique(zombie.database.catalog)))
@@ -175,20 +169,13 @@ def test_a_zombie_puts_no_catalog_into_force():
             rows = await cluster.nodes[-1].process.start(last.fetch("SELECT a_id FROM account"))
             assert sorted(rows) == [(0,), (7,)]
             await cluster.nodes[-1].process.start(last.execute(INSERT, (8, 100)))
-        finally:
-            await cluster.stop()
 
     run_simulated(scenario())
 
 
 def test_a_zombie_calls_no_change_damaged_whose_tables_its_successor_has_dropped():
     async def scenario():
-        loop = asyncio.get_running_loop()
-        cluster = Cluster(loop, Chaos(1, Profile()), scan_rows=1)
-        try:
-            await cluster.start()
-            (zombie,) = cluster.nodes
-            await zombie.process.start(_begin(zombie.database))
+        async with one_owner(scan_rows=1) as (zombie, cluster):
             await run(
                 zombie,
                 zombie.database.execute("UPDATE account SET a_balance = a_id WHERE a_id < 3"),
@@ -201,8 +188,6 @@ def test_a_zombie_calls_no_change_damaged_whose_tables_its_successor_has_dropped
             zombie.process.thaw()
             with pytest.raises(Unavailable):
                 await changing
-        finally:
-            await cluster.stop()
 
     run_simulated(scenario())
 
@@ -220,12 +205,7 @@ def _unique(catalog):
 
 def test_a_key_sent_ten_times_at_once_and_again_after_a_take_over_has_one_effect():
     async def scenario():
-        loop = asyncio.get_running_loop()
-        cluster = Cluster(loop, Chaos(1, Profile()))
-        try:
-            await cluster.start()
-            first = cluster.nodes[0]
-            await first.process.start(_begin(first.database))
+        async with one_owner() as (first, cluster):
             move = Statement("UPDATE account SET a_balance = a_balance + 1 WHERE a_id = 0")
             request = TransactionRequest((move,), idempotency_key="once")
             answers = [run(first, first.database.transact(request)) for _ in range(10)]
@@ -240,7 +220,5 @@ def test_a_key_sent_ten_times_at_once_and_again_after_a_take_over_has_one_effect
             assert told | {answer.commit_ts for answer in again} == {again[0].commit_ts}
             sql = "SELECT a_balance FROM account WHERE a_id = 0"
             assert await cluster.nodes[-1].process.start(last.fetch(sql)) == [(101,)]
-        finally:
-            await cluster.stop()
 
     run_simulated(scenario())

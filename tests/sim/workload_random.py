@@ -24,14 +24,13 @@ from typing import Any
 from builds import require_built
 from database_world import all_paths, catalog_of, join_view
 from interactive import next_key
-from simulated_cluster import NoAnswer
-from simulation import LIES, Client, Journal
+from simulation import Client, Journal
 from transactions_model import Delete, Insert, Operation, State, Update, apply
 
 from api.database import Database
 from maintain.recompute import recompute
 from schema.catalog import Catalog, Forest, JoinView
-from schema.errors import ConstraintViolation, HornbeamError
+from schema.errors import ConstraintViolation
 from schema.model import Column, DeclaredIndex, ForeignKey, KeyPart, OnDelete, Relation, Schema
 from schema.types import ColumnType, Kind, Row, Value
 
@@ -120,14 +119,7 @@ class Random:
 
             await database.keeper.change(other)
 
-        try:
-            await client._cluster.ask(work)
-        except LIES:
-            raise
-        except (NoAnswer, HornbeamError) as error:
-            client.journal.counts[f"change: {type(error).__name__}"] += 1
-        else:
-            client.journal.counts["changes"] += 1
+        await client.change(client._cluster.ask(work))
 
     # ------------------------------------------------------------ what must hold
 

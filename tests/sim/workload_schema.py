@@ -20,13 +20,12 @@ from dataclasses import dataclass, replace
 
 from builds import require_built
 from database_world import catalog_of
-from simulated_cluster import NoAnswer
-from simulation import LIES, Client, Journal
+from simulation import Client, Journal
 
 from api.database import Database
 from schema.catalog import Catalog
 from schema.ddl import load_ddl
-from schema.errors import ConstraintViolation, HornbeamError, StalePlan
+from schema.errors import ConstraintViolation, StalePlan
 from schema.model import DeclaredIndex, KeyPart
 from txlayer.model import Statement
 
@@ -162,22 +161,20 @@ class ChangingSchema:
     async def _change(self, client: Client) -> None:
         """What is known is what was answered: whatever the plan was made for has been passed by
         then, so that no copy of an earlier request can still be done."""
-        thing, rng = Thing(client.name), client.random
+        thing = Thing(client.name)
         before, self._known[thing] = self._known[thing], None
         if thing is Thing.UNIQUE and before != (True,):
             await client.transact(Statement(_PUT_IN_PLACE))
-        ask = client._cluster.ask
-        try:
-            seen = await ask(_catalog)
-            wanted = _Wanted.of(seen).changed(thing, rng)
-            await ask(_changing(seen.version, wanted))
-        except LIES:
-            raise
-        except (NoAnswer, HornbeamError) as error:
-            client.journal.counts[f"change: {type(error).__name__}"] += 1
-        else:
-            client.journal.counts["changes"] += 1
+        wanted = await client.change(self._changed(client, thing))
+        if wanted is not None:
             self._known[thing] = wanted.part(thing)
+
+    async def _changed(self, client: Client, thing: Thing) -> _Wanted:
+        ask = client._cluster.ask
+        seen = await ask(_catalog)
+        wanted = _Wanted.of(seen).changed(thing, client.random)
+        await ask(_changing(seen.version, wanted))
+        return wanted
 
     # ------------------------------------------------------------ transactions
 
@@ -253,13 +250,7 @@ class ChangingSchema:
             self._verify(*found)
         if in_force.unique:
             self._require_places(found[1])
-        told = sum(
-            more
-            for answer in journal.acknowledged.values()
-            for statement in answer.statements
-            for (more,) in statement.rows
-        )
-        assert len(found[1]) == self.books + told, "effects are not answers"
+        assert len(found[1]) == self.books + journal.returned, "effects are not answers"
 
 
 async def _catalog(database: Database) -> Catalog:
