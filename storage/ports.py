@@ -10,7 +10,8 @@ idempotent, so the caller repeats them), `DiskFull`, `Corruption`. Nothing else 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -219,3 +220,60 @@ class Coordination(Protocol):
         """
 
     async def close(self) -> None: ...
+
+
+class Caller(NamedTuple):
+    """Whose message it is: the connection of that number, of the member of that name."""
+
+    name: str
+    connection: int
+
+
+Answer = Callable[[Caller, bytes], Awaitable[bytes]]
+"""Handles one message of a member and returns the answer to it."""
+
+
+class Link(Protocol):
+    """One connection to a member, from the side that asks."""
+
+    def ask(self, message: bytes) -> asyncio.Future[bytes]:
+        """Send now, behind all that was sent before; the future becomes the answer.
+
+        It fails with Unavailable when the connection is broken, or breaks before the answer is
+        here: whether the message was handled is then unknown. Whoever cancels it only stops
+        waiting. Raises nothing itself, but InvalidRequest for a message that is too long to send.
+        """
+
+    @property
+    def broken(self) -> bool:
+        """Is it over? Then it stays so: a broken link answers nothing and sends nothing more."""
+
+    async def close(self) -> None:
+        """Break it: what is not answered yet fails. Idempotent."""
+
+
+class Peers(Protocol):
+    """Messages between members, each of which asks and answers.
+
+    Messages of one connection are *begun*, that is, `answer` runs up to its first suspension, in
+    the order in which they were sent, without gaps, once at most. Answers come in any order.
+    Nothing of a connection is begun after it broke at the receiver. Of each name the receiver
+    listens only to the connection with the highest number: when it accepts one, the earlier are
+    cut, and nothing of them is begun any more; a number that is not higher is refused. So whoever
+    numbers its connections can rely on it that nothing from before comes after.
+    """
+
+    async def listen(self, answer: Answer) -> str:
+        """From now on others reach this process, at the address returned (host:port). Once.
+
+        When `answer` raises, the connection is broken: to the other side the outcome is unknown.
+        What of it is under way when a connection breaks is not cancelled.
+        """
+
+    async def connect(self, name: str, address: str, number: int) -> Link:
+        """A connection to the member at `address`, as `name`. Raises Unavailable: nobody listens
+        there, or it refuses this caller.
+        """
+
+    async def close(self) -> None:
+        """Listen no more, break every connection, both ways. Idempotent."""
