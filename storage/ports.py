@@ -205,12 +205,20 @@ class Coordination(Protocol):
         Raises StalePlan when it is not.
         """
 
-    async def join(self, member: str) -> None:
-        """Appear in `members` until `leave`, `close` or the end of the process."""
+    async def join(self, member: str, data: bytes = b"") -> None:
+        """Appear in `members` with `data` until `leave`, `close` or the end of the process.
+
+        Again: with other data.
+        """
 
     async def leave(self, member: str) -> None: ...
 
-    async def members(self) -> tuple[str, ...]: ...
+    async def members(self) -> dict[str, bytes]:
+        """Each with its data, sorted by name.
+
+        Each one's data is what it was when it was asked for or later, not of one moment for all.
+        Of one name that several processes show, it is that of any of them.
+        """
 
     def alive(self) -> bool:
         """True as long as it is certain that nobody has been told that this process is gone.

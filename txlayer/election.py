@@ -1,6 +1,7 @@
 """Which node serves: a value of the coordination service names the leader.
 
-A node that would lead appears as a member, then waits until the leader that is named is none any
+A node that would lead appears as a member (with whatever data: if it does so already, it is left as
+it is), then waits until the leader that is named is none any
 more, and puts its own name there by compare-and-set. Every candidate's name is new with each
 session, so a leader whose session ended does not find itself named after it.
 
@@ -47,7 +48,7 @@ class Election:
             leader = None
             with contextlib.suppress(Unavailable):
                 if not joined:
-                    await self._coordination.join(self._candidate.name)
+                    await self._appear()
                     joined = True
                 leader = await self._named()
                 if leader == self._candidate:
@@ -55,6 +56,11 @@ class Election:
             yield leader
             await self._clock.sleep(POLL_S)
         raise Unavailable("The session with the coordination service has ended.")
+
+    async def _appear(self) -> None:
+        name = self._candidate.name
+        if name not in await self._coordination.members():
+            await self._coordination.join(name)
 
     async def _named(self) -> Candidate:
         """The leader; this node has put itself there if nobody was left."""

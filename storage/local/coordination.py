@@ -23,7 +23,7 @@ class LocalCoordination:
     def __init__(self, folder: Path, lock: int) -> None:
         self._file = folder / "values.json"
         self._lock = lock
-        self._members: set[str] = set()
+        self._members: dict[str, bytes] = {}
         self._values: dict[str, Versioned] = {}
         if self._file.exists():
             self._values = _decoded(self._file)
@@ -76,14 +76,14 @@ class LocalCoordination:
             os.close(handle)
         self._values = values
 
-    async def join(self, member: str) -> None:
-        self._members.add(member)
+    async def join(self, member: str, data: bytes = b"") -> None:
+        self._members[member] = data
 
     async def leave(self, member: str) -> None:
-        self._members.discard(member)
+        self._members.pop(member, None)
 
-    async def members(self) -> tuple[str, ...]:
-        return tuple(sorted(self._members))
+    async def members(self) -> dict[str, bytes]:
+        return dict(sorted(self._members.items()))
 
     def alive(self) -> bool:
         return self._lock >= 0  # while the folder is locked, nobody can take over

@@ -24,7 +24,7 @@ HEARTBEAT_S = 0.5
 class _Session:
     heard: float
     deaf: bool = False
-    members: set[str] = field(default_factory=set)
+    members: dict[str, bytes] = field(default_factory=dict)
 
 
 class SimulatedRegistry:
@@ -74,19 +74,20 @@ class SimulatedRegistry:
         self._values[path] = Versioned(value, current + 1)
         return current + 1
 
-    def join(self, session: int, member: str) -> None:
+    def join(self, session: int, member: str, data: bytes = b"") -> None:
         self._end_silent()
         if session not in self._sessions:
             raise Unavailable("The session has ended.")
-        self._sessions[session].members.add(member)
+        self._sessions[session].members[member] = data
 
     def leave(self, session: int, member: str) -> None:
         if session in self._sessions:
-            self._sessions[session].members.discard(member)
+            self._sessions[session].members.pop(member, None)
 
-    def members(self) -> tuple[str, ...]:
+    def members(self) -> dict[str, bytes]:
         self._end_silent()
-        return tuple(sorted({m for s in self._sessions.values() for m in s.members}))
+        shown = [shown for s in self._sessions.values() for shown in s.members.items()]
+        return dict(sorted(shown))
 
     def _end_silent(self) -> None:
         now = self._time()
@@ -142,13 +143,13 @@ class SimulatedCoordination:
     async def write(self, path: str, value: bytes, expected: int) -> int:
         return await self._calls.one("write", lambda: self._registry.write(path, value, expected))
 
-    async def join(self, member: str) -> None:
-        await self._calls.one("join", lambda: self._registry.join(self._session, member))
+    async def join(self, member: str, data: bytes = b"") -> None:
+        await self._calls.one("join", lambda: self._registry.join(self._session, member, data))
 
     async def leave(self, member: str) -> None:
         await self._calls.one("leave", lambda: self._registry.leave(self._session, member))
 
-    async def members(self) -> tuple[str, ...]:
+    async def members(self) -> dict[str, bytes]:
         return await self._calls.one("members", self._registry.members)
 
     async def close(self) -> None:

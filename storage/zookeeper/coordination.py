@@ -95,8 +95,7 @@ class ZookeeperCoordination:
         return Versioned(value, stat.version + 1)
 
     async def write(self, path: str, value: bytes, expected: int) -> int:
-        if len(value) > VALUE_BYTES:
-            raise LimitExceeded(f"{path} has {len(value)} bytes; {VALUE_BYTES} are allowed.")
+        _check_size(path, value)
         node = self._value_node(path)
         try:
             if expected == 0:
@@ -109,18 +108,34 @@ class ZookeeperCoordination:
             raise StalePlan(f"{path} is at version {current}, not {expected}.") from None
         return expected + 1
 
-    async def join(self, member: str) -> None:
+    async def join(self, member: str, data: bytes = b"") -> None:
+        """The number of this session is in the node's name: nobody else makes or changes it."""
+        _check_size(member, data)
         node = self._member_node(member)
-        with suppress(NodeExistsError):  # by this session: its number is in the name
-            await self._asked(self._client.create_async, node, b"", ephemeral=True)
+        try:
+            await self._asked(self._client.set_async, node, data)
+        except NoNodeError:
+            with suppress(NodeExistsError):  # by another task's `join`, as if that came after
+                await self._asked(self._client.create_async, node, data, ephemeral=True)
 
     async def leave(self, member: str) -> None:
         with suppress(NoNodeError):
             await self._asked(self._client.delete_async, self._member_node(member))
 
-    async def members(self) -> tuple[str, ...]:
+    async def members(self) -> dict[str, bytes]:
+        """A session's reads never go back: the data, asked for after the names, need no `sync`."""
         names = await self._newest(f"{self._root}/members", self._client.get_children_async)
-        return tuple(sorted({unquote(name.rpartition("@")[0]) for name in names}))
+        data = await asyncio.gather(*[self._member_data(name) for name in names])
+        shown = [(unquote(n.rpartition("@")[0]), d) for n, d in zip(names, data, strict=True)]
+        return dict(sorted((member, data) for member, data in shown if data is not None))
+
+    async def _member_data(self, name: str) -> bytes | None:
+        """None: it has gone since its name was read."""
+        try:
+            data, _ = await self._asked(self._client.get_async, f"{self._root}/members/{name}")
+        except NoNodeError:
+            return None
+        return bytes(data)
 
     def alive(self) -> bool:
         return (
@@ -245,6 +260,11 @@ class ZookeeperCoordination:
     def _member_node(self, member: str) -> str:
         """A name of this session's own: that of an earlier session vanishes when that ends."""
         return f"{self._root}/members/{quote(member, safe='')}@{self._session}"
+
+
+def _check_size(what: str, value: bytes) -> None:
+    if len(value) > VALUE_BYTES:
+        raise LimitExceeded(f"{what} has {len(value)} bytes; {VALUE_BYTES} are allowed.")
 
 
 def _settle(future: asyncio.Future[Any], result: IAsyncResult) -> None:

@@ -31,13 +31,42 @@ def test_a_write_needs_the_version_it_replaces(adapter, tmp_path):
 def test_members_come_and_go(adapter, tmp_path):
     async def scenario():
         async with opened(adapter, tmp_path) as service:
-            assert await service.members() == ()
+            assert await service.members() == {}
             for member in ("b", "a", "b"):
                 await service.join(member)
-            assert await service.members() == ("a", "b")
+            assert list((await service.members()).items()) == [("a", b""), ("b", b"")]
             await service.leave("a")
             await service.leave("a")
-            assert await service.members() == ("b",)
+            assert await service.members() == {"b": b""}
+
+    run(scenario())
+
+
+@every
+def test_a_member_shows_the_data_it_gave_last(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as service:
+            await service.join("a", b"first")
+            await service.join("b", b"\x00\xff")
+            assert await service.members() == {"a": b"first", "b": b"\x00\xff"}
+            await service.join("a", b"second")
+            assert await service.members() == {"a": b"second", "b": b"\x00\xff"}
+            await service.join("b")
+            assert await service.members() == {"a": b"second", "b": b""}
+            await service.leave("a")
+            await service.join("a", b"third")
+            assert await service.members() == {"a": b"third", "b": b""}
+
+    run(scenario())
+
+
+@every
+def test_what_members_gave_is_the_callers_own(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as service:
+            await service.join("a")
+            (await service.members()).clear()
+            assert await service.members() == {"a": b""}
 
     run(scenario())
 
@@ -47,10 +76,10 @@ def test_values_outlive_the_process_and_members_do_not(adapter, tmp_path):
     async def scenario():
         async with opened(adapter, tmp_path) as service:
             await service.write("/x", b"a", 0)
-            await service.join("a")
+            await service.join("a", b"data")
         async with opened(adapter, tmp_path) as service:
             assert await service.read("/x") == Versioned(b"a", 1)
-            assert await service.members() == ()
+            assert await service.members() == {}
             assert await service.write("/x", b"b", 1) == 2
 
     run(scenario())
@@ -63,7 +92,5 @@ def test_who_has_closed_is_not_alive(adapter, tmp_path):
             assert service.alive()
             await service.close()
             assert not service.alive()
-
-    run(scenario())
 
     run(scenario())

@@ -181,13 +181,13 @@ def test_a_frozen_process_loses_its_session_and_knows_it_when_it_thaws():
         loop = asyncio.get_running_loop()
         registry, process = SimulatedRegistry(loop.time), loop.process("p")
         session = await process.start(SimulatedCoordination.open(registry))
-        await process.start(session.join("a"))
+        await process.start(session.join("a", b"data"))
         await asyncio.sleep(10)
         assert session.alive()
-        assert registry.members() == ("a",)
+        assert registry.members() == {"a": b"data"}
         process.freeze()
         await asyncio.sleep(SESSION_S + 1)
-        assert registry.members() == ()
+        assert registry.members() == {}
         assert not session.alive()
         process.thaw()
         await asyncio.sleep(10)
@@ -210,7 +210,7 @@ def test_a_session_that_is_cut_off_ends_although_its_process_lives():
             assert session.alive() <= ("a" in registry.members())  # the process gives up first
             await asyncio.sleep(SESSION_S / 50)
         assert not session.alive()
-        assert registry.members() == ()
+        assert registry.members() == {}
         with pytest.raises(Unavailable):
             await session.join("a")
         process.crash()

@@ -60,10 +60,26 @@ def test_two_sessions_share_values_and_see_each_other(place):
                 )
                 assert sorted(map(str, results)) == ["2", *["one/x is at version 2, not 1."] * 9]
                 for member in ("b@ä/", "c"):
-                    await b.join(member)
-                await a.join("c")
-                assert await a.members() == await b.members() == ("b@ä/", "c")
-            assert await a.members() == ("c",)
+                    await b.join(member, b"b's")
+                await a.join("c", b"b's")
+                assert await a.members() == await b.members() == {"b@ä/": b"b's", "c": b"b's"}
+                await a.join("c", b"a's")
+                await b.join("b@ä/", b"new")
+                assert (await a.members())["b@ä/"] == b"new"
+            assert await a.members() == {"c": b"a's"}
+
+    asyncio.run(scenario())
+
+
+def test_who_is_told_the_members_while_they_go_is_told_of_none_that_has_no_data(place):
+    async def scenario():
+        async with session(place) as a, session(place) as b:
+            names = {f"m{n}" for n in range(20)}
+            for _ in range(10):
+                await asyncio.gather(*[b.join(name, name.encode()) for name in names])
+                seen, *_ = await asyncio.gather(a.members(), *map(b.leave, names))
+                assert seen == {name: name.encode() for name in seen}
+                assert await a.members() == {}
 
     asyncio.run(scenario())
 
@@ -74,6 +90,8 @@ def test_a_value_that_is_too_large_is_refused(place):
             await service.write("x", b"x" * 1_000_000, 0)
             with pytest.raises(LimitExceeded):
                 await service.write("x", b"x" * 1_000_001, 1)
+            with pytest.raises(LimitExceeded):
+                await service.join("x", b"x" * 1_000_001)
             assert service.alive()
 
     asyncio.run(scenario())
@@ -112,7 +130,7 @@ def test_a_service_that_comes_back_in_time_finds_the_session(real_cluster, place
             with suppress(Unavailable):
                 assert await asked is None
             await until(service.alive)
-            assert await service.members() == ("a",)
+            assert await service.members() == {"a": b""}
             assert await service.write("x", b"a", 0) == 1
 
     asyncio.run(scenario())
@@ -137,7 +155,7 @@ def test_a_session_that_has_ended_does_not_come_back(place):
     async def scenario():
         async with session(place) as watching, session(place) as service:
             await service.join("a")
-            assert await watching.members() == ("a",)
+            assert await watching.members() == {"a": b""}
             await asyncio.to_thread(end_session, place[0], service)
             await until(lambda: not service.alive())
             for _ in range(2):
@@ -146,7 +164,7 @@ def test_a_session_that_has_ended_does_not_come_back(place):
                         await call
                 await asyncio.sleep(1.5)
                 assert not service.alive()
-            assert await watching.members() == ()
+            assert await watching.members() == {}
 
     asyncio.run(scenario())
 
@@ -165,7 +183,7 @@ def test_a_process_that_was_frozen_finds_that_it_is_not_sure_any_more(place):
             with frozen_process(place) as process:
                 line = await asyncio.to_thread(process.stdout.readline)
                 assert line.endswith("True\n")
-                assert await watching.members() == ("frozen",)
+                assert await watching.members() == {"frozen": b""}
                 os.kill(process.pid, signal.SIGSTOP)
                 async with asyncio.timeout(30):
                     while await watching.members():  # noqa: ASYNC110 (there is nothing to wait for)
@@ -179,7 +197,7 @@ def test_a_process_that_was_frozen_finds_that_it_is_not_sure_any_more(place):
                     assert alive == "False" or float(asked) < thawed
                 else:
                     pytest.fail("it says nothing any more")
-                assert await watching.members() == ()
+                assert await watching.members() == {}
 
     asyncio.run(scenario())
 

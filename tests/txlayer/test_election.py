@@ -87,3 +87,14 @@ def test_who_has_lost_the_session_does_not_lead():
             await waiting
 
     run_simulated(scenario())
+
+
+def test_a_candidate_that_appears_already_goes_on_showing_what_it_showed():
+    async def scenario():
+        service = Service()
+        session, election = await service.candidate("a")
+        await session.join("a", b"data")
+        await won(election)
+        assert await session.members() == {"a": b"data"}
+
+    run_simulated(scenario())
