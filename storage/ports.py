@@ -237,6 +237,9 @@ class Caller(NamedTuple):
     connection: int
 
 
+MESSAGE_BYTES = 16 * 1024 * 1024
+"""No message and no answer between members is longer."""
+
 Answer = Callable[[Caller, bytes], Awaitable[bytes]]
 """Handles one message of a member and returns the answer to it."""
 
@@ -249,7 +252,7 @@ class Link(Protocol):
 
         It fails with Unavailable when the connection is broken, or breaks before the answer is
         here: whether the message was handled is then unknown. Whoever cancels it only stops
-        waiting. Raises nothing itself, but InvalidRequest for a message that is too long to send.
+        waiting. Raises only LimitExceeded, for a message longer than MESSAGE_BYTES.
         """
 
     @property
@@ -274,7 +277,7 @@ class Peers(Protocol):
     async def listen(self, answer: Answer) -> str:
         """From now on others reach this process, at the address returned (host:port). Once.
 
-        When `answer` raises, the connection is broken: to the other side the outcome is unknown.
+        When `answer` raises, the connection breaks: to the other side the outcome is unknown.
         What of it is under way when a connection breaks is not cancelled.
         """
 

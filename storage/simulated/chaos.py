@@ -46,6 +46,8 @@ class Fault(enum.StrEnum):
     """A call to the coordination service fails without effect."""
     SESSION_EXPIRED = "session expired"
     """The coordination service hears no more of a live process, and gives it up for dead."""
+    LINK_BROKEN = "link broken"
+    """A connection between members ends, with or without what is on its way."""
     CLOCK_SKEW = "clock skew"
     """A process begins with a wall clock that is wrong."""
     CLOCK_JUMP = "clock jump"

@@ -1,0 +1,325 @@
+"""Connections between simulated members: messages take time, and break off.
+
+A connection is in the world, outside of every process: what a crashed or frozen process had sent
+goes on to arrive, in order. At a dead process it vanishes, at a frozen one it waits, and is begun
+when that thaws. The two ends of a connection break at different moments, each when it learns of it:
+by a fault, from the other end, or because the other process is dead or silent for too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable
+
+from schema.errors import HornbeamError, LimitExceeded, Unavailable
+from storage.ports import MESSAGE_BYTES, Answer, Caller
+from storage.simulated.chaos import Chaos, Fault
+from storage.simulated.loop import Process, SimulatedLoop
+from storage.simulated.network import settle
+
+LOOK_S = 0.5
+"""How often an end looks whether the process at the other end lives."""
+SILENCE_S = 2.0
+"""An end breaks when the other process has stood still for so long."""
+CONNECT_S = 2.0
+
+
+class SimulatedNetwork:
+    """Who listens where, and the delays and faults on the way there. One for all processes."""
+
+    def __init__(self, loop: SimulatedLoop, chaos: Chaos) -> None:
+        self.loop = loop
+        self.chaos = chaos
+        self._listening: dict[str, SimulatedPeers] = {}
+        self._ports = itertools.count(1)
+
+    def listen(self, peers: SimulatedPeers) -> str:
+        """An address that was never given before."""
+        address = f"{peers.process.name.replace(' ', '-')}:{next(self._ports)}"
+        self._listening[address] = peers
+        return address
+
+    def unlisten(self, address: str) -> None:
+        self._listening.pop(address, None)
+
+    def at(self, address: str) -> SimulatedPeers | None:
+        """Who listens there and is not dead."""
+        peers = self._listening.get(address)
+        return None if peers is None or peers.process.dead else peers
+
+
+class SimulatedPeers:
+    """The `Peers` of one process."""
+
+    def __init__(self, network: SimulatedNetwork, process: Process) -> None:
+        self.process = process
+        self._network = network
+        self._address = ""
+        self._answer: Answer | None = None
+        self._links: list[_AskingEnd] = []
+        self._newest: dict[str, _AnsweringEnd] = {}
+
+    async def listen(self, answer: Answer) -> str:
+        self._answer = answer
+        self._address = self._network.listen(self)
+        return self._address
+
+    async def connect(self, name: str, address: str, number: int) -> _AskingEnd:
+        link = _Connection(self._network, self.process, Caller(name, number), address).asking
+        self._links = [known for known in self._links if not known.broken] + [link]
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await link.accepted
+        except TimeoutError:
+            raise Unavailable(f"The member at {address} has not answered.") from None
+        return link
+
+    async def close(self) -> None:
+        self._network.unlisten(self._address)
+        for link in self._links:
+            link.hang_up("this member closed it")
+        for end in self._newest.values():
+            end.hang_up("the other side closed it")
+
+    async def answer(self, caller: Caller, message: bytes) -> bytes:
+        assert self._answer is not None
+        answer = await self._answer(caller, message)
+        if len(answer) > MESSAGE_BYTES:
+            raise LimitExceeded(f"An answer has {len(answer)} bytes; {MESSAGE_BYTES} are allowed.")
+        return answer
+
+    def admit(self, end: _AnsweringEnd) -> bool:
+        """Listen to this connection and to no earlier one of that name; False: it is not newer."""
+        newest = self._newest.get(end.caller.name)
+        if newest is not None:
+            if newest.caller.connection >= end.caller.connection:
+                return False
+            newest.hang_up("a newer one took its place")
+        self._newest[end.caller.name] = end
+        return True
+
+
+class _Way:
+    """One direction of a connection. What is sent arrives in this order, whatever each takes."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self._network = network
+        self._under_way: deque[Callable[[], object]] = deque()
+        self._last = 0.0
+
+    def send(self, arrive: Callable[[], object]) -> None:
+        """Call `arrive` in the world, after all that was sent before."""
+        loop = self._network.loop
+        self._last = max(self._last, loop.time() + self._network.chaos.latency())
+        self._under_way.append(arrive)
+        loop.in_world(self._last - loop.time(), self._deliver)
+
+    def lose(self) -> None:
+        """What is under way never arrives."""
+        self._under_way.clear()
+
+    def _deliver(self) -> None:
+        """The foremost, whosever timer this is: by rounding, timers may change places."""
+        if self._under_way:
+            self._under_way.popleft()()
+
+
+class _Connection:
+    """What is between two ends; begins with a hello on its way to who listens at `address`."""
+
+    def __init__(
+        self, network: SimulatedNetwork, process: Process, caller: Caller, address: str
+    ) -> None:
+        self.network = network
+        self.caller = caller
+        self.there = _Way(network)
+        self.back = _Way(network)
+        self.asking = _AskingEnd(self, process)
+        self.answering: _AnsweringEnd | None = None
+        if process.dead:
+            raise asyncio.CancelledError
+        self.there.send(lambda: self._hello(address))
+
+    def _hello(self, address: str) -> None:
+        peers = self.network.at(address)
+        if peers is None:
+            self.back.send(lambda: self.asking.broke(f"nobody listens at {address}"))
+        else:
+            self.answering = _AnsweringEnd(self, peers)
+
+    def _end(self) -> None:
+        if self.answering is not None:
+            self.answering.arrived(None)
+
+    def tell_answering(self) -> None:
+        """That the connection is over."""
+        self.there.send(self._end)
+
+    def tell_asking(self, why: str) -> None:
+        self.back.send(lambda: self.asking.broke(why))
+
+    def maybe_break(self) -> None:
+        """What is under way may be lost, in either direction; then each end learns of it."""
+        if self.network.chaos.strikes(Fault.LINK_BROKEN):
+            for way in (self.there, self.back):
+                if self.network.chaos.random.random() < 0.5:
+                    way.lose()
+            self.tell_answering()
+            self.tell_asking("it broke off")
+
+    def watch(self, other: Process, over: Callable[[], bool], lost: Callable[[str], None]) -> None:
+        """Call `lost` with the reason when `other` is dead or has stood still for too long."""
+        silent_s = 0.0
+
+        def look() -> None:
+            nonlocal silent_s
+            silent_s = silent_s + LOOK_S if other.frozen else 0.0
+            if over():
+                return
+            if other.dead or silent_s >= SILENCE_S:
+                lost("the other side is silent")
+            else:
+                self.network.loop.in_world(LOOK_S, look)
+
+        self.network.loop.in_world(LOOK_S, look)
+
+
+class _AskingEnd:
+    """A `Link`."""
+
+    def __init__(self, connection: _Connection, process: Process) -> None:
+        self.broken = False
+        self.accepted: asyncio.Future[None] = connection.network.loop.create_future()
+        self._connection = connection
+        self.process = process
+        self._unanswered: dict[int, asyncio.Future[bytes]] = {}
+        self._numbers = itertools.count(1)
+
+    # ------------------------------------------------------------ in the process
+
+    def ask(self, message: bytes) -> asyncio.Future[bytes]:
+        if self.process.dead:
+            raise asyncio.CancelledError
+        if len(message) > MESSAGE_BYTES:
+            raise LimitExceeded(f"A message has {len(message)} bytes; {MESSAGE_BYTES} are allowed.")
+        reply: asyncio.Future[bytes] = self._connection.network.loop.create_future()
+        if self.broken:
+            settle(reply, Unavailable("The connection to the member is broken."))
+            return reply
+        number = next(self._numbers)
+        self._unanswered[number] = reply
+        self._connection.there.send(lambda: self._arrive(number, message))
+        self._connection.maybe_break()
+        return reply
+
+    def _arrive(self, number: int, message: bytes) -> None:
+        assert self._connection.answering is not None
+        self._connection.answering.arrived((number, message))
+
+    async def close(self) -> None:
+        self.hang_up("it was closed")
+
+    def hang_up(self, why: str) -> None:
+        """What is on its way arrives, and then the end."""
+        if not self.broken and not self.process.dead:
+            self._connection.tell_answering()
+            self.broke(why)
+
+    # ------------------------------------------------------------ in the world
+
+    def welcome(self, answering: Process) -> None:
+        """The other end listens."""
+        if self.broken or self.accepted.done():  # who connected has given up
+            self.lost("nobody waited for it")
+        else:
+            self.accepted.set_result(None)
+            self._connection.watch(answering, lambda: self.broken, self.lost)
+
+    def answered(self, number: int, answer: bytes) -> None:
+        if (reply := self._unanswered.pop(number, None)) is not None:
+            settle(reply, answer)
+
+    def lost(self, why: str) -> None:
+        """Found out at this end."""
+        self._connection.tell_answering()
+        self.broke(why)
+
+    def broke(self, why: str) -> None:
+        self.broken = True
+        settle(self.accepted, Unavailable(f"Cannot connect to the member: {why}."))
+        unanswered, self._unanswered = self._unanswered, {}
+        for reply in unanswered.values():
+            settle(reply, Unavailable(f"The connection to the member broke: {why}."))
+
+
+class _AnsweringEnd:
+    """Begins what arrives, in order, until it is broken."""
+
+    def __init__(self, connection: _Connection, peers: SimulatedPeers) -> None:
+        self.broken = False
+        self.caller = connection.caller
+        self._connection = connection
+        self._peers = peers
+        self._waiting: deque[tuple[int, bytes] | None] = deque()
+        """Messages, and None for the end: what has arrived and the process has not seen."""
+        peers.process.start(self._accept())
+
+    # ------------------------------------------------------------ in the world
+
+    def arrived(self, item: tuple[int, bytes] | None) -> None:
+        """At a dead process it vanishes."""
+        if not self._peers.process.dead:
+            self._note(f"message {item[0]}" if item is not None else "end")
+            self._waiting.append(item)
+            self._peers.process.start(self._take())
+
+    def _note(self, what: str) -> None:
+        network, (name, number) = self._connection.network, self.caller
+        network.chaos.note(f"{network.loop.time():.6f} {name} connection {number} {what}")
+
+    # ------------------------------------------------------------ in the process
+
+    async def _accept(self) -> None:
+        if self.broken:
+            return
+        if not self._peers.admit(self):
+            self.hang_up("a newer connection of this name is there")
+            return
+        asking, answering = self._connection.asking, self._peers.process
+        self._connection.back.send(lambda: asking.welcome(answering))
+        self._connection.watch(asking.process, self._is_over, lambda _: self.arrived(None))
+
+    def _is_over(self) -> bool:
+        return self.broken or self._peers.process.dead
+
+    async def _take(self) -> None:
+        """Each of these takes the foremost, so that they begin in order whichever runs first."""
+        item = self._waiting.popleft()
+        if self.broken:
+            return
+        if item is None:
+            self.hang_up("the other side ended it")
+        else:
+            await self._handle(*item)
+
+    async def _handle(self, number: int, message: bytes) -> None:
+        try:
+            answer = await self._peers.answer(self.caller, message)
+        except HornbeamError as error:
+            self.hang_up(f"the other side could not answer: {error.message}")
+        except BaseException:
+            self.hang_up("the other side failed")
+            raise
+        else:
+            if not self._is_over():
+                asking = self._connection.asking
+                self._connection.back.send(lambda: asking.answered(number, answer))
+                self._connection.maybe_break()
+
+    def hang_up(self, why: str) -> None:
+        """Nothing is begun any more, and the other end is told."""
+        if not self._is_over():
+            self.broken = True
+            self._connection.tell_asking(why)
