@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Self
 import httpx
 
 from cluster import Cluster
+from cluster.ports import free_ports
 from schema.errors import Unavailable
 
 START_S = 60.0
@@ -89,7 +89,8 @@ class NodeProcesses:
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.nodes = [self._node(number) for number in range(1, self.count + 1)]
+        ports = free_ports(self.count)
+        self.nodes = [self._node(number, port) for number, port in enumerate(ports, start=1)]
         try:
             for node in self.nodes:
                 node.start()
@@ -121,8 +122,8 @@ class NodeProcesses:
     def urls(self) -> list[str]:
         return [node.url for node in self.nodes]
 
-    def _node(self, number: int) -> NodeProcess:
-        name, port = f"node{number}", _free_port()
+    def _node(self, number: int, port: int) -> NodeProcess:
+        name = f"node{number}"
         given = {
             "store": "hbase",
             "database": self.database,
@@ -140,9 +141,3 @@ class NodeProcesses:
         """Those that stand by first, so that none of them takes over."""
         for node in sorted(self.nodes, key=lambda node: node.process is not None and node.ready):
             node.stop()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
