@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -25,8 +24,6 @@ from schema.errors import SqlError, Unsupported
 
 DIALECT = "duckdb"
 MAX_SQL_CHARACTERS = 1_000_000
-MAX_KEPT_CHARACTERS = 2_000
-"""Trees of longer statements are not kept."""
 STATEMENTS = (
     exp.Select,
     exp.SetOperation,
@@ -68,16 +65,6 @@ def parse(sql: str) -> exp.Expr:
     """The tree of the one statement in `sql`, the caller's own. Raises SqlError, Unsupported."""
     if len(sql) > MAX_SQL_CHARACTERS:
         raise SqlError(f"the statement is longer than {MAX_SQL_CHARACTERS} characters")
-    return _parsed(sql) if len(sql) > MAX_KEPT_CHARACTERS else _kept(sql).copy()
-
-
-@lru_cache(1_000)
-def _kept(sql: str) -> exp.Expr:
-    """Copying is several times as fast as parsing. Nobody may change what is kept."""
-    return _parsed(sql)
-
-
-def _parsed(sql: str) -> exp.Expr:
     tree = _only_statement(sql)
     if not isinstance(tree, STATEMENTS):
         raise _not_a_statement(type(tree).__name__.upper())
