@@ -2,14 +2,23 @@
 
 One value of the coordination service, written by the master alone (`txlayer.master`). Each member
 says in a `Word` of its own which version of it is acknowledged.
+
+`next_version` is decision 21's table. Invariants over all versions:
+- A slot gets another owner only when the one that it had has acknowledged that it is leaving, or is
+  dead, all members have acknowledged that, and the logs of all the dead are recovered.
+- A member may commit only from a version on that all members before it have acknowledged it, and
+  nobody was dead. Once it may, it may until it dies.
+- The clock never falls, and is at least every clock that was acknowledged before.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from schema.errors import Corruption
 
@@ -107,6 +116,140 @@ class Word(msgspec.Struct, frozen=True):
             return _word.decode(data)
         except msgspec.DecodeError:
             return None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the master knows besides the newest version of the assignment."""
+
+    version: int
+    """Its number."""
+    words: Mapping[str, Word]
+    """Of everybody who has a session."""
+    recovered: Mapping[str, int]
+    """The dead whose logs are fenced and replayed, and the highest timestamp in each."""
+    catalog: int
+    """That is to be in force when a closed gate is opened."""
+    clock: int = 0
+    """That the next version must not be below."""
+    close: bool = False
+    """The gate is asked to be closed."""
+    held: bool = False
+    """The gate has been shut (`is_shut`) since it was closed. What is done behind it may be in
+    force already, so that it is opened with the new catalog or not at all."""
+
+
+def next_version(now: Assignment, known: Known) -> Assignment:
+    """`now` if nothing is to be changed, or everybody's word has to be waited for.
+
+    Deaths are written at once. All else, one step at a time, when all have acknowledged `now`.
+    """
+    following = _deaths(now, known)
+    if following == now and has_been_acknowledged(now, known):
+        steps = (step(now, known) for step in _STEPS)
+        following = next((after for after in steps if after != now), now)
+    return following if following == now else replace(following, clock=clock(now, known))
+
+
+def has_been_acknowledged(now: Assignment, known: Known) -> bool:
+    """By all members."""
+    words = [known.words.get(member.name) for member in now.members]
+    return all(word is not None and word.version >= known.version for word in words)
+
+
+def is_shut(now: Assignment, known: Known) -> bool:
+    """Is no transaction inside, and none that is committed not applied?"""
+    return now.gate_closed and not now.dead and has_been_acknowledged(now, known)
+
+
+def clock(now: Assignment, known: Known) -> int:
+    """The highest clock that was acknowledged, or found in a recovered log, so far."""
+    said = [known.words[m.name].clock for m in now.members if m.name in known.words]
+    return max(now.clock, known.clock, *said, *known.recovered.values())
+
+
+def balanced(slots: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Owners for all `slots` from among `names`: as few as can be are new, and nobody owns more
+    than one more than another. Without names nobody owns any."""
+    if not names:
+        return (NOBODY,) * len(slots)
+    owned = {name: [slot for slot, owner in enumerate(slots) if owner == name] for name in names}
+    share, rest = divmod(len(slots), len(names))
+    by_size = sorted(names, key=lambda name: (-len(owned[name]), name))
+    quota = {name: share + (place < rest) for place, name in enumerate(by_size)}
+    kept = {slot: name for name in by_size for slot in owned[name][: quota[name]]}
+    wanted = (name for name in by_size for _ in range(quota[name] - len(owned[name])))
+    return tuple(kept[slot] if slot in kept else next(wanted) for slot in range(len(slots)))
+
+
+def _deaths(now: Assignment, known: Known) -> Assignment:
+    """Death 1: whoever has no session any more. A move is withdrawn, and so is a change of the
+    schema that may still wait for a transaction of the dead."""
+    gone = tuple(member for member in now.members if member.name not in known.words)
+    if not gone:
+        return now
+    names = {member.name for member in gone}
+    return replace(
+        now,
+        members=tuple(member for member in now.members if member not in gone),
+        dead=now.dead + gone,
+        slots=tuple(NOBODY if owner in names else owner for owner in now.slots),
+        leaving={},
+        gate_closed=now.gate_closed and known.held,
+    )
+
+
+def _settled(now: Assignment, known: Known) -> Assignment:
+    """Death 2, and joined: nobody is dead, or all are recovered. So all members may commit, and
+    slots have owners."""
+    if not now.members or any(member.name not in known.recovered for member in now.dead):
+        return now
+    given = balanced(now.slots, _staying(now, known))
+    return replace(
+        now,
+        members=tuple(replace(member, commits=True) for member in now.members),
+        dead=(),
+        slots=tuple(owner or new for owner, new in zip(now.slots, given, strict=True)),
+    )
+
+
+def _joined(now: Assignment, known: Known) -> Assignment:
+    """Who has acknowledged something and is no member was one: it is recovered, and has not
+    noticed. It must not come back."""
+    taken = {member.name for member in now.members + now.dead}
+    joining = tuple(
+        Member(name, word.address, word.peer)
+        for name, word in sorted(known.words.items())
+        if name not in taken and word.version == 0 and not word.leaves
+    )
+    return replace(now, members=now.members + joining)
+
+
+def _gate(now: Assignment, known: Known) -> Assignment:
+    if now.dead or now.gate_closed == known.close:
+        return now
+    return replace(
+        now, gate_closed=known.close, catalog=now.catalog if known.close else known.catalog
+    )
+
+
+def _moved(now: Assignment, _: Known) -> Assignment:
+    slots = tuple(now.leaving.get(slot, owner) for slot, owner in enumerate(now.slots))
+    return replace(now, slots=slots, leaving={})
+
+
+def _leaving(now: Assignment, known: Known) -> Assignment:
+    if now.dead:
+        return now
+    new = enumerate(balanced(now.slots, _staying(now, known)))
+    return replace(now, leaving={slot: name for slot, name in new if name != now.slots[slot]})
+
+
+def _staying(now: Assignment, known: Known) -> list[str]:
+    return [member.name for member in now.members if not known.words[member.name].leaves]
+
+
+_STEPS = (_settled, _joined, _gate, _moved, _leaving)
 
 
 class _Stored(msgspec.Struct):

@@ -1,11 +1,27 @@
 """The assignment: its form, and the rules of decision 21 by which one follows another."""
 
 import json
+from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
 from schema.errors import Corruption
-from txlayer.assignment import NOBODY, SLOTS, Assignment, Member, Word
+from txlayer.assignment import (
+    NOBODY,
+    SLOTS,
+    Assignment,
+    Known,
+    Member,
+    Word,
+    balanced,
+    clock,
+    is_shut,
+    next_version,
+)
 
 A = Member("a", "http://a", "a:1", commits=True)
 B = Member("b", "http://b", "b:1")
@@ -58,3 +74,491 @@ def test_words_survive_their_form_and_what_is_none_says_nothing():
     assert Word.decode(Word("x", "y").encode()) == Word("x", "y", 0, 0, 0, 0, False)
     for data in (b"", b"{}", b"\xff", b'{"address": 1, "peer": ""}'):
         assert Word.decode(data) is None
+
+
+# ---------------------------------------------------------------- one version after another
+
+
+class World:
+    """The assignment, and what the master knows of everybody."""
+
+    def __init__(self, *names, close=False):
+        self.assignment, self.version = Assignment.founded("m", 0), 1
+        self.words, self.recovered = {}, {}
+        self.catalog = self.floor = 0
+        self.close, self.held = False, False
+        for name in names:
+            self.arrive(name)
+        self.settle()
+        self.close = close
+
+    @property
+    def known(self):
+        return Known(
+            self.version, self.words, self.recovered, self.catalog, self.floor, self.close,
+            self.held,
+        )  # fmt: skip
+
+    def step(self):
+        """As the master does it; whether there was something to do."""
+        if self.close and is_shut(self.assignment, self.known):
+            self.held = True
+        before = self.assignment
+        self.assignment = next_version(before, self.known)
+        if self.assignment == before:
+            return False
+        self.version += 1
+        self.held = self.held and self.assignment.gate_closed
+        self.recovered = {m.name: self.recovered[m.name] for m in self.assignment.dead
+                          if m.name in self.recovered}  # fmt: skip
+        return True
+
+    def say(self, name, **changed):
+        self.words[name] = replace(self.words[name], **changed)
+
+    def arrive(self, name, **changed):
+        self.words[name] = Word(f"http://{name}", f"{name}:1", **changed)
+
+    def acknowledge(self, *names, clock=0):
+        for name in names or [member.name for member in self.assignment.members]:
+            self.say(name, version=self.version, clock=max(clock, self.words[name].clock))
+
+    def recover(self, ts=0):
+        self.recovered |= {member.name: ts for member in self.assignment.dead}
+
+    def settle(self):
+        """Everybody acknowledges, everything is recovered, until nothing changes any more."""
+        for _ in range(30):
+            self.recover()
+            if not self.step() and not self.all_acknowledge():
+                return
+        raise AssertionError("it never ends")
+
+    def all_acknowledge(self):
+        before = dict(self.words)
+        self.acknowledge(*[m.name for m in self.assignment.members if m.name in self.words])
+        return before != self.words
+
+    def owned(self):
+        return Counter(self.assignment.slots)
+
+    def members(self):
+        """Names, in capitals if they may commit."""
+        return "".join(m.name.upper() if m.commits else m.name for m in self.assignment.members)
+
+    def dead(self):
+        return "".join(member.name for member in self.assignment.dead)
+
+
+def test_the_first_member_gets_all_slots_once_it_may_commit():
+    world = World()
+    world.arrive("a")
+    assert world.step()
+    assert (world.members(), world.owned()) == ("a", {NOBODY: SLOTS})
+    assert not world.step()
+    world.acknowledge()
+    assert world.step()
+    assert (world.members(), world.owned()) == ("A", {"a": SLOTS})
+    world.acknowledge()
+    assert not world.step()
+
+
+def test_who_joins_may_commit_when_all_have_acknowledged_it_and_then_gets_slots():
+    world = World("a")
+    world.arrive("b")
+    assert world.step()
+    assert (world.members(), world.owned()) == ("Ab", {"a": SLOTS})
+    for name in "ab":
+        assert not world.step()
+        world.acknowledge(name)
+    assert world.step()
+    assert (world.members(), world.assignment.leaving) == ("AB", {})
+    world.acknowledge()
+    assert world.step()
+    assert set(world.assignment.leaving.values()) == {"b"}
+    assert world.owned() == {"a": SLOTS}
+    world.acknowledge("b")
+    assert not world.step()
+    world.acknowledge("a")
+    assert world.step()
+    assert (world.owned(), world.assignment.leaving) == ({"a": SLOTS // 2, "b": SLOTS // 2}, {})
+
+
+def test_a_death_is_written_before_anybody_has_acknowledged_what_was_before():
+    world = World("a", "b")
+    world.arrive("c")
+    assert world.step()
+    del world.words["b"]
+    assert world.step()
+    assert (world.members(), world.dead()) == ("Ac", "b")
+    assert world.owned() == {"a": SLOTS // 2, NOBODY: SLOTS // 2}
+
+
+@pytest.mark.parametrize("recovered_first", [True, False])
+def test_slots_of_the_dead_have_owners_when_all_have_acknowledged_and_all_are_recovered(
+    recovered_first,
+):
+    world = World("a", "b", "c", "d")
+    for name in "cd":
+        del world.words[name]
+        assert world.step()
+    world.recovered = {"c": 5}
+    if recovered_first:
+        world.recovered["d"] = 7
+    world.acknowledge("a")
+    assert not world.step()
+    world.acknowledge("b")
+    if not recovered_first:
+        assert not world.step()
+        world.recovered["d"] = 7
+    assert world.step()
+    assert (world.members(), world.dead(), world.assignment.clock) == ("AB", "", 7)
+    assert world.owned() == {"a": SLOTS // 2, "b": SLOTS // 2}
+
+
+def test_an_acknowledgement_of_one_death_is_none_of_the_next():
+    world = World("a", "b", "c")
+    del world.words["c"]
+    world.step()
+    world.acknowledge("a")
+    del world.words["b"]
+    world.step()
+    world.recover()
+    assert not world.step()
+    world.acknowledge("a")
+    assert world.step()
+    assert world.owned() == {"a": SLOTS}
+
+
+def test_who_joins_beside_the_dead_may_commit_when_they_are_recovered():
+    world = World("a", "b")
+    del world.words["b"]
+    world.step()
+    world.arrive("c")
+    world.acknowledge()
+    assert world.step()
+    world.acknowledge()
+    assert not world.step()
+    assert world.members() == "Ac"
+    world.recover()
+    assert world.step()
+    assert (world.members(), world.dead()) == ("AC", "")
+
+
+def test_if_all_have_died_who_joins_gets_everything_when_all_are_recovered():
+    world = World("a", "b")
+    world.words.clear()
+    assert world.step()
+    world.recover()
+    assert not world.step()
+    world.arrive("c")
+    assert world.step()
+    world.acknowledge()
+    assert world.step()
+    assert (world.members(), world.dead(), world.owned()) == ("C", "", {"c": SLOTS})
+
+
+def test_a_zombie_is_not_let_in_again():
+    world = World("a", "b")
+    word = world.words.pop("b")
+    world.settle()
+    world.words["b"] = word
+    assert not world.step()
+    assert world.members() == "A"
+
+
+def test_a_death_withdraws_a_move():
+    world = World("a", "b")
+    world.arrive("c")
+    while not world.assignment.leaving:
+        world.step()
+        world.acknowledge()
+    slots = world.assignment.slots
+    del world.words["c"]
+    assert world.step()
+    assert (world.assignment.leaving, world.assignment.slots) == ({}, slots)
+
+
+def test_who_leaves_is_moved_empty_and_is_then_an_ordinary_death():
+    world = World("a", "b")
+    world.say("b", leaves=True)
+    assert world.step()
+    assert set(world.assignment.leaving.values()) == {"a"}
+    world.settle()
+    assert world.owned() == {"a": SLOTS}
+    assert world.members() == "AB"
+    del world.words["b"]
+    assert world.step()
+    assert world.dead() == "b"
+    assert world.owned() == {"a": SLOTS}
+
+
+def test_if_all_leave_nobody_owns_anything_and_who_comes_next_gets_it():
+    world = World("a", "b")
+    for name in "ab":
+        world.say(name, leaves=True)
+    world.settle()
+    assert world.owned() == {NOBODY: SLOTS}
+    world.arrive("c", leaves=True)
+    assert not world.step()
+    world.arrive("c")
+    world.settle()
+    assert (world.members(), world.owned()) == ("ABC", {"c": SLOTS})
+
+
+def test_the_gate_is_shut_when_all_have_acknowledged_it_and_opened_with_the_new_catalog():
+    world = World("a", "b", close=True)
+    assert world.step()
+    assert world.assignment.gate_closed
+    world.acknowledge("a", clock=9)
+    assert not world.step()
+    assert not world.held
+    world.acknowledge("b")
+    assert not world.step()
+    assert world.held
+    assert clock(world.assignment, world.known) == 9
+    world.close, world.catalog, world.floor = False, 1, 12
+    assert world.step()
+    assert not world.assignment.gate_closed
+    assert (world.assignment.catalog, world.assignment.clock) == (1, 12)
+
+
+def test_a_death_opens_a_gate_that_is_not_shut_and_it_is_closed_again_after_death_2():
+    world = World("a", "b", close=True)
+    world.step()
+    del world.words["b"]
+    assert world.step()
+    assert not world.assignment.gate_closed
+    world.acknowledge()
+    assert not world.step()
+    world.recover()
+    assert world.step()
+    assert (world.dead(), world.assignment.gate_closed) == ("", False)
+    world.acknowledge()
+    assert world.step()
+    assert world.assignment.gate_closed
+
+
+def test_a_death_does_not_open_a_gate_that_was_shut_not_even_when_it_is_to_be_opened():
+    world = World("a", "b", close=True)
+    world.settle()
+    assert world.held
+    del world.words["b"]
+    world.close, world.catalog = False, 1
+    assert world.step()
+    assert (world.dead(), world.assignment.gate_closed) == ("b", True)
+    world.acknowledge()
+    assert not world.step()
+    world.settle()
+    assert (world.assignment.gate_closed, world.assignment.catalog) == (False, 1)
+
+
+def test_versions_carry_the_highest_clock_of_all_that_were_said():
+    world = World("a", "b", "c")
+    world.acknowledge("b", clock=7)
+    del world.words["c"]
+    world.step()
+    assert world.assignment.clock == 7
+    world.acknowledge("a", clock=5)
+    world.acknowledge("b")
+    world.recover(6)
+    world.step()
+    assert world.assignment.clock == 7
+    world.acknowledge("a", clock=9)
+    world.floor = 11
+    world.arrive("d", clock=100)
+    world.acknowledge("b")
+    world.step()
+    assert world.members() == "ABd"
+    assert world.assignment.clock == 11  # who is no member yet has acknowledged nothing
+
+
+owners = st.lists(st.sampled_from(["", "a", "b", "c", "gone"]), min_size=1, max_size=40)
+
+
+@given(owners, st.lists(st.sampled_from("abcd"), unique=True))
+def test_slots_are_balanced_with_as_few_new_owners_as_can_be(slots, names):
+    new = balanced(slots, names)
+    sizes = [Counter(new)[name] for name in names] or [0]
+    assert max(sizes) - min(sizes) <= 1
+    assert set(new) <= set(names or [NOBODY])
+    share, rest = divmod(len(slots), len(names) or 1)
+    kept = sorted((Counter(slots)[name] for name in names), reverse=True)
+    most = sum(min(size, share + (place < rest)) for place, size in enumerate(kept))
+    assert sum(old == now for old, now in zip(slots, new, strict=True) if now) == most
+
+
+# ---------------------------------------------------------------- every sequence of events
+
+
+class Everything(RuleBasedStateMachine):
+    """Members see versions and acknowledge them late and one by one, and die at any moment."""
+
+    def __init__(self):
+        super().__init__()
+        self.world = World()
+        self.names = iter(f"n{number:02}" for number in range(1000))
+        self.seen = {}  # of each member with a session: the newest version that it has seen
+        self.died = {}  # the number of the version that says so, of who was a member
+        self.clock = 0
+
+    def pick(self, data, names):
+        return data.draw(st.sampled_from(sorted(names)))
+
+    @rule()
+    def somebody_comes(self):
+        if len(self.world.words) < 6:
+            self.world.arrive(next(self.names))
+
+    @precondition(lambda self: self.world.words)
+    @rule(data=st.data())
+    def somebody_dies(self, data):
+        name = self.pick(data, self.world.words)
+        del self.world.words[name]
+        self.seen.pop(name, None)
+
+    @precondition(lambda self: self.died)
+    @rule(data=st.data())
+    def a_zombie_still_shows_its_word(self, data):
+        name = self.pick(data, self.died)
+        if name not in {m.name for m in self.world.assignment.dead}:
+            self.world.arrive(name, version=1, clock=10_000)
+
+    def members(self):
+        return {name for name in self.world.words if self.world.assignment.is_member(name)}
+
+    @precondition(lambda self: self.members())
+    @rule(data=st.data())
+    def a_member_sees_the_newest(self, data):
+        name = self.pick(data, self.members())
+        self.seen[name] = (self.world.version, self.world.assignment)
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data(), passed=st.integers(0, 5))
+    def a_member_acknowledges_what_it_has_seen(self, data, passed):
+        name = self.pick(data, self.seen)
+        number, assignment = self.seen[name]
+        self.clock = max(self.clock, assignment.clock) + passed
+        self.world.say(name, version=number, clock=self.clock)
+
+    @precondition(lambda self: self.world.assignment.dead)
+    @rule(data=st.data(), ts=st.integers(0, 100))
+    def somebody_is_recovered(self, data, ts):
+        self.world.recovered[self.pick(data, {m.name for m in self.world.assignment.dead})] = ts
+
+    @precondition(lambda self: self.world.words)
+    @rule(data=st.data())
+    def somebody_is_to_stop(self, data):
+        self.world.say(self.pick(data, self.world.words), leaves=True)
+
+    @rule(close=st.booleans())
+    def the_gate_is_to_be(self, close):
+        if not close and self.world.held:
+            self.world.catalog += 1
+        self.world.close = close
+
+    @rule()
+    def another_master_takes_over(self):
+        world = self.world
+        world.close = world.held = False
+        world.recovered = {}
+        world.catalog = max(world.catalog, world.assignment.catalog)
+        world.assignment = replace(
+            world.assignment, gate_closed=False, catalog=world.catalog, master="other"
+        )
+        world.version += 1
+
+    @rule(times=st.integers(1, 3))
+    def the_master_steps(self, times):
+        for _ in range(times):
+            world = self.world
+            old, number = world.assignment, world.version
+            recovered, said = set(world.recovered), max(
+                [world.words[m.name].clock for m in old.members if m.name in world.words],
+                default=0,
+            )  # fmt: skip
+            if not world.step():
+                return
+            self.died |= {m.name: world.version for m in world.assignment.dead[len(old.dead) :]}
+            self.compare(old, number, world.assignment, recovered)
+            assert world.assignment.clock >= max(old.clock, said)
+
+    def compare(self, old, number, new, recovered):
+        said = {m.name: self.world.words[m.name].version for m in new.members
+                if m.name in self.world.words}  # fmt: skip
+        names = {member.name for member in new.members}
+        for slot, (before, after) in enumerate(zip(old.slots, new.slots, strict=True)):
+            assert after in names | {NOBODY}
+            if after == before:
+                continue
+            if before == NOBODY:
+                assert {member.name for member in old.dead} <= recovered
+                assert not new.dead
+                assert all(version >= number for name, version in said.items())
+            elif after == NOBODY and before not in names:
+                assert before in {member.name for member in new.dead}
+            else:
+                assert old.leaving[slot] == after
+                assert said[before] >= number
+                assert not new.dead
+        for member in new.members:
+            was = old.member(member.name)
+            assert was is None or member.commits >= was.commits
+            if member.commits and not was.commits:
+                assert not new.dead
+                assert all(said[m.name] >= number for m in old.members)
+            if was is None:
+                assert not member.commits
+                assert member.name not in self.died
+        if new.dead[: len(old.dead)] != old.dead:
+            assert not new.dead
+        if new.dead:
+            assert not new.leaving
+
+    @invariant()
+    def no_two_who_live_grant_locks_of_one_slot(self):
+        granted = Counter()
+        for name, (number, assignment) in self.seen.items():
+            emptied = self.world.words[name].version >= number
+            granted.update(
+                slot
+                for slot, owner in enumerate(assignment.slots)
+                if owner == name and not (slot in assignment.leaving and emptied)
+            )
+        assert not granted or max(granted.values()) == 1
+
+    @invariant()
+    def a_change_of_the_schema_is_alone(self):
+        """While somebody is behind the gate, no member has seen it open again."""
+        if self.world.held:
+            assert self.world.assignment.gate_closed
+            assert all(seen.gate_closed for _, seen in self.seen.values())
+
+    @rule()
+    def all_ends_well_if_everybody_acknowledges(self):
+        world = self.world
+        world.settle()
+        for name in self.members():
+            self.seen[name] = (world.version, world.assignment)
+        assert {m.name for m in world.assignment.members} == {
+            name for name, word in world.words.items()
+            if name not in self.died and (word.version > 0 or not word.leaves)
+        }  # fmt: skip
+        if not self.members():
+            return  # the dead wait for somebody to come
+        assert world.members() == world.members().upper()
+        assert world.dead() == ""
+        assert world.assignment.leaving == {}
+        assert world.assignment.gate_closed == world.held == world.close
+        assert world.assignment.catalog == world.catalog or world.close
+        staying = [name for name in self.members() if not world.words[name].leaves]
+        assert set(world.assignment.slots) <= set(staying or [NOBODY])
+        sizes = [world.owned()[name] for name in staying] or [0]
+        assert max(sizes) - min(sizes) <= 1
+
+    def teardown(self):
+        self.all_ends_well_if_everybody_acknowledges()
+
+
+TestEverything = Everything.TestCase
+TestEverything.settings = settings(max_examples=150, stateful_step_count=60)
