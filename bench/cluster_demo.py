@@ -23,9 +23,9 @@ import httpx
 from rich.console import Console
 
 import hornbeam
-from bench.demo import PLAIN_WIDTH, rest_table
+from bench.demo import new_console, print_measured
 from bench.measure import machine
-from bench.nodes import NodeProcess, NodeProcesses
+from bench.nodes import NodeProcesses
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.data import RELATIONS, Population, Size
 from bench.tpcw.sessions import Measured, shop_in_process, wire
@@ -144,9 +144,10 @@ def _status(db: hornbeam.Connection) -> dict[str, Any]:
 
 def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
     """Rows per second."""
-    population, began, rows = Population(size), time.monotonic(), 0
+    population, columns = Population(size), _columns(db)
+    began, rows = time.monotonic(), 0
     for relation in RELATIONS:
-        header = csv_line([column["name"] for column in _relation(db, relation)["columns"]])
+        header = csv_line(columns[relation])
         data = list(population.rows(relation))
         for start in range(0, len(data), LOAD_BATCH):
             lines = (csv_line(map(wire, row)) for row in data[start : start + LOAD_BATCH])
@@ -161,9 +162,10 @@ def _send(db: hornbeam.Connection, relation: str, start: int, text: str) -> None
     persistently(lambda: db.transport.post(f"/v1/load/{relation}", text.encode(), headers))
 
 
-def _relation(db: hornbeam.Connection, name: str) -> dict[str, Any]:
+def _columns(db: hornbeam.Connection) -> dict[str, list[str]]:
+    """The names of every relation's columns."""
     relations = db.transport.json("GET", "/v1/schema")["relations"]
-    return next(relation for relation in relations if relation["name"] == name)
+    return {each["name"]: [column["name"] for column in each["columns"]] for each in relations}
 
 
 async def _shop(
@@ -180,13 +182,8 @@ async def _shop(
     successor = await asyncio.to_thread(nodes.serving)
     take_over_s = time.monotonic() - killed
     console.print(f"Killed {serving.name}; {successor.name} serves after {take_over_s:.1f} s")
-    await asyncio.to_thread(_rejoin, serving)
+    await asyncio.to_thread(serving.start)  # it comes back, and stands by
     return await shopping, take_over_s
-
-
-def _rejoin(node: NodeProcess) -> None:
-    """The killed node comes back, and stands by."""
-    node.start()
 
 
 def _verify(db: hornbeam.Connection) -> dict[str, Any]:
@@ -214,9 +211,7 @@ def _document(report: Report, options: Options) -> dict[str, Any]:
 
 
 def _print(console: Console, report: Report) -> None:
-    console.print(rest_table(report.measured))
-    for error in report.measured.errors[:10]:
-        console.print(f"error: {error}", style="red", markup=False, highlight=False)
+    print_measured(console, report.measured)
     console.print(f"Load: {report.load_rows_s:,.0f} rows/s with all views, over REST")
     console.print(
         f"{report.measured.interactions} interactions, {len(report.measured.errors)} errors;"
@@ -230,9 +225,7 @@ def _print(console: Console, report: Report) -> None:
 
 
 def main() -> None:
-    options, console = parse_options(), Console()
-    if not console.is_terminal:
-        console = Console(width=PLAIN_WIDTH)
+    options, console = parse_options(), new_console()
     try:
         sys.exit(run(options, console))
     except (HornbeamError, hornbeam.Error, httpx.HTTPError) as error:

@@ -42,6 +42,8 @@ from txlayer.verify import VerifyReport
 LOAD_BATCH = 5_000
 PLAIN_WIDTH = 140
 """Columns of what is not written to a terminal."""
+MOST_ERRORS = 10
+"""Errors printed; the report has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,11 @@ def parse_options(arguments: list[str] | None = None) -> DemoOptions:
     parser.add_argument("--rounds", type=int, default=20, help="runs of a statement to compare")
     parser.add_argument("--folder", type=Path, default=Path("var/demo"))
     return DemoOptions(**vars(parser.parse_args(arguments)))
+
+
+def new_console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=PLAIN_WIDTH)
 
 
 async def load(database: Database, size: Size, console: Console) -> float:
@@ -234,9 +241,7 @@ class DemoResult:
 def _print(console: Console, result: DemoResult) -> None:
     with_views, without = result.load_rows_s
     console.print(_reads_table(result.compared))
-    console.print(rest_table(result.measured))
-    for error in result.measured.errors[:10]:
-        console.print(f"error: {error}", style="red", markup=False, highlight=False)
+    print_measured(console, result.measured)
     joins = [row.ratio for row in result.compared if row.views]
     console.print(
         f"Statements served by views: {statistics.geometric_mean(joins):.1f} × faster than the best"
@@ -274,7 +279,14 @@ def _reads_table(compared: list[Comparison]) -> Table:
     return table
 
 
-def rest_table(measured: Measured) -> Table:
+def print_measured(console: Console, measured: Measured) -> None:
+    """How long requests took, and the first errors among them."""
+    console.print(_rest_table(measured))
+    for error in measured.errors[:MOST_ERRORS]:
+        console.print(f"error: {error}", style="red", markup=False, highlight=False)
+
+
+def _rest_table(measured: Measured) -> Table:
     table = Table(title="Over REST, all shoppers at once, in milliseconds")
     table.add_column("statement or transaction", overflow="fold")
     for name in ("count", "p50", "p99"):
@@ -308,10 +320,7 @@ def _print_storage(console: Console, with_views: dict[str, int], without: dict[s
 
 def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    options, console = parse_options(), Console()
-    if not console.is_terminal:
-        console = Console(width=PLAIN_WIDTH)
-    sys.exit(asyncio.run(run(options, console)))
+    sys.exit(asyncio.run(run(parse_options(), new_console())))
 
 
 if __name__ == "__main__":
