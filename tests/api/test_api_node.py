@@ -5,6 +5,7 @@ import contextlib
 
 import httpx
 import pytest
+from database_world import until
 
 from api.app import create_app
 from api.database import Database, Ports
@@ -53,14 +54,6 @@ class Cluster:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-
-
-async def until(condition):
-    for _ in range(2_000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it has not come to that")
 
 
 async def answers(cluster, serving, path):
