@@ -72,8 +72,11 @@ class SimulatedPeers:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await link.accepted
-        except TimeoutError:
-            raise Unavailable(f"The member at {address} has not answered.") from None
+        except BaseException as error:
+            link.hang_up("nobody waits for it any more")
+            if isinstance(error, TimeoutError):
+                raise Unavailable(f"The member at {address} has not answered.") from None
+            raise
         return link
 
     async def close(self) -> None:

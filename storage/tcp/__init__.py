@@ -1,0 +1,1 @@
+"""Adapter for messages between members over TCP."""

@@ -1,0 +1,446 @@
+"""Messages between members over TCP: `TcpPeers`. What is sent is in PROTOCOL.md.
+
+A connection is one asyncio protocol at either end. What arrives is handled in its callbacks; tasks
+are begun only to run `answer`, one per message. An event loop begins tasks in the order in which
+they were made, and each looks first whether its connection still lives: this is what the port
+promises of order.
+
+Nothing that the other side sends raises out of a callback. What no member would send is refused:
+one line in the log, and the connection is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, cast
+
+import structlog
+
+from schema.errors import HornbeamError, LimitExceeded, Unavailable
+from storage.ports import MESSAGE_BYTES, Answer, Caller
+from storage.tcp.frames import (
+    FRAME_BYTES,
+    NONCE_BYTES,
+    Frames,
+    Hello,
+    Kind,
+    Refused,
+    Side,
+    frame,
+    numbered,
+    proof,
+    require_proof,
+    split_numbered,
+)
+
+PING_S = 0.5
+SILENCE_S = 2.0
+"""A connection breaks when nothing was heard from the other side for so long."""
+CONNECT_S = 2.0
+"""To connect, with TLS and proofs; either side gives up after that."""
+QUEUE_BYTES = 4 * MESSAGE_BYTES
+"""A connection breaks when so much waits to be sent: the other side does not read."""
+REASON_CHARACTERS = 200
+"""Of what the other side gives as its reason."""
+
+_LOG = structlog.get_logger(__name__)
+
+
+class Tls(NamedTuple):
+    """Contexts for either end of a connection; both ask for the other's certificate."""
+
+    listener: ssl.SSLContext
+    caller: ssl.SSLContext
+
+
+class TcpPeers:
+    """The `Peers` of one process."""
+
+    def __init__(
+        self,
+        database: str,
+        secret: bytes,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        address: str = "",
+        tls: Tls | None = None,
+    ) -> None:
+        """Listens at `host` and `port` (0: any that is free), and tells others `address` (if
+        empty, `host` and the port). Who does not know `secret` is refused."""
+        self.database = database
+        self.secret = secret
+        self.tls = tls
+        self._host = host
+        self._port = port
+        self._address = address
+        self._answer: Answer | None = None
+        self._server: asyncio.Server | None = None
+        self._connections: set[_Connection] = set()
+        self._newest: dict[str, _Answering] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def listen(self, answer: Answer) -> str:
+        self._answer = answer
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: _Answering(self), self._host, self._port
+            )
+        except OSError as error:
+            raise Unavailable(
+                f"Cannot listen for members on {self._host}:{self._port}: {error}.",
+                cure="Set peer_host and peer_port.",
+            ) from None
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return self._address or f"{host}:{self._server.sockets[0].getsockname()[1]}"
+
+    async def connect(self, name: str, address: str, number: int) -> _Asking:
+        if self._closed:
+            raise Unavailable("The connections of this member are closed.")
+        host, port = _split(address)
+        loop = asyncio.get_running_loop()
+        link = _Asking(self, address, name, number)
+        context = None if self.tls is None else self.tls.caller
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await loop.create_connection(lambda: link, host, port, ssl=context)
+                await link.accepted
+        except BaseException as error:
+            link.hang_up("nobody waits for it any more")
+            if isinstance(error, OSError | UnicodeError):  # TLS and time-outs are among them
+                raise _unreachable(address, str(error) or "it has not answered") from None
+            raise
+        return link
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.hang_up("this member closed it")
+        await asyncio.sleep(0)  # sockets are closed in callbacks
+
+    # ------------------------------------------------------------ for connections
+
+    async def answer(self, caller: Caller, message: bytes) -> bytes:
+        assert self._answer is not None
+        answer = await self._answer(caller, message)
+        if len(answer) > MESSAGE_BYTES:
+            raise LimitExceeded(f"An answer has {len(answer)} bytes; {MESSAGE_BYTES} are allowed.")
+        return answer
+
+    def admit(self, connection: _Answering) -> None:
+        """Listen to this connection and to no earlier one of that name. Raises Refused.
+
+        A number is kept as long as this process lives: names are new with each session, so they
+        are few.
+        """
+        name, number = connection.caller
+        newest = self._newest.get(name)
+        if newest is not None:
+            if newest.caller.connection >= number:
+                raise Refused("a newer connection of this name is there")
+            newest.hang_up("a newer one took its place")
+        self._newest[name] = connection
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def add(self, connection: _Connection) -> None:
+        if self._closed:  # it was accepted just before
+            connection.hang_up("this member closed it")
+        else:
+            self._connections.add(connection)
+
+    def remove(self, connection: _Connection) -> None:
+        self._connections.discard(connection)
+
+
+def _unreachable(address: str, why: str) -> Unavailable:
+    return Unavailable(f"Cannot connect to the member at {address}: {why}.")
+
+
+def _split(address: str) -> tuple[str, int]:
+    """Host and port. Raises Unavailable."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise Unavailable(f"{address!r} is no address: host:port is asked for.")
+    return host.strip("[]"), int(port)
+
+
+class _Connection(asyncio.Protocol):
+    """What both ends do: frames in and out, signs of life, the end."""
+
+    receives: tuple[Kind, Callable[[bytes], None]]
+    """What is expected next, and who takes it. Anything else is refused."""
+
+    def __init__(self, peers: TcpPeers) -> None:
+        self.broken = False
+        self.established = False
+        self._peers = peers
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._frames = Frames()
+        self._begun = self._heard = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+
+    # ------------------------------------------------------------ told by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if self.broken:  # given up while it was made
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(high=QUEUE_BYTES)
+        self._timer = self._loop.call_later(PING_S, self._look)
+        self._peers.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        self._frames.feed(data)
+        try:
+            while not self.broken and (found := self._frames.next()) is not None:
+                self._take(*found)
+        except Refused as error:
+            self._refuse(str(error))
+
+    def pause_writing(self) -> None:
+        self.hang_up("the other side does not read")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.hang_up("the other side ended it" if error is None else str(error))
+
+    # ------------------------------------------------------------ for subclasses
+
+    def send(self, data: bytes) -> None:
+        if not self.broken:
+            assert self._transport is not None
+            self._transport.write(data)
+
+    def establish(self) -> None:
+        """Both sides have proved who they are."""
+        self.established = True
+        self._frames.longest = FRAME_BYTES
+
+    def hang_up(self, why: str, *, flush: bool = False) -> None:
+        """Break it. Idempotent. `flush`: what was sent before still goes out."""
+        if self.broken:
+            return
+        self.broken = True
+        self._peers.remove(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.close() if flush else self._transport.abort()
+        self.ended(why)
+
+    def ended(self, why: str) -> None:
+        """Called once, when it has broken."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ inside
+
+    def _take(self, kind: int, body: bytes) -> None:
+        """Raises Refused."""
+        if kind == Kind.PING:
+            return
+        if kind == Kind.REFUSED:
+            self.hang_up(f"the other side refused: {_printable(body)}")
+            return
+        expected, receive = self.receives
+        if kind != expected:
+            raise Refused(f"a frame of kind {kind} instead of {expected.name}")
+        receive(body)
+
+    def _refuse(self, why: str) -> None:
+        self.send(frame(Kind.REFUSED, why.encode()))
+        if self.established:
+            _LOG.warning("a member was refused", peer=self.peer, why=why)
+        self.hang_up(why, flush=True)
+
+    def _look(self) -> None:
+        """Every PING_S: is the other side alive? And tell it that this one is."""
+        now = self._loop.time()
+        if not self.established and now - self._begun >= CONNECT_S:
+            self.hang_up("it did not say in time who it is")
+        elif now - self._heard >= SILENCE_S:
+            self.hang_up("the other side is silent")
+        else:
+            self._timer = self._loop.call_later(PING_S, self._look)
+            if self.established:
+                self.send(frame(Kind.PING))
+
+    @property
+    def peer(self) -> str:
+        """Address of the other side, for the log."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return ":".join(map(str, name[:2])) if name else "nowhere"
+
+
+def _printable(reason: bytes) -> str:
+    """What the other side says: perhaps nobody we know."""
+    text = reason.decode(errors="replace")[:REASON_CHARACTERS]
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+class _Asking(_Connection):
+    """The end of who has connected: a `Link`."""
+
+    def __init__(self, peers: TcpPeers, address: str, name: str, number: int) -> None:
+        super().__init__(peers)
+        self.accepted: asyncio.Future[None] = self._loop.create_future()
+        self.receives = (Kind.CHALLENGE, self._challenged)
+        self._address = address
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        self._hello = Hello(nonce, number, peers.database, name).encode()
+        self._unanswered: dict[int, asyncio.Future[bytes]] = {}
+        self._numbers = itertools.count(1)
+        self._why = ""
+
+    def ask(self, message: bytes) -> asyncio.Future[bytes]:
+        if len(message) > MESSAGE_BYTES:
+            raise LimitExceeded(f"A message has {len(message)} bytes; {MESSAGE_BYTES} are allowed.")
+        reply: asyncio.Future[bytes] = self._loop.create_future()
+        if self.broken:
+            _fail(reply, _broken(self._address, self._why))
+            return reply
+        number = next(self._numbers)
+        self._unanswered[number] = reply
+        self.send(numbered(Kind.MESSAGE, number, message))
+        return reply
+
+    async def close(self) -> None:
+        self.hang_up("it was closed")
+
+    def ended(self, why: str) -> None:
+        self._why = why
+        _fail(self.accepted, _unreachable(self._address, why))
+        unanswered, self._unanswered = self._unanswered, {}
+        for reply in unanswered.values():
+            _fail(reply, _broken(self._address, why))
+
+    # ------------------------------------------------------------ what arrives
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.send(frame(Kind.HELLO, self._hello))
+
+    def _challenged(self, body: bytes) -> None:
+        nonce, given = body[:NONCE_BYTES], body[NONCE_BYTES:]
+        require_proof(self._peers.secret, Side.LISTENER, self._hello, nonce, given)
+        self.receives = (Kind.WELCOME, self._welcomed)
+        self.send(frame(Kind.PROOF, proof(self._peers.secret, Side.CALLER, self._hello, nonce)))
+
+    def _welcomed(self, _: bytes) -> None:
+        self.receives = (Kind.ANSWER, self._answered)
+        self.establish()
+        if not self.accepted.done():  # who connected may have given up
+            self.accepted.set_result(None)
+
+    def _answered(self, body: bytes) -> None:
+        number, answer = split_numbered(body)
+        reply = self._unanswered.pop(number, None)
+        if reply is None:
+            raise Refused(f"an answer to message {number}, which waits for none")
+        if not reply.done():  # who asked may have given up
+            reply.set_result(answer)
+
+
+def _broken(address: str, why: str) -> Unavailable:
+    return Unavailable(f"The connection to the member at {address} broke: {why}.")
+
+
+def _fail(waiting: asyncio.Future[Any], error: Unavailable) -> None:
+    if not waiting.done():
+        waiting.set_exception(error)
+        waiting.exception()  # seen: perhaps nobody waits for it
+
+
+class _Answering(_Connection):
+    """The end of who listens."""
+
+    def __init__(self, peers: TcpPeers) -> None:
+        super().__init__(peers)
+        self.caller = Caller("", 0)
+        self.receives = (Kind.HELLO, self._greeted)
+        self._hello = b""
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        self._securing = peers.tls is not None
+
+    def ended(self, why: str) -> None:
+        if not self.established:
+            _LOG.warning("a connection of a member was refused", peer=self.peer, why=why)
+
+    # ------------------------------------------------------------ what arrives
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self._peers.tls is not None and not self.broken:
+            assert self._transport is not None
+            self._transport.pause_reading()
+            self._peers.begin(self._secure(self._transport, self._peers.tls.listener))
+
+    def data_received(self, data: bytes) -> None:
+        """While TLS is begun nothing is answered: it would go out in the clear."""
+        if self._securing:
+            self._frames.feed(data)
+        else:
+            super().data_received(data)
+
+    async def _secure(self, plain: asyncio.Transport, context: ssl.SSLContext) -> None:
+        """TLS is begun here and not by the server, which would not tell of its failures."""
+        try:
+            secure = await self._loop.start_tls(plain, self, context, server_side=True)
+        except OSError as error:
+            self.hang_up(str(error))
+        else:
+            if secure is None or self.broken:
+                plain.abort()
+            else:
+                secure.set_write_buffer_limits(high=QUEUE_BYTES)
+                self._transport, self._securing = secure, False
+                self.data_received(b"")
+
+    def _greeted(self, body: bytes) -> None:
+        hello = Hello.decode(body)
+        if hello.database != self._peers.database:
+            raise Refused(f"it is of another database, {hello.database!r}")
+        self._hello = body
+        self.caller = Caller(hello.name, hello.number)
+        self.receives = (Kind.PROOF, self._proved)
+        own = proof(self._peers.secret, Side.LISTENER, body, self._nonce)
+        self.send(frame(Kind.CHALLENGE, self._nonce + own))
+
+    def _proved(self, body: bytes) -> None:
+        require_proof(self._peers.secret, Side.CALLER, self._hello, self._nonce, body)
+        self._peers.admit(self)
+        self.receives = (Kind.MESSAGE, self._asked)
+        self.establish()
+        self.send(frame(Kind.WELCOME))
+
+    def _asked(self, body: bytes) -> None:
+        self._peers.begin(self._handle(*split_numbered(body)))
+
+    async def _handle(self, number: int, message: bytes) -> None:
+        if self.broken:
+            return
+        try:
+            answer = await self._peers.answer(self.caller, message)
+        except HornbeamError as error:
+            _LOG.warning(
+                "a member's message has no answer", caller=self.caller.name, why=str(error)
+            )
+            self.hang_up("a message could not be answered")
+        except BaseException:
+            self.hang_up("answering a message has failed")
+            raise
+        else:
+            self.send(numbered(Kind.ANSWER, number, answer))
