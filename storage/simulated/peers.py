@@ -60,6 +60,7 @@ class SimulatedPeers:
         self._answer: Answer | None = None
         self._links: list[_AskingEnd] = []
         self._newest: dict[str, _AnsweringEnd] = {}
+        self._closed = False
 
     async def listen(self, answer: Answer) -> str:
         self._answer = answer
@@ -67,6 +68,8 @@ class SimulatedPeers:
         return self._address
 
     async def connect(self, name: str, address: str, number: int) -> _AskingEnd:
+        if self._closed:
+            raise Unavailable("The connections of this member are closed.")
         link = _Connection(self._network, self.process, Caller(name, number), address).asking
         self._links = [known for known in self._links if not known.broken] + [link]
         try:
@@ -80,6 +83,7 @@ class SimulatedPeers:
         return link
 
     async def close(self) -> None:
+        self._closed = True
         self._network.unlisten(self._address)
         for link in self._links:
             link.hang_up("this member closed it")
@@ -93,15 +97,16 @@ class SimulatedPeers:
             raise LimitExceeded(f"An answer has {len(answer)} bytes; {MESSAGE_BYTES} are allowed.")
         return answer
 
-    def admit(self, end: _AnsweringEnd) -> bool:
-        """Listen to this connection and to no earlier one of that name; False: it is not newer."""
+    def admit(self, end: _AnsweringEnd) -> None:
+        """Listen to this connection and to no earlier one of that name. Raises Unavailable."""
+        if self._closed:
+            raise Unavailable("nobody listens any more")
         newest = self._newest.get(end.caller.name)
         if newest is not None:
             if newest.caller.connection >= end.caller.connection:
-                return False
+                raise Unavailable("a newer connection of this name is there")
             newest.hang_up("a newer one took its place")
         self._newest[end.caller.name] = end
-        return True
 
 
 class _Way:
@@ -287,8 +292,10 @@ class _AnsweringEnd:
     async def _accept(self) -> None:
         if self.broken:
             return
-        if not self._peers.admit(self):
-            self.hang_up("a newer connection of this name is there")
+        try:
+            self._peers.admit(self)
+        except Unavailable as refused:
+            self.hang_up(refused.message)
             return
         asking, answering = self._connection.asking, self._peers.process
         self._connection.back.send(lambda: asking.welcome(answering))

@@ -27,11 +27,14 @@ from storage.local.log import LocalLog
 from storage.local.system import SystemClock
 from storage.log.segments import SegmentedLog
 from storage.rocks.store import RocksStore
+from storage.simulated.chaos import Chaos, Profile
 from storage.simulated.clock import SimulatedClock
 from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
 from storage.simulated.files import SimulatedDisk, SimulatedFiles
 from storage.simulated.loop import run_simulated
+from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
 from storage.simulated.store import SimulatedStore
+from storage.tcp.peers import TcpPeers
 from storage.zookeeper.coordination import ZookeeperCoordination
 
 
@@ -56,6 +59,7 @@ class InMemory:
         self.stores = {}
         self.disks = {}
         self.registries = {}
+        self.networks = {}
 
     def store(self, folder):
         left = self.stores.get(folder)
@@ -69,6 +73,14 @@ class InMemory:
     async def coordination(self, folder):
         registry = self.registries.setdefault(folder, SimulatedRegistry(time.monotonic))
         return await SimulatedCoordination.open(registry)
+
+    def peers(self, folder):
+        """One more member, in a process of its own, on the network of that folder."""
+        loop = asyncio.get_running_loop()
+        network = self.networks.get(folder)
+        if network is None:
+            network = self.networks[folder] = SimulatedNetwork(loop, Chaos(1, Profile()))
+        return SimulatedPeers(network, loop.process("member"))
 
 
 class OnCluster:
@@ -110,6 +122,10 @@ COORDINATIONS = (
 CLOCKS = (
     Adapter("system", lambda folder: SystemClock(), run=asyncio.run),
     Adapter("simulated", lambda folder: SimulatedClock(), run=run_simulated),
+)
+PEERS = (
+    Adapter("simulated", MEMORY.peers, run=run_simulated),
+    Adapter("tcp", lambda folder: TcpPeers("contract", b"known to members")),
 )
 
 
