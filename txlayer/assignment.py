@@ -148,7 +148,7 @@ def next_version(now: Assignment, known: Known) -> Assignment:
     if following == now and has_been_acknowledged(now, known):
         steps = (step(now, known) for step in _STEPS)
         following = next((after for after in steps if after != now), now)
-    return following if following == now else replace(following, clock=clock(now, known))
+    return following if following == now else replace(following, clock=highest_clock(now, known))
 
 
 def has_been_acknowledged(now: Assignment, known: Known) -> bool:
@@ -158,11 +158,12 @@ def has_been_acknowledged(now: Assignment, known: Known) -> bool:
 
 
 def is_shut(now: Assignment, known: Known) -> bool:
-    """Is no transaction inside, and none that is committed not applied?"""
-    return now.gate_closed and not now.dead and has_been_acknowledged(now, known)
+    """Is no transaction inside, and none that is committed not applied? Nobody is dead then who was
+    not when this was first true: the gate is closed while nobody is, and opened by a death."""
+    return now.gate_closed and has_been_acknowledged(now, known)
 
 
-def clock(now: Assignment, known: Known) -> int:
+def highest_clock(now: Assignment, known: Known) -> int:
     """The highest clock that was acknowledged, or found in a recovered log, so far."""
     said = [known.words[m.name].clock for m in now.members if m.name in known.words]
     return max(now.clock, known.clock, *said, *known.recovered.values())

@@ -1,0 +1,605 @@
+"""The master, among members that do nothing but acknowledge: deaths, its own too, at every step."""
+
+import asyncio
+import itertools
+from collections import Counter
+from functools import partial
+
+import pytest
+from assignment_laws import check_clock, check_step, names
+
+from schema.errors import Corruption, Unavailable
+from storage.simulated.chaos import Chaos, Fault, Profile
+from storage.simulated.clock import SimulatedClock
+from storage.simulated.coordination import SESSION_S, SimulatedCoordination, SimulatedRegistry
+from storage.simulated.loop import run_simulated
+from storage.simulated.network import RemoteCalls
+from txlayer.assignment import PATH, SLOTS, Assignment, Word
+from txlayer.election import Candidate, Election
+from txlayer.master import RETRY_S, Master, Superseded
+
+LOOK_S = 0.02
+SOON_S = 2.0
+"""In this time all is settled that nobody hinders."""
+
+
+class Registry(SimulatedRegistry):
+    """Looks at every version of the assignment."""
+
+    def __init__(self):
+        super().__init__(asyncio.get_running_loop().time)
+        self.versions = [Assignment.founded("", 0)]
+        self.words, self.recovered, self.were_dead = {}, {}, set()
+
+    def write(self, path, value, expected):
+        version = super().write(path, value, expected)
+        if path == PATH:
+            old, new = self.versions[-1], Assignment.decode(value)
+            check_step(old, expected, new, self.words, self.recovered, self.were_dead)
+            if self.is_step_of_all(old, new):
+                check_clock(old, new, self.words)
+            self.were_dead |= names(new.dead)
+            self.versions.append(new)
+        return version
+
+    def is_step_of_all(self, old, new):
+        """And not a death, nor one for its number's sake: then all words are known."""
+        return names(old.members) <= names(new.members) and old.master == new.master and old != new
+
+    def join(self, session, member, data=b""):
+        super().join(session, member, data)
+        self.words[member] = Word.decode(data)
+
+    @property
+    def newest(self):
+        return self.versions[-1]
+
+
+class World:
+    """The service, and the logs: how long a recovery takes, and what it finds."""
+
+    def __init__(self):
+        self.registry = Registry()
+        self.nodes = {}
+        self.tries = []  # (member, epoch, node that tries)
+        self.found = Counter()
+        self.fails = Counter()
+        self.may_recover = asyncio.Event()
+        self.may_recover.set()
+
+    async def node(self, name, chaos=None):
+        node = self.nodes[name] = Node(self, name, chaos)
+        await node.process.start(node.come())
+        return node
+
+    async def recover(self, member, epoch, by):
+        self.tries.append((member.name, epoch, by))
+        await self.may_recover.wait()
+        if self.fails[member.name] > 0:
+            self.fails[member.name] -= 1
+            raise Unavailable("The log is away.")
+        self.registry.recovered[member.name] = self.found[member.name]
+        return self.found[member.name]
+
+    async def settled(self, *members, seconds=SOON_S):
+        """These are members and nobody else, all may commit, own as much, and nobody is dead."""
+        await asyncio.sleep(seconds)
+        newest = self.registry.newest
+        assert names(newest.members) == set(members)
+        assert all(member.commits for member in newest.members)
+        assert (newest.dead, newest.leaving, newest.gate_closed) == ((), {}, False)
+        sizes = Counter(newest.slots).values()
+        assert sum(sizes) == SLOTS
+        assert len(sizes) == len(members)
+        assert max(sizes) - min(sizes) <= 1
+
+    def check_epochs(self):
+        """No log is fenced twice under one epoch, nor under a lower one."""
+        for name in {name for name, _, _ in self.tries}:
+            epochs = [epoch for of, epoch, _ in self.tries if of == name]
+            assert epochs == sorted(set(epochs))
+        for _, epoch, by in self.tries:
+            assert self.registry.versions[epoch].master == by
+
+    async def end(self):
+        self.check_epochs()
+        for node in self.nodes.values():
+            for task in node.tasks:
+                assert not task.done() or isinstance(task.exception(), Unavailable | None)
+            node.process.crash()
+            await node.process.bury()
+        assert asyncio.get_running_loop().uncaught == []
+
+
+class Node:
+    """A member that acknowledges what it sees, unless it `is_stuck`."""
+
+    def __init__(self, world, name, chaos):
+        loop = asyncio.get_running_loop()
+        self.world, self.name = world, name
+        self.process = loop.process(name)
+        self.word = Word(f"http://{name}", f"{name}:1")
+        self.is_stuck = self.reads_old = False
+        self.master = self.calls = None
+        self.tasks = []
+        if chaos is not None:
+            self.calls = RemoteCalls(
+                loop, chaos, self.process, "coordination service",
+                refused=Fault.COORDINATION_REFUSED, unknown=Fault.LOG_UNKNOWN,
+            )  # fmt: skip
+
+    async def come(self):
+        self.session = await SimulatedCoordination.open(self.world.registry, self.calls)
+        self.acting = asyncio.ensure_future(self.act())
+
+    async def act(self):
+        said = None
+        while self.session.alive():
+            try:
+                known = await self.session.read(PATH)
+                if known is not None:
+                    self.see(Assignment.decode(known.value), known.version)
+                if self.word != said:
+                    await self.session.join(self.name, self.word.encode())
+                    said = self.word
+            except Unavailable:
+                said = None
+            await asyncio.sleep(LOOK_S)
+
+    def see(self, assignment, version):
+        if not assignment.is_member(self.name) or self.is_stuck:
+            return
+        if version > self.word.version:
+            self.say(version=version, clock=max(self.word.clock, assignment.clock) + 1)
+        if not self.reads_old:
+            self.say(reading=assignment.catalog)
+
+    def say(self, **changed):
+        self.word = Word(**{name: changed.get(name, getattr(self.word, name))
+                            for name in Word.__struct_fields__})  # fmt: skip
+
+    def lead(self, catalog=0):
+        """Go on as the master, now."""
+        self.master = Master(self.session, SimulatedClock(), self.name, self.recover, catalog)
+        self.leading = self.begin(self.master.run())
+        return self.master
+
+    def begin(self, work):
+        """What may end with Unavailable."""
+        self.tasks.append(self.process.start(work))
+        return self.tasks[-1]
+
+    async def recover(self, member, epoch):
+        return await self.world.recover(member, epoch, self.name)
+
+    async def stand_by(self):
+        """Lead when elected."""
+        election = Election(self.session, SimulatedClock(), Candidate(self.name, ""))
+        async for _ in election.standing_by():
+            pass
+        known = await self.persistently_read()
+        catalog = Assignment.decode(known.value).catalog if known is not None else 0
+        self.lead(catalog)
+
+    async def persistently_read(self):
+        while True:
+            try:
+                return await self.session.read(PATH)
+            except Unavailable:
+                await asyncio.sleep(LOOK_S)
+
+    def die(self):
+        """And its session ends."""
+        self.process.crash()
+        self.world.registry.end(self.session._session)
+
+
+async def world_of(*names_):
+    """The first leads."""
+    world = World()
+    for name in names_:
+        await world.node(name)
+    world.nodes[names_[0]].lead()
+    await world.settled(*names_)
+    return world
+
+
+def test_members_come_and_die_and_are_recovered():
+    async def scenario():
+        world = await world_of("a")
+        for name in "bcd":
+            await world.node(name)
+        await world.settled(*"abcd")
+        world.found["b"] = 1_000_000
+        world.nodes["b"].die()
+        await world.settled(*"acd")
+        assert world.registry.newest.clock >= 1_000_000
+        assert [name for name, _, _ in world.tries] == ["b"]
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_who_is_told_to_stop_is_moved_empty():
+    async def scenario():
+        world = await world_of(*"abc")
+        world.nodes["b"].say(leaves=True)
+        await asyncio.sleep(SOON_S)
+        assert set(world.registry.newest.slots) == set("ac")
+        assert names(world.registry.newest.members) == set("abc")
+        world.nodes["b"].die()
+        await world.settled(*"ac")
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_a_log_that_cannot_be_recovered_is_tried_again_under_a_higher_epoch():
+    async def scenario():
+        world = await world_of(*"abc")
+        world.fails["c"] = 3
+        world.nodes["c"].die()
+        await world.settled("a", "b", seconds=SOON_S + 3 * RETRY_S)
+        assert len(world.tries) == 4
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_all_the_dead_are_recovered_at_the_same_time_and_nobody_joins_fully_before():
+    async def scenario():
+        world = await world_of(*"abcd")
+        world.may_recover.clear()
+        world.nodes["c"].die()
+        await asyncio.sleep(SOON_S)
+        world.nodes["d"].die()
+        await world.node("e")
+        await asyncio.sleep(SOON_S)
+        newest = world.registry.newest
+        assert [name for name, _, _ in world.tries] == ["c", "d"]
+        assert names(newest.dead) == set("cd")
+        assert [member.name for member in newest.members if not member.commits] == ["e"]
+        world.may_recover.set()
+        await world.settled(*"abe")
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_what_else_a_recovery_raises_ends_the_master():
+    async def scenario():
+        world = await world_of(*"ab")
+
+        async def recover(member, epoch):
+            raise Corruption("The log is damaged.")
+
+        world.nodes["a"].master._recover = recover
+        world.nodes["b"].die()
+        with pytest.raises(Corruption):
+            await world.nodes["a"].tasks.pop()
+        with pytest.raises(Unavailable, match="not the master"):
+            await world.nodes["a"].master.everybody_reads(0)
+        await world.end()
+
+    run_simulated(scenario())
+
+
+# ---------------------------------------------------------------- changes of the schema
+
+
+async def change(world, master, log):
+    """Put the next catalog into force."""
+    async with master.gate_closed() as clock:
+        newest, version = world.registry.newest, len(world.registry.versions) - 1
+        assert newest.gate_closed
+        for member in newest.members:
+            if member.name not in world.registry.were_dead:
+                word = world.registry.words[member.name]
+                closed = world.registry.versions[word.version]
+                assert closed.gate_closed
+                assert clock >= word.clock or word.version == version
+        master.catalog += 1
+        master.raise_clock(clock + 100)
+        log.append(clock)
+        await asyncio.sleep(0.3)
+        assert world.registry.newest.gate_closed
+
+
+def test_a_change_of_the_schema_is_above_everything_and_everybody_comes_to_read_it():
+    async def scenario():
+        world = await world_of(*"abc")
+        master, log = world.nodes["a"].master, []
+        world.nodes["b"].reads_old = True
+        await change(world, master, log)
+        newest = world.registry.newest
+        assert (newest.gate_closed, newest.catalog) == (False, 1)
+        assert newest.clock >= log[0] + 100
+        reads = asyncio.ensure_future(master.everybody_reads(1))
+        await asyncio.sleep(SOON_S)
+        assert not reads.done()
+        world.nodes["b"].reads_old = False
+        await reads
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_the_gate_is_closed_when_the_last_has_acknowledged_it():
+    async def scenario():
+        world = await world_of(*"ab")
+        world.nodes["b"].is_stuck = True
+        log = []
+        changing = asyncio.ensure_future(change(world, world.nodes["a"].master, log))
+        await asyncio.sleep(SOON_S)
+        assert world.registry.newest.gate_closed
+        assert log == []
+        world.nodes["b"].is_stuck = False
+        await changing
+        assert log
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_changes_are_one_after_the_other():
+    async def scenario():
+        world = await world_of(*"ab")
+        log = []
+        await asyncio.gather(*[change(world, world.nodes["a"].master, log) for _ in range(3)])
+        assert [v.catalog for v in world.registry.versions if v.gate_closed] == [0, 1, 2]
+        assert world.registry.newest.catalog == 3
+        assert log == sorted(log)
+        assert log[2] >= log[0] + 200
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_a_death_before_the_gate_is_shut_opens_it_and_the_change_comes_after_the_recovery():
+    async def scenario():
+        world = await world_of(*"abc")
+        world.may_recover.clear()
+        world.nodes["b"].is_stuck = True
+        log = []
+        changing = asyncio.ensure_future(change(world, world.nodes["a"].master, log))
+        await asyncio.sleep(SOON_S)
+        world.nodes["c"].die()
+        world.nodes["b"].is_stuck = False
+        await asyncio.sleep(SOON_S)
+        assert not world.registry.newest.gate_closed
+        assert log == []
+        world.may_recover.set()
+        await changing
+        assert world.registry.newest.catalog == 1
+        await world.settled(*"ab")
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_a_death_behind_the_shut_gate_leaves_it_closed_until_the_change_and_recovery_are_done():
+    async def scenario():
+        world = await world_of(*"abc")
+        world.may_recover.clear()
+        changing = asyncio.ensure_future(change(world, world.nodes["a"].master, log := []))
+        while not log:  # noqa: ASYNC110 (in virtual time)
+            await asyncio.sleep(LOOK_S)
+        world.nodes["c"].die()
+        await asyncio.sleep(SOON_S)
+        assert names(world.registry.newest.dead) == {"c"}
+        assert world.registry.newest.gate_closed
+        assert not changing.done()
+        world.may_recover.set()
+        await changing
+        assert world.registry.newest.catalog == 1
+        await world.settled(*"ab")
+        await world.end()
+
+    run_simulated(scenario())
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0])
+def test_a_change_that_is_cancelled_opens_the_gate_and_the_next_one_begins_anew(after_s):
+    async def scenario():
+        world = await world_of(*"ab")
+        master, log = world.nodes["a"].master, []
+        changing = asyncio.ensure_future(change(world, master, log))
+        await asyncio.sleep(after_s)
+        changing.cancel()
+        await asyncio.wait([changing])
+        await change(world, master, log)
+        await world.settled(*"ab")
+        assert world.registry.newest.catalog == len(log) == master.catalog
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_a_change_that_fails_opens_the_gate():
+    async def scenario():
+        world = await world_of(*"ab")
+        with pytest.raises(Corruption):
+            async with world.nodes["a"].master.gate_closed():
+                raise Corruption("So it is.")
+        await world.settled(*"ab")
+        assert world.registry.newest.catalog == 0
+        await world.end()
+
+    run_simulated(scenario())
+
+
+# ---------------------------------------------------------------- other masters
+
+
+def test_of_two_masters_only_the_later_ones_writes_land():
+    async def scenario():
+        world = await world_of(*"ab")
+        await world.node("c")
+        changing = asyncio.ensure_future(change(world, world.nodes["a"].master, []))
+        world.nodes["a"].is_stuck = True
+        await asyncio.sleep(SOON_S)
+        world.nodes["b"].lead()
+        await asyncio.sleep(SOON_S)
+        taken = next(n for n, v in enumerate(world.registry.versions) if v.master == "b")
+        assert {v.master for v in world.registry.versions[taken:]} == {"b"}
+        await world.node("d")
+        world.nodes["a"].is_stuck = False
+        await world.settled(*"abcd")
+        assert {v.master for v in world.registry.versions[taken:]} == {"b"}
+        with pytest.raises(Superseded):
+            await world.nodes["a"].leading
+        with pytest.raises(Unavailable, match="not the master"):
+            await changing
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_who_begin_at_the_same_time_do_not_both_go_on():
+    async def scenario():
+        world = World()
+        for name in "abc":
+            await world.node(name)
+        for node in world.nodes.values():
+            node.lead()
+        await world.settled(*"abc")
+        leading = [node.leading for node in world.nodes.values() if not node.leading.done()]
+        assert len(leading) == 1
+        await world.node("d")
+        await world.settled(*"abcd")
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_a_master_that_was_frozen_finds_that_it_is_none_any_more():
+    async def scenario():
+        world = await world_of(*"abc")
+        frozen = world.nodes["a"]
+        changing = frozen.begin(change(world, frozen.master, []))
+        frozen.process.freeze()
+        await asyncio.sleep(SESSION_S)
+        world.nodes["b"].lead()
+        await world.settled(*"bc")
+        written = len(world.registry.versions)
+        frozen.process.thaw()
+        for task in (frozen.leading, changing):
+            with pytest.raises(Unavailable):
+                await task
+        await world.settled(*"bc")
+        assert len(world.registry.versions) == written
+        await world.end()
+
+    run_simulated(scenario())
+
+
+async def busy_world(chaos=None):
+    """One of a, b and c is elected, a first."""
+    world = World()
+    for name in "abcd":
+        await world.node(name, chaos)
+        await asyncio.sleep(0.2)
+    for name in "abc":
+        world.nodes[name].begin(world.nodes[name].stand_by())
+    await asyncio.sleep(2 * SOON_S)
+    return world
+
+
+async def be_busy(world, first):
+    """d dies, and is recovered at the third try; e and f come, and get what d had owned and more;
+    the schema is changed."""
+    world.fails["d"] = 2
+    world.nodes["d"].die()
+    for name in "ef":
+        await world.node(name)
+    if first.master is not None:
+        first.begin(change(world, first.master, []))
+
+
+class Fatal:
+    """Counts what a master does that is seen outside of its process: what it writes, the recoveries
+    it begins and those that end. It dies just before or after it does so for the `number`th time.
+    """
+
+    def __init__(self, world, victim, number, moment):
+        self.world, self.victim = world, victim
+        self.left = number if moment == "before" else number + 1
+        self.moment = moment
+        self.seen = []
+
+    def around(self, what, effect):
+        self.seen.append(what)
+        self.left -= 1
+        if self.moment == "before" and self.left < 0:
+            self.victim.die()
+            raise Unavailable("It is dead.")
+        done = effect()
+        if self.moment == "after" and self.left == 0:
+            self.victim.die()
+        return done
+
+    def set_up(self):
+        registry, write, recover = (
+            self.world.registry,
+            self.world.registry.write,
+            self.world.recover,
+        )
+
+        def fatal_write(path, value, expected):
+            effect = partial(write, path, value, expected)
+            by_victim = path == PATH and Assignment.decode(value).master == self.victim.name
+            return self.around("write", effect) if by_victim else effect()
+
+        async def fatal_recover(member, epoch, by):
+            if by == self.victim.name:
+                self.around("begin", lambda: None)
+                await asyncio.sleep(0)  # a process that has died goes on until here
+            found = await recover(member, epoch, by)
+            if by == self.victim.name:
+                self.around("end", lambda: None)
+                await asyncio.sleep(0)
+            return found
+
+        registry.write, self.world.recover = fatal_write, fatal_recover
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_another_master_carries_on_wherever_the_first_one_dies(moment):
+    async def scenario(number):
+        world = await busy_world()
+        first = world.nodes["a"]
+        fatal = Fatal(world, first, number, moment)
+        fatal.set_up()
+        await be_busy(world, first)
+        await asyncio.sleep(SOON_S)
+        died = first.process.dead
+        await world.settled(*("bcef" if died else "abcef"))
+        assert died or world.registry.newest.catalog == 1
+        await world.end()
+        return died, fatal.seen
+
+    for number in itertools.count():
+        died, seen = run_simulated(scenario(number))
+        if not died:
+            break
+    assert Counter(seen) == {"begin": 3, "end": 1, "write": 8}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_calls_to_the_service_that_fail_with_and_without_effect_change_nothing(seed):
+    async def scenario():
+        rates = {Fault.COORDINATION_REFUSED: 0.15, Fault.LOG_UNKNOWN: 0.15, Fault.SLOW: 0.02}
+        chaos = Chaos(seed, Profile(rate=rates))
+        world = await busy_world(chaos)
+        chaos.unleash()
+        await be_busy(world, world.nodes["a"])
+        await asyncio.sleep(10)
+        chaos.calm()
+        await asyncio.sleep(SESSION_S + SOON_S)
+        there = [n for n in "abcef" if world.nodes[n].session.alive()]
+        assert len(there) > 1
+        await world.settled(*there)
+        assert chaos.fired[Fault.LOG_UNKNOWN] > 10
+        await world.end()
+
+    run_simulated(scenario())
