@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -50,6 +50,25 @@ class Settings(BaseSettings):
     address: str = Field(
         "",
         description="URL at which other nodes say that this one is; from host and port if empty.",
+    )
+    peer_host: str = Field(
+        "127.0.0.1",
+        description="Address to listen on for other nodes; beyond loopback it takes node_secret,"
+        " node_ca and a certificate.",
+    )
+    peer_port: int = Field(0, ge=0, le=65_535, description="The same; 0 picks a free port.")
+    peer_address: str = Field(
+        "",
+        pattern=r"^(.+:[1-9][0-9]{0,4})?$",
+        description="host:port at which other nodes reach this one; from peer_host and peer_port"
+        " if empty.",
+    )
+    node_secret: SecretStr = Field(
+        SecretStr(""),
+        description="What the nodes of a database know and nobody else: 64 hexadecimal digits.",
+    )
+    node_ca: Path | None = Field(
+        None, description="PEM file: nodes show one another certificates of this authority."
     )
     slave: str = Field("local", pattern="^[a-z0-9-]+$", description="Name of this slave.")
 
@@ -99,6 +118,16 @@ class Settings(BaseSettings):
         None, description="File for a line per write and administrator's request; - standard error."
     )
 
+    @field_validator("node_secret")
+    @classmethod
+    def _long_enough(cls, value: SecretStr) -> SecretStr:
+        secret = value.get_secret_value()
+        if secret and not (len(secret) == 64 and set(secret) <= set("0123456789abcdef")):
+            raise ValueError(
+                "64 hexadecimal digits are asked for; `openssl rand -hex 32` prints some"
+            )
+        return value
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -134,7 +163,7 @@ def describe(**given: Any) -> list[dict[str, Any]]:
         described.append(
             {
                 "name": name,
-                "value": str(value) if isinstance(value, Path) else value,
+                "value": str(value) if isinstance(value, Path | SecretStr) else value,
                 "source": next((s for s, names in sources.items() if name in names), "default"),
                 "description": field.description or "",
             }

@@ -1,7 +1,8 @@
 """Where it is safe to listen, and the certificates of whoever listens.
 
 Beyond loopback a server needs authentication and TLS: a key that travels in the clear is known to
-whoever listens.
+whoever listens. Among themselves nodes need both a secret and certificates there: the secret says
+that a node belongs to this database, TLS keeps what they say to themselves.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import structlog
 
 from api.settings import Settings
 from schema.errors import InvalidRequest
+from storage.tcp.peers import Tls
 
 _LOG = structlog.get_logger(__name__)
 
@@ -25,6 +27,10 @@ def require_safe(settings: Settings) -> None:
         )
     if settings.tls_client_ca is not None and settings.tls_certificate is None:
         raise InvalidRequest("tls_client_ca needs tls_certificate and tls_key.")
+    if settings.node_ca is not None and settings.tls_certificate is None:
+        raise InvalidRequest("node_ca needs tls_certificate and tls_key.")
+    if settings.store == "hbase":
+        _require_safe_among_nodes(settings)
     if is_loopback(settings.host):
         return
     if settings.authentication == "none":
@@ -37,6 +43,35 @@ def require_safe(settings: Settings) -> None:
             f"Refusing to listen on {settings.host}: API keys would travel in the clear.",
             cure="Set tls_certificate and tls_key, or tls_by_proxy if a proxy in front does TLS.",
         )
+
+
+def _require_safe_among_nodes(settings: Settings) -> None:
+    """Raises InvalidRequest for a peer_host where these settings would be unsafe, or of no use."""
+    host = settings.peer_host
+    if not settings.peer_address and _is_every_address(host):
+        raise InvalidRequest(
+            f"Other nodes cannot reach this one at {host}.",
+            cure="Set peer_address to a name or an address of this machine, with the port.",
+        )
+    if is_loopback(host):
+        return
+    if not settings.node_secret.get_secret_value():
+        raise InvalidRequest(
+            f"Refusing to listen for nodes on {host}: without node_secret only loopback is safe.",
+            cure="Set node_secret, the same on every node; `openssl rand -hex 32` makes one.",
+        )
+    if settings.tls_certificate is None or settings.node_ca is None:
+        raise InvalidRequest(
+            f"Refusing to listen for nodes on {host}: what they say would travel in the clear.",
+            cure="Set tls_certificate, tls_key and node_ca; docs/security.md says how.",
+        )
+
+
+def _is_every_address(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return host == ""
 
 
 def is_loopback(host: str) -> bool:
@@ -68,6 +103,51 @@ def renew(context: ssl.SSLContext, settings: Settings) -> None:
         _LOG.error("certificates stay as they are", error=str(error))
     else:
         _LOG.warning("certificates read anew")
+
+
+def node_contexts(settings: Settings) -> Tls | None:
+    """TLS 1.3 between nodes, both with the certificate of the settings; None without node_ca.
+
+    Each verifies that the other's certificate is of that authority, and not its name: a node is
+    found by the address that it has told itself, and moves. Who it is the secret says.
+    Raises InvalidRequest when the files cannot be used.
+    """
+    if settings.node_ca is None:
+        return None
+    tls = Tls(
+        listener=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        caller=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+    )
+    tls.caller.check_hostname = False
+    for context in tls:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        _load_for_nodes(context, settings)
+    return tls
+
+
+def renew_nodes(tls: Tls, settings: Settings) -> None:
+    """As `renew`, for connections among nodes."""
+    try:
+        for context in tls:
+            _load_for_nodes(context, settings)
+    except InvalidRequest as error:
+        _LOG.error("certificates of nodes stay as they are", error=str(error))
+    else:
+        _LOG.warning("certificates of nodes read anew")
+
+
+def _load_for_nodes(context: ssl.SSLContext, settings: Settings) -> None:
+    assert settings.tls_certificate is not None
+    assert settings.node_ca is not None
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key, password=_no_password)
+        context.load_verify_locations(settings.node_ca)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise InvalidRequest(
+            f"The certificates for nodes cannot be used: {error}.",
+            cure="tls_certificate, tls_key and node_ca are PEM files; the key is not encrypted.",
+        ) from None
 
 
 def _load(context: ssl.SSLContext, settings: Settings) -> None:

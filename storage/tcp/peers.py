@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+import socket
 import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, cast
@@ -44,6 +45,8 @@ CONNECT_S = 2.0
 """To connect, with TLS and proofs; either side gives up after that."""
 QUEUE_BYTES = 4 * MESSAGE_BYTES
 """A connection breaks when so much waits to be sent: the other side does not read."""
+PAUSE_S = 1.0
+"""When no connection can be accepted."""
 REASON_CHARACTERS = 200
 """Of what the other side gives as its reason."""
 
@@ -79,7 +82,8 @@ class TcpPeers:
         self._port = port
         self._address = address
         self._answer: Answer | None = None
-        self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
         self._connections: set[_Connection] = set()
         self._newest: dict[str, _Answering] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,16 +93,19 @@ class TcpPeers:
         self._answer = answer
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(
-                lambda: _Answering(self), self._host, self._port
+            found = await loop.getaddrinfo(
+                self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
-        except OSError as error:
+            family, _, _, _, place = found[0]
+            self._listening = socket.create_server(place[:2], family=family)
+        except (OSError, UnicodeError) as error:
             raise Unavailable(
                 f"Cannot listen for members on {self._host}:{self._port}: {error}.",
                 cure="Set peer_host and peer_port.",
             ) from None
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return self._address or f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        self._listening.setblocking(False)
+        self._accepting = loop.create_task(self._accept_all(self._listening))
+        return self._address or _joined(self._host, self._listening.getsockname()[1])
 
     async def connect(self, name: str, address: str, number: int) -> _Asking:
         if self._closed:
@@ -120,11 +127,39 @@ class TcpPeers:
 
     async def close(self) -> None:
         self._closed = True
-        if self._server is not None:
-            self._server.close()
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
+        if self._listening is not None:
+            self._listening.close()
         for connection in list(self._connections):
             connection.hang_up("this member closed it")
         await asyncio.sleep(0)  # sockets are closed in callbacks
+
+    # ------------------------------------------------------------ accepting
+
+    async def _accept_all(self, listening: socket.socket) -> None:
+        """Accepted here and not by asyncio's server, which does not tell of failures of TLS."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, place = await loop.sock_accept(listening)
+            except OSError as error:  # too many open files
+                _LOG.error("cannot accept connections of members", error=str(error))
+                await asyncio.sleep(PAUSE_S)
+            else:
+                self.begin(self._accept(accepted, _joined(*place[:2])))
+
+    async def _accept(self, accepted: socket.socket, place: str) -> None:
+        connection = _Answering(self, place)
+        context = None if self.tls is None else self.tls.listener
+        limit = None if context is None else CONNECT_S
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection, accepted, ssl=context, ssl_handshake_timeout=limit
+            )
+        except OSError as error:
+            connection.hang_up(str(error))
 
     # ------------------------------------------------------------ for connections
 
@@ -168,6 +203,10 @@ def _unreachable(address: str, why: str) -> Unavailable:
     return Unavailable(f"Cannot connect to the member at {address}: {why}.")
 
 
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _split(address: str) -> tuple[str, int]:
     """Host and port. Raises Unavailable."""
     host, _, port = address.rpartition(":")
@@ -182,9 +221,11 @@ class _Connection(asyncio.Protocol):
     receives: tuple[Kind, Callable[[bytes], None]]
     """What is expected next, and who takes it. Anything else is refused."""
 
-    def __init__(self, peers: TcpPeers) -> None:
+    def __init__(self, peers: TcpPeers, place: str) -> None:
+        """`place` is the address of the other side."""
         self.broken = False
         self.established = False
+        self.place = place
         self._peers = peers
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -263,7 +304,7 @@ class _Connection(asyncio.Protocol):
     def _refuse(self, why: str) -> None:
         self.send(frame(Kind.REFUSED, why.encode()))
         if self.established:
-            _LOG.warning("a member was refused", peer=self.peer, why=why)
+            _LOG.warning("a member was refused", peer=self.place, why=why)
         self.hang_up(why, flush=True)
 
     def _look(self) -> None:
@@ -278,12 +319,6 @@ class _Connection(asyncio.Protocol):
             if self.established:
                 self.send(frame(Kind.PING))
 
-    @property
-    def peer(self) -> str:
-        """Address of the other side, for the log."""
-        name = None if self._transport is None else self._transport.get_extra_info("peername")
-        return ":".join(map(str, name[:2])) if name else "nowhere"
-
 
 def _printable(reason: bytes) -> str:
     """What the other side says: perhaps nobody we know."""
@@ -295,10 +330,9 @@ class _Asking(_Connection):
     """The end of who has connected: a `Link`."""
 
     def __init__(self, peers: TcpPeers, address: str, name: str, number: int) -> None:
-        super().__init__(peers)
+        super().__init__(peers, address)
         self.accepted: asyncio.Future[None] = self._loop.create_future()
         self.receives = (Kind.CHALLENGE, self._challenged)
-        self._address = address
         nonce = secrets.token_bytes(NONCE_BYTES)
         self._hello = Hello(nonce, number, peers.database, name).encode()
         self._unanswered: dict[int, asyncio.Future[bytes]] = {}
@@ -310,7 +344,7 @@ class _Asking(_Connection):
             raise LimitExceeded(f"A message has {len(message)} bytes; {MESSAGE_BYTES} are allowed.")
         reply: asyncio.Future[bytes] = self._loop.create_future()
         if self.broken:
-            _fail(reply, _broken(self._address, self._why))
+            _fail(reply, _broken(self.place, self._why))
             return reply
         number = next(self._numbers)
         self._unanswered[number] = reply
@@ -322,10 +356,10 @@ class _Asking(_Connection):
 
     def ended(self, why: str) -> None:
         self._why = why
-        _fail(self.accepted, _unreachable(self._address, why))
+        _fail(self.accepted, _unreachable(self.place, why))
         unanswered, self._unanswered = self._unanswered, {}
         for reply in unanswered.values():
-            _fail(reply, _broken(self._address, why))
+            _fail(reply, _broken(self.place, why))
 
     # ------------------------------------------------------------ what arrives
 
@@ -367,47 +401,18 @@ def _fail(waiting: asyncio.Future[Any], error: Unavailable) -> None:
 class _Answering(_Connection):
     """The end of who listens."""
 
-    def __init__(self, peers: TcpPeers) -> None:
-        super().__init__(peers)
+    def __init__(self, peers: TcpPeers, place: str) -> None:
+        super().__init__(peers, place)
         self.caller = Caller("", 0)
         self.receives = (Kind.HELLO, self._greeted)
         self._hello = b""
         self._nonce = secrets.token_bytes(NONCE_BYTES)
-        self._securing = peers.tls is not None
 
     def ended(self, why: str) -> None:
         if not self.established:
-            _LOG.warning("a connection of a member was refused", peer=self.peer, why=why)
+            _LOG.warning("a connection of a member was refused", peer=self.place, why=why)
 
     # ------------------------------------------------------------ what arrives
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        if self._peers.tls is not None and not self.broken:
-            assert self._transport is not None
-            self._transport.pause_reading()
-            self._peers.begin(self._secure(self._transport, self._peers.tls.listener))
-
-    def data_received(self, data: bytes) -> None:
-        """While TLS is begun nothing is answered: it would go out in the clear."""
-        if self._securing:
-            self._frames.feed(data)
-        else:
-            super().data_received(data)
-
-    async def _secure(self, plain: asyncio.Transport, context: ssl.SSLContext) -> None:
-        """TLS is begun here and not by the server, which would not tell of its failures."""
-        try:
-            secure = await self._loop.start_tls(plain, self, context, server_side=True)
-        except OSError as error:
-            self.hang_up(str(error))
-        else:
-            if secure is None or self.broken:
-                plain.abort()
-            else:
-                secure.set_write_buffer_limits(high=QUEUE_BYTES)
-                self._transport, self._securing = secure, False
-                self.data_received(b"")
 
     def _greeted(self, body: bytes) -> None:
         hello = Hello.decode(body)
