@@ -1,16 +1,16 @@
-"""One embedded database: the composition root.
+"""One database as one node serves it: the composition root.
 
-Opens the adapters, recovers, and offers everything that REST, the in-process client, the demo and
-the benchmarks use. All methods are coroutines of one event loop.
+Opens the adapters, recovers or joins the other nodes, and offers everything that REST, the
+in-process client, the demo and the benchmarks use. All methods are coroutines of one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import structlog
@@ -21,7 +21,7 @@ from api.ports import Ports, embedded_ports
 from api.settings import Settings
 from query.engine import PreparedQuery, QueryEngine, QueryStream
 from query.explain import Explanation
-from schema.catalog import Catalog
+from schema.catalog import Catalog, Forest
 from schema.errors import (
     Corruption,
     HornbeamError,
@@ -30,15 +30,21 @@ from schema.errors import (
     StalePlan,
     Unavailable,
 )
+from schema.model import Schema
 from storage.codec.rows import Codecs
-from storage.ports import TOMBSTONE, Clock, Coordination, Ids, Log, Put, TableStore
+from storage.ports import START, TOMBSTONE, Clock, Coordination, Ids, Log, Put
 from storage.snapshot import Overlay, ReadItem, Snapshot
-from txlayer import catalog_keeper, identity, outcomes
-from txlayer.catalog_keeper import CatalogKeeper, Claim
+from txlayer import assignment, catalog_keeper, identity, outcomes
+from txlayer.assignment import Word
+from txlayer.catalog_keeper import CatalogKeeper, Claim, OwnBarrier, load_catalog
 from txlayer.committer import Committer
 from txlayer.hlc import HybridClock
-from txlayer.locks import LockTable
+from txlayer.links import Links
+from txlayer.locks import Locks, LockTable
+from txlayer.lockservice import Guests, TravellingLocks
 from txlayer.manager import TransactionLimits, TransactionManager
+from txlayer.member import Answering, Member
+from txlayer.membership import Membership
 from txlayer.model import (
     InsertRows,
     Parameters,
@@ -48,14 +54,18 @@ from txlayer.model import (
     TransactionRequest,
     TransactionResult,
 )
-from txlayer.recovery import recover
+from txlayer.recovery import Recovered, recover
 from txlayer.retention import drop_old_segments
+from txlayer.snapshots import MembersSnapshots, OwnSnapshots, Snapshots
 from txlayer.tables import create_tables
 from txlayer.verify import Checked, Progress, VerifyReport, verify
+from txlayer.view import View
 
 _LOG = structlog.get_logger(__name__)
 SYSTEM_TABLES = (catalog_keeper.TABLE, identity.TABLE, outcomes.TABLE)
 REPAIR_BATCH = 500
+NO_CATALOG = Catalog(0, Schema(()), Forest(()))
+"""What a node begins with that is told by others which one is in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,35 +78,79 @@ class QueryResult:
     reads: list[ReadItem] | None
 
 
-class Database:
-    """One Hornbeam database. `Database.open` opens an embedded one, `start` one on any ports."""
+class _Parts:
+    """What a node is made of, however many there are: put together in two steps, since what locks
+    and snapshots are differs."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        coordination: Coordination,
-        store: TableStore,
-        log: Log,
-        committer: Committer,
-        manager: TransactionManager,
-        keeper: CatalogKeeper,
-        engine: QueryEngine,
-        hlc: HybridClock,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, settings: Settings, ports: Ports, log: Log, recovered: Recovered) -> None:
         self.settings = settings
-        self.store = store
+        self.ports = ports
         self.log = log
-        self.committer = committer
-        self.manager = manager
-        self.keeper = keeper
-        self.engine = engine
-        self.clock = clock
-        self._coordination = coordination
-        self._hlc = hlc
-        self._opened_at = self._forget_at = clock.monotonic()
+        self.hlc = HybridClock(ports.clock, recovered.last_ts)
+        self.committer = Committer(
+            store=ports.store,
+            log=log,
+            clock=ports.clock,
+            hlc=self.hlc,
+            checkpointed=recovered.position,
+            reserved=recovered.last_ts,
+            alive=ports.coordination.alive,
+            steps=ports.steps,
+            checkpoint_interval_s=settings.checkpoint_interval_s,
+        )
+        self.lock_table = LockTable()
+        self.engine = QueryEngine(
+            memory_limit_mb=settings.query_memory_mb,
+            spill_folder=settings.data / "spill",
+            new_threads=ports.new_threads,
+        )
+
+    async def start(
+        self, catalog: Catalog, locks: Locks, snapshots: Snapshots, name: str = ""
+    ) -> None:
+        """Accept transactions, planned under `catalog`."""
+        ports = self.ports
+        self.snapshots = snapshots
+        self.manager = TransactionManager(
+            store=ports.store,
+            committer=self.committer,
+            hlc=self.hlc,
+            clock=ports.clock,
+            ids=ports.ids,
+            engine=self.engine,
+            catalog=catalog,
+            locks=locks,
+            snapshots=snapshots,
+            name=name,
+            limits=TransactionLimits(timeout_s=self.settings.statement_timeout_s),
+        )
+        await self.committer.start()
+        self.keeper = CatalogKeeper(
+            ports.store, self.manager, self.engine, self.committer, ports.clock, steps=ports.steps
+        )
+
+
+class Database:
+    """One Hornbeam database, as one node serves it. `Database.open` opens an embedded one, `start`
+    one that a single process serves on any ports, `join` one that several nodes serve."""
+
+    def __init__(self, parts: _Parts, member: Member | None = None) -> None:
+        ports = parts.ports
+        self.settings = parts.settings
+        self.store = ports.store
+        self.clock = ports.clock
+        self.log = parts.log
+        self.committer = parts.committer
+        self.locks = parts.lock_table
+        self.snapshots = parts.snapshots
+        self.manager = parts.manager
+        self.keeper = parts.keeper
+        self.engine = parts.engine
+        self._coordination = ports.coordination
+        self._peers = ports.peers
+        self._member = member
+        self._opened_at = self._forget_at = self.clock.monotonic()
         self._housekeeping = asyncio.ensure_future(self._keep_house())
-        self._held: Counter[int] = Counter()
         self.queries = 0
 
     @classmethod
@@ -113,73 +167,104 @@ class Database:
 
     @classmethod
     async def start(cls, settings: Settings, ports: Ports) -> Database:
-        """Recover what is behind `ports`, and serve it. Closes them when that fails.
+        """Recover what is behind `ports`, and serve it alone. Closes them when that fails.
 
         Raises Unavailable and Corruption.
         """
-        store, coordination, clock = ports.store, ports.coordination, ports.clock
+        store, coordination = ports.store, ports.coordination
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(coordination.close)
             undo.push_async_callback(store.close)
             await create_tables(store, SYSTEM_TABLES)
-            claim = await Claim.take(store, coordination, clock)
-            catalog = claim.catalog
+            claim = await Claim.take(store, coordination, ports.clock)
             epoch = await _next_epoch(coordination, settings.slave)
-            log = await ports.open_log(epoch, catalog.version)
+            log = await ports.open_log(settings.slave, epoch, claim.catalog.version)
             undo.push_async_callback(log.close)
             recovered = await recover(store, log, steps=ports.steps)
-            hlc = HybridClock(clock, recovered.last_ts)
-            committer = Committer(
-                store=store,
-                log=log,
-                clock=clock,
-                hlc=hlc,
-                codecs_for=lambda _version: manager.state.codecs,
-                checkpointed=recovered.position,
-                reserved=recovered.last_ts,
-                alive=coordination.alive,
-                steps=ports.steps,
-                checkpoint_interval_s=settings.checkpoint_interval_s,
-            )
-            engine = QueryEngine(
-                memory_limit_mb=settings.query_memory_mb,
-                spill_folder=settings.data / "spill",
-                new_threads=ports.new_threads,
-            )
-            limits = TransactionLimits(timeout_s=settings.statement_timeout_s)
-            manager = TransactionManager(
-                store=store,
-                committer=committer,
-                hlc=hlc,
-                clock=clock,
-                ids=ports.ids,
-                engine=engine,
-                catalog=catalog,
-                limits=limits,
-            )
-            await committer.start()
-            keeper = CatalogKeeper(
-                store, manager, engine, committer, claim, clock, steps=ports.steps
-            )
-            await keeper.drop_orphans()
-            await keeper.resume()
+            parts = _Parts(settings, ports, log, recovered)
+            snapshots = OwnSnapshots(parts.committer, parts.hlc)
+            await parts.start(claim.catalog, parts.lock_table, snapshots)
+            await parts.keeper.lead(claim, OwnBarrier(parts.manager, parts.keeper.readers))
             await coordination.join(settings.slave)
             undo.pop_all()
         _LOG.info(
-            "opened", data=str(settings.data), catalog=catalog.version, replayed=recovered.replayed
+            "opened",
+            data=str(settings.data),
+            catalog=claim.catalog.version,
+            replayed=recovered.replayed,
         )
-        return cls(
-            settings,
-            coordination,
-            store,
-            log,
-            committer,
-            manager,
-            keeper,
-            engine,
-            hlc,
-            clock,
+        return cls(parts)
+
+    @classmethod
+    async def join(cls, settings: Settings, ports: Ports, address: str) -> Database:
+        """Become one of the nodes that serve what is behind `ports`; clients reach it at `address`.
+        Closes them when that fails. Raises Unavailable and Corruption.
+        """
+        store, coordination, clock, peers = (
+            ports.store,
+            ports.coordination,
+            ports.clock,
+            ports.peers,
         )
+        assert peers is not None
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(coordination.close)
+            undo.push_async_callback(store.close)
+            undo.push_async_callback(peers.close)
+            await create_tables(store, SYSTEM_TABLES)
+            view = View(ports.ids.new())
+            log = await ports.open_log(view.name, 1, 0)
+            undo.push_async_callback(log.close)
+            parts = _Parts(settings, ports, log, Recovered(0, START, 0))
+            committer, hlc = parts.committer, parts.hlc
+            undo.push_async_callback(committer.close)
+            links = Links(peers, view, clock)
+            locks = TravellingLocks(parts.lock_table, view, links, hlc, clock)
+            own = OwnSnapshots(committer, hlc)
+            snapshots = MembersSnapshots(own, committer, view, links, clock)
+            await parts.start(NO_CATALOG, locks, snapshots, view.name)
+            guests = Guests(parts.lock_table, view, hlc, clock)
+            answering = Answering(view, guests, snapshots, parts.manager, hlc)
+            membership = Membership(
+                coordination,
+                clock,
+                view,
+                Word(address, await peers.listen(answering.answer)),
+                hlc,
+                committer,
+                parts.manager,
+                guests,
+                links,
+                snapshots,
+                parts.keeper.readers,
+                partial(load_catalog, store),
+            )
+
+            async def recover_dead(dead: assignment.Member, epoch: int) -> int:
+                log = await ports.open_log(dead.name, epoch, view.assignment.catalog)
+                try:
+                    return (await recover(store, log, steps=ports.steps)).last_ts
+                finally:
+                    await log.close()
+
+            member = Member(
+                coordination,
+                store,
+                clock,
+                view,
+                membership,
+                links,
+                parts.manager,
+                parts.keeper,
+                hlc,
+                recover_dead,
+                address,
+            )
+            undo.push_async_callback(member.close)
+            await member.start()
+            undo.pop_all()
+        _LOG.info("joined", name=view.name, catalog=parts.manager.state.catalog.version)
+        return cls(parts, member)
 
     async def close(self) -> None:
         """Finish what was begun, write a checkpoint, release the folder."""
@@ -190,12 +275,18 @@ class Database:
             last.push_async_callback(self._coordination.close)
             last.callback(self.engine.close)
             last.push_async_callback(self.store.close)
+            if self._peers is not None:
+                last.push_async_callback(self._peers.close)
             last.push_async_callback(self.log.close)
             last.push_async_callback(self.committer.close)
             last.push_async_callback(self.manager.close)
+            if self._member is not None:
+                last.push_async_callback(self._member.close)
             last.push_async_callback(self.keeper.close)
             if self.ready():
                 await self.keeper.refresh_counts(factor=1.2)
+                if self._member is not None:
+                    await self._member.leave()
 
     async def __aenter__(self) -> Database:
         return self
@@ -241,6 +332,14 @@ class Database:
         """What became of a transaction; None: no commit of it is recorded."""
         return await outcomes.find_outcome(self.store, transaction_id)
 
+    async def unfinished(self, transaction_id: str) -> str | None:
+        """Whose transaction it is that has reached the log, its outcome unknown; None: no such
+        one. Raises Unavailable."""
+        owner = self.manager.unfinished.get(transaction_id)
+        if owner is None and self._member is not None:
+            return await self._member.unfinished(transaction_id)
+        return owner
+
     async def load(
         self,
         relation: str,
@@ -262,7 +361,7 @@ class Database:
 
     def watermark(self) -> int:
         """Snapshot that a query gets that asks for nothing."""
-        return self.committer.watermark()
+        return self.snapshots.newest()
 
     def prepare(self, sql: str, *, use_views: bool = True) -> PreparedQuery:
         """Plan a query under the catalog in force; cached by text."""
@@ -276,6 +375,7 @@ class Database:
         *,
         bookmark: int = 0,
         snapshot: int | None = None,
+        strong: bool = False,
         pending: Sequence[Statement] = (),
         replay: Replay | None = None,
         trace: bool = False,
@@ -286,14 +386,14 @@ class Database:
     ) -> AsyncIterator[QueryResult]:
         """Run a SELECT at one snapshot; its rows must be read inside the context.
 
-        `snapshot` None takes the watermark, which holds every commit acknowledged so far, so
-        "strong" reads and bookmarks need no waiting on one slave. `columnar` plans for a result
-        that is read as Arrow.
+        `snapshot` None takes one that holds what this node has acknowledged, and everything up to
+        `bookmark`; `strong`: what any node has. `columnar` plans for a result that is read as
+        Arrow.
         """
         state = self.manager.state
         async with self._reading(state.catalog.version):
-            at = await self._snapshot(snapshot, bookmark)
-            with self._holding(at):
+            at = await self._snapshot(snapshot, bookmark, strong=strong)
+            with self.keeper.readers.holding(at):
                 overlay = await self.manager.pending(pending, at, replay) if pending else None
                 prepared = self.engine.prepare(
                     sql, state.catalog, use_views=use_views, columnar=columnar
@@ -323,15 +423,6 @@ class Database:
                 self._require_owner()
                 raise
 
-    @contextlib.contextmanager
-    def _holding(self, at: int) -> Iterator[None]:
-        """What snapshot `at` needs is not purged meanwhile, however long it is read."""
-        self._held[at] += 1
-        try:
-            yield
-        finally:
-            self._held -= Counter({at: 1})
-
     async def _started_from(
         self, layouts: Sequence[str], overlay: Overlay, codecs: Codecs, at: int
     ) -> list[ReadItem]:
@@ -351,29 +442,15 @@ class Database:
         async with self.query(sql, parameters, **options) as result:
             return list(await result.stream.all())
 
-    async def _snapshot(self, asked: int | None, bookmark: int) -> int:
-        if bookmark:
-            try:
-                self._hlc.merge(bookmark)
-            except InvalidRequest:
-                self._require_owner()  # else it may be the bookmark of whoever came after
-                raise
-            if bookmark > self.committer.watermark():
-                # Committed, and not applied yet (an answer 202).
-                await self.committer.drain()
-            if bookmark > self.committer.watermark():
-                # Not from this process. It may answer only if it still owns the log.
-                await self.committer.reserve()
-        newest = self.committer.watermark()
+    async def _snapshot(self, asked: int | None, bookmark: int, *, strong: bool) -> int:
+        try:
+            newest = await self.snapshots.read_point(max(bookmark, asked or 0), strong=strong)
+        except InvalidRequest:
+            self._require_owner()  # else it may be the bookmark of whoever came after
+            raise
         if asked is None:
             self._require_owner()
             return newest
-        if asked > newest:
-            self._require_owner()  # else it may be a snapshot of whoever came after
-            raise InvalidRequest(
-                f"Snapshot {asked} lies in the future; the newest is {newest}.",
-                cure="Pass it as a bookmark to read that or anything newer.",
-            )
         oldest = newest - int(self.settings.snapshot_retention_s * 1000)
         if asked < max(oldest, self.catalog.since):
             raise SnapshotTooOld(
@@ -437,7 +514,7 @@ class Database:
         """Recompute and compare views and indexes at one snapshot; optionally repair them."""
         state, at = self.manager.state, self.watermark()
         async with self._reading(state.catalog.version):
-            with self._holding(at):
+            with self.keeper.readers.holding(at):
                 report = await verify(
                     state.catalog,
                     state.codecs,
@@ -471,7 +548,7 @@ class Database:
     async def status(self) -> Mapping[str, Any]:
         """What an operator wants to know at a glance."""
         segments = await self.log.segments()
-        locks: LockTable = self.manager.locks
+        locks = self.locks
         return {
             "uptime_s": self.clock.monotonic() - self._opened_at,
             "data": str(self.settings.data),
@@ -496,7 +573,8 @@ class Database:
 
     def ready(self) -> bool:
         """May requests be sent here?"""
-        return self.committer.failed is None and self._coordination.alive()
+        serves = self._member is None or self._member.serves
+        return serves and self.committer.failed is None and self._coordination.alive()
 
     def require_ready(self) -> None:
         """Raises what keeps requests from being sent here."""
@@ -517,17 +595,22 @@ class Database:
 
     async def purge(self) -> int:
         """Drop what no snapshot within the retention can see; returns versions dropped."""
+        await drop_old_segments(
+            self.log, self.committer.checkpointed, self.settings.log_retention_s, self.clock
+        )
+        if not self.keeper.leads:
+            return 0
         retention_ms = int(self.settings.snapshot_retention_s * 1000)
         building = [b.at for b in self.keeper.builds.values() if not b.ended]
-        horizon = min([self.watermark() - retention_ms, *building, *self._held])
+        holding = [self.keeper.readers.oldest_snapshot()]
+        if self._member is not None:
+            holding.append(self._member.holding)
+        horizon = min([self.watermark() - retention_ms, *building, *filter(None, holding)])
         await self._forget_outcomes()
         dropped = 0
         for table in await self.store.tables():
             if table != catalog_keeper.TABLE:
                 dropped += await self.store.purge(table, horizon)
-        await drop_old_segments(
-            self.log, self.committer.checkpointed, self.settings.log_retention_s, self.clock
-        )
         return dropped
 
     async def _forget_outcomes(self) -> None:

@@ -143,7 +143,8 @@ class QueryBody(Body):
     parameters: PlainValues = Field(default_factory=list, examples=[[7]])
     bookmark: Timestamp = Field(0, description="Read this commit or anything newer.")
     consistency: Literal["snapshot", "strong"] = Field(
-        "snapshot", description="On one slave every snapshot holds all acknowledged commits."
+        "snapshot",
+        description="Read what this node has acknowledged before, or (strong) any node.",
     )
     snapshot: Timestamp | None = Field(None, description="Read exactly as of this timestamp.")
     max_rows: int | None = Field(None, gt=0, le=MAX_TS, description="More rows are an error.")

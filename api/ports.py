@@ -17,22 +17,24 @@ from schema.errors import InvalidRequest
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
 from storage.local.system import RandomIds, SystemClock
-from storage.ports import Clock, Coordination, Ids, Log, TableStore
+from storage.ports import Clock, Coordination, Ids, Log, Peers, TableStore
 from storage.rocks.store import RocksStore
 from txlayer.steps import Steps, no_steps
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Whoever is given them closes them. `open_log` takes an epoch and the catalog's version."""
+    """Whoever is given them closes them. `open_log` takes a log's name, an epoch, and the catalog's
+    version. `peers` are for a member among others."""
 
     store: TableStore
     coordination: Coordination
-    open_log: Callable[[int, int], Awaitable[Log]]
+    open_log: Callable[[str, int, int], Awaitable[Log]]
     clock: Clock
     ids: Ids
     new_threads: Callable[[], Executor] = new_threads
     steps: Steps = no_steps
+    peers: Peers | None = None
 
 
 async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | None) -> Ports:
@@ -46,10 +48,8 @@ async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | Non
         await coordination.close()
         raise
 
-    async def open_log(epoch: int, catalog_version: int) -> Log:
-        return await LocalLog.open(
-            folder / "log", settings.slave, epoch, catalog_version=catalog_version
-        )
+    async def open_log(name: str, epoch: int, catalog_version: int) -> Log:
+        return await LocalLog.open(folder / "log", name, epoch, catalog_version=catalog_version)
 
     return Ports(store, coordination, open_log, clock or SystemClock(), ids or RandomIds())
 
@@ -70,11 +70,11 @@ def cluster_ports(settings: Settings, coordination: Coordination) -> Ports:
 
     gateways = [_host_and_port(gateway) for gateway in settings.gateways.split(",")]
 
-    async def open_log(epoch: int, catalog_version: int) -> Log:
+    async def open_log(name: str, epoch: int, catalog_version: int) -> Log:
         return await HdfsLog.open(
             settings.hdfs,
             f"/{settings.database}/log",
-            settings.slave,
+            name,
             epoch,
             catalog_version=catalog_version,
         )

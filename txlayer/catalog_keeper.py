@@ -21,11 +21,11 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -84,7 +84,7 @@ class Claim:
             )
         except StalePlan as error:
             raise Replaced(error.message) from None
-        return cls(coordination, clock, await _load(store, version), held)
+        return cls(coordination, clock, await load_catalog(store, version), held)
 
     def require_session(self) -> None:
         """Raises Replaced when somebody else may own the catalog."""
@@ -126,7 +126,8 @@ async def _newest_version(store: TableStore) -> int:
     return 0
 
 
-async def _load(store: TableStore, version: int) -> Catalog:
+async def load_catalog(store: TableStore, version: int) -> Catalog:
+    """A version that is in force, or was. Raises Corruption, Unavailable."""
     if version == 0:
         return Catalog(0, Schema(()), Forest(()))
     (cell,) = await store.get(TABLE, [_VERSION.pack(version)], NEWEST)
@@ -154,10 +155,12 @@ class Build:
 
 
 class Readers:
-    """Queries under way, by catalog version: a table is dropped only when none can read it."""
+    """Queries under way at this node: a table is dropped only when none can read it, a version of
+    a row purged only when none needs it."""
 
     def __init__(self) -> None:
         self._inside: Counter[int] = Counter()
+        self._snapshots: dict[int, int] = {}
         self._left = asyncio.Condition()
 
     @asynccontextmanager
@@ -170,6 +173,27 @@ class Readers:
             async with self._left:
                 self._left.notify_all()
 
+    @contextmanager
+    def holding(self, at: int) -> Iterator[None]:
+        """What snapshot `at` needs is not purged meanwhile, however long it is read."""
+        snapshots = self._snapshots
+        snapshots[at] = snapshots.get(at, 0) + 1
+        try:
+            yield
+        finally:
+            if snapshots[at] == 1:
+                del snapshots[at]
+            else:
+                snapshots[at] -= 1
+
+    def oldest_version(self, newest: int) -> int:
+        """The oldest version of the catalog that is read, or else `newest`."""
+        return min([version for version, n in self._inside.items() if n], default=newest)
+
+    def oldest_snapshot(self) -> int:
+        """The oldest that is read; 0: none."""
+        return min(self._snapshots, default=0)
+
     async def wait_until_past(self, version: int) -> None:
         """Return when no reader of a version below `version` is left."""
         async with self._left:
@@ -178,8 +202,39 @@ class Readers:
             )
 
 
+class Barrier(Protocol):
+    """How a change of the catalog reaches all who use it."""
+
+    def closed(self) -> AbstractAsyncContextManager[None]:
+        """No transaction is inside meanwhile, at any node; all that were are applied."""
+
+    def announce(self, version: int) -> None:
+        """Inside `closed`: this version is in force when it ends."""
+
+    async def past(self, version: int) -> None:
+        """Return when no query, at any node, reads a version below `version`."""
+
+
+class OwnBarrier:
+    """Of a database that one process serves."""
+
+    def __init__(self, manager: TransactionManager, readers: Readers) -> None:
+        self._manager = manager
+        self._readers = readers
+
+    def closed(self) -> AbstractAsyncContextManager[None]:
+        return self._manager.closed()
+
+    def announce(self, version: int) -> None:
+        """Nobody else is to be told."""
+
+    async def past(self, version: int) -> None:
+        await self._readers.wait_until_past(version)
+
+
 class CatalogKeeper:
-    """All changes of the catalog of one database, one at a time."""
+    """All changes of the catalog of one database, one at a time. Only the node that leads makes
+    them; at the others the keeper knows what is in force."""
 
     def __init__(
         self,
@@ -187,7 +242,6 @@ class CatalogKeeper:
         manager: TransactionManager,
         engine: QueryEngine,
         committer: Committer,
-        claim: Claim,
         clock: Clock,
         *,
         steps: Steps = no_steps,
@@ -196,7 +250,7 @@ class CatalogKeeper:
         self._manager = manager
         self._engine = engine
         self._committer = committer
-        self._claim = claim
+        self._leading: tuple[Claim, Barrier] | None = None
         self._clock = clock
         self._steps = steps
         self._changing = asyncio.Lock()
@@ -206,10 +260,35 @@ class CatalogKeeper:
         """T of the builds that begin next: not before the catalog in force or this process."""
         self.readers = Readers()
         self.builds: dict[str, Build] = {}
+        self.leader = ""
+        """Address of the node that leads, as far as is known."""
 
     @property
     def state(self) -> CatalogState:
         return self._manager.state
+
+    async def lead(self, claim: Claim, barrier: Barrier) -> None:
+        """Change the catalog from now on: tidy up behind whoever did before, and carry on its
+        builds. Raises Unavailable."""
+        self._leading = (claim, barrier)
+        self._build_at = await self._committer.reserve()
+        self._begin_builds()
+        self._spawn(self._tidy_up(barrier))
+
+    @property
+    def leads(self) -> bool:
+        return self._leading is not None
+
+    def _led(self) -> tuple[Claim, Barrier]:
+        """Raises Unavailable when another node leads."""
+        if self._leading is None:
+            raise Unavailable(
+                "Another node changes the catalog" + (f": {self.leader}." if self.leader else "."),
+                cure="Send it to that node, or again in a moment.",
+                standby=True,
+                leader=self.leader,
+            )
+        return self._leading
 
     async def apply(self, catalog: Catalog) -> None:
         """`change` to a catalog that is made already. Raises StalePlan unless it is the next."""
@@ -235,11 +314,12 @@ class CatalogKeeper:
         await asyncio.shield(self._spawn(self._change(make)))
 
     async def _change(self, make: Callable[[Catalog], Awaitable[Catalog]]) -> None:
+        claim, _ = self._led()
         async with self._changing:
             current = self.state.catalog
             made = await make(current)
-            await self._claim.put_in_force(current.version)
-            catalog = _numbered(made, current, self._claim.number)
+            await claim.put_in_force(current.version)
+            catalog = _numbered(made, current, claim.number)
             await create_tables(self._store, sorted(_layouts(catalog) - _layouts(current)))
             self._steps(Step.TABLES_CREATED)
             await self._stop_building()
@@ -249,7 +329,7 @@ class CatalogKeeper:
             except Unavailable:
                 raise  # it may be in force after all; the next start tells, and tidies up
             except Corruption:
-                self._claim.require_session()  # else a successor has dropped the new tables
+                claim.require_session()  # else a successor has dropped the new tables
                 raise
             except HornbeamError:
                 await self._drop(_layouts(catalog) - _layouts(current))
@@ -260,20 +340,22 @@ class CatalogKeeper:
             if gone:
                 self._spawn(self._drop_unread(gone, catalog.version))
 
-    async def resume(self) -> None:
-        """After a start: builds that a crash interrupted begin again. Raises Unavailable."""
-        self._build_at = await self._committer.reserve()
-        self._begin_builds()
+    async def _tidy_up(self, barrier: Barrier) -> None:
+        await barrier.past(self.state.catalog.version)
+        await self._persistently(self._drop_orphans)
 
-    async def drop_orphans(self) -> None:
+    async def _drop_orphans(self) -> None:
         """After a start: tables that a crash kept from being dropped. Those of later claims belong
         to whoever has replaced this process."""
+        claim, _ = self._led()
         stored = {name for name in await self._store.tables() if not name.startswith("s.")}
         orphans = stored - _layouts(self.state.catalog)
-        await self._drop({name for name in orphans if _number(name) <= self._claim.number})
+        await self._drop({name for name in orphans if _number(name) <= claim.number})
 
     async def refresh_counts(self, *, factor: float = 2.0) -> None:
         """Publish row counts when one has changed by `factor`; planning follows them."""
+        if not self.leads:
+            return
         async with self._changing:
             catalog = self.state.catalog
             counts, known = self.counts(), catalog.row_count
@@ -308,18 +390,20 @@ class CatalogKeeper:
 
     async def _publish(self, make: Callable[[int], Awaitable[Catalog]]) -> None:
         """Store, put in force, switch: a crash in between finds one of both versions."""
-
-        async def stored(at: int) -> Catalog:
+        claim, barrier = self._led()
+        async with barrier.closed():
+            # Every commit under an older catalog is at or below this, and applied; every one
+            # under the new catalog is later, whoever makes it.
+            at = await self._committer.reserve()
             catalog = await make(at)
             put = Put(_VERSION.pack(catalog.version), encode_catalog(catalog))
             await self._store.put({TABLE: [put]}, at)
             await self._store.flush()
             self._steps(Step.CATALOG_STORED)
-            await self._claim.put_in_force(catalog.version)
+            await claim.put_in_force(catalog.version)
             self._steps(Step.CATALOG_IN_FORCE)
-            return catalog
-
-        await self._manager.switch(stored)
+            self._manager.use(catalog)
+            barrier.announce(catalog.version)
         self._steps(Step.SWITCHED)
         if self.state.catalog.row_counts:
             self._manager.growth = Counter()
@@ -440,7 +524,8 @@ class CatalogKeeper:
             await self._publish(lambda at: _ready(replace(readable, since=at)))
 
     async def _drop_unread(self, tables: set[str], version: int) -> None:
-        await self.readers.wait_until_past(version)
+        _, barrier = self._led()
+        await barrier.past(version)
         await self._persistently(partial(self._drop, tables))
 
     async def _drop(self, tables: set[str]) -> None:

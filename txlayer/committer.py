@@ -34,7 +34,7 @@ from schema.types import Row
 from storage.codec.rows import Codecs
 from storage.limits import require_storable
 from storage.ports import START, TOMBSTONE, Clock, Log, Position, Put, TableStore
-from txlayer.hlc import HybridClock
+from txlayer.hlc import RESERVED_MS, HybridClock
 from txlayer.records import Batch, Checkpoint, Commit, encode, merged_writes
 from txlayer.steps import Step, Steps, no_steps
 
@@ -47,8 +47,6 @@ MAX_LOGGED = 8
 PATIENCE_S = 5.0
 """After this long without the store's answer, a client is told "committed, not applied yet"."""
 CHECKPOINT_INTERVAL_S = 1.0
-RESERVED_MS = 3_000
-"""Timestamps are reserved so far ahead of wall time."""
 RETRY_MIN_S, RETRY_MAX_S = 0.01, 1.0
 CLOSE_TIMEOUT_S = 10.0
 """Closing waits so long for the store. What it leaves is in the log and is replayed."""
@@ -61,8 +59,8 @@ class Prepared:
     """A transaction that has passed every check and holds its locks.
 
     `mutations` are all stored rows that change, `changes` the base rows among them, `extra_puts`
-    encoded system rows by physical table. `not_before` is a timestamp that the commit must be
-    later than (the client's bookmark).
+    encoded system rows by physical table; `codecs` are those of the catalog's version.
+    `not_before` is a timestamp that the commit must be later than (the client's bookmark).
     """
 
     transaction_id: str
@@ -70,6 +68,7 @@ class Prepared:
     changes: Sequence[Change]
     extra_puts: Mapping[str, Sequence[Put]]
     catalog_version: int
+    codecs: Codecs
     not_before: int = 0
 
 
@@ -116,7 +115,6 @@ class Committer:
         log: Log,
         clock: Clock,
         hlc: HybridClock,
-        codecs_for: Callable[[int], Codecs],
         checkpointed: Position = START,
         reserved: int = 0,
         alive: Callable[[], bool] = lambda: True,
@@ -128,7 +126,6 @@ class Committer:
         self._log = log
         self._clock = clock
         self._hlc = hlc
-        self._codecs_for = codecs_for
         self._alive = alive
         self._steps = steps
         self._checkpoint_interval_s = checkpoint_interval_s
@@ -136,7 +133,10 @@ class Committer:
         self._logged: asyncio.Queue[_Batch] = asyncio.Queue(MAX_LOGGED)
         self._open_batches: deque[_Batch] = deque()
         self._in_flight: set[int] = set()
-        self._begun = self._finished = 0
+        self.begun = self.finished = 0
+        """Commits that were accepted, and those of them that are applied."""
+        self.acknowledged = 0
+        """The latest commit that anybody was told of."""
         self._progress = asyncio.Event()
         self._checkpointing = asyncio.Lock()
         self._accepting = False
@@ -193,10 +193,10 @@ class Committer:
 
     async def _drained(self) -> bool:
         """Wait until everything begun is applied; False if the committer fails before."""
-        target = self._begun
-        while self._finished < target and self.failed is None:
+        target = self.begun
+        while self.finished < target and self.failed is None:
             await self._progress.wait()
-        return self._finished >= target
+        return self.finished >= target
 
     async def drain(self) -> None:
         """Return when every commit begun before the call is applied.
@@ -220,7 +220,7 @@ class Committer:
         if prepared.not_before:
             self._hlc.merge(prepared.not_before)
         since = self._clock.monotonic()
-        waiting = _encoded(prepared, self._codecs_for(prepared.catalog_version), since)
+        waiting = _encoded(prepared, since)
         self._steps(Step.QUEUED)
         try:
             self._waiting.put_nowait(waiting)
@@ -229,7 +229,7 @@ class Committer:
                 f"More than {self._waiting.maxsize} transactions wait for the log.",
                 cure="Try again a little later; commit less at a time.",
             ) from None
-        self._begun += 1
+        self.begun += 1
         return await waiting.answer
 
     def watermark(self) -> int:
@@ -321,7 +321,7 @@ class Committer:
         self._in_flight.discard(batch.ts)
         self._applied_upto = batch.end
         self._catalog_version = batch.members[-1].catalog_version
-        self._finished += len(batch.members)
+        self.finished += len(batch.members)
         for waiting in batch.members:
             self._answer(waiting, batch, applied=True)
             if waiting.applied is not None and not waiting.applied.done():
@@ -336,6 +336,7 @@ class Committer:
         logged_at = batch.logged_at or waiting.since
         log_ms = (logged_at - waiting.since) * 1000
         apply_ms = (self._clock.monotonic() - logged_at) * 1000
+        self.acknowledged = max(self.acknowledged, batch.ts)
         waiting.answer.set_result(Committed(batch.ts, log_ms, apply_ms, applied, waiting.applied))
 
     # ------------------------------------------------------------ timers
@@ -427,7 +428,7 @@ class Committer:
         self._progress.clear()
 
 
-def _encoded(prepared: Prepared, codecs: Codecs, since: float) -> _Waiting:
+def _encoded(prepared: Prepared, since: float) -> _Waiting:
     """Encode a transaction for the log and for the store, each row once. Raises LimitExceeded."""
     writes: dict[str, list[Put]] = {}
     layouts: dict[str, tuple[Callable[[Row], bytes], list[Put], dict[int, bytes]]] = {}
@@ -437,7 +438,7 @@ def _encoded(prepared: Prepared, codecs: Codecs, since: float) -> _Waiting:
         relation are the same object."""
         found = layouts.get(name)
         if found is None:
-            codec = codecs(name)
+            codec = prepared.codecs(name)
             found = layouts[name] = (codec.encode, writes.setdefault(codec.layout.table, []), {})
         return found
 

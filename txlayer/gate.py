@@ -38,13 +38,25 @@ class Gate:
     def inside(self) -> int:
         return self._inside
 
+    @property
+    def is_open(self) -> bool:
+        return self._open.is_set()
+
+    def close(self) -> None:
+        """Nobody enters any more; those inside go on. Idempotent."""
+        self._open.clear()
+
+    def open(self) -> None:
+        """Idempotent."""
+        self._open.set()
+
     @asynccontextmanager
     async def closed(self) -> AsyncIterator[None]:
         """Nobody is inside, and nobody enters, while the context lasts."""
         async with self._closing:
-            self._open.clear()
+            self.close()
             try:
                 await self._empty.wait()
                 yield
             finally:
-                self._open.set()
+                self.open()

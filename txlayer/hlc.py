@@ -9,9 +9,12 @@ from __future__ import annotations
 from schema.errors import InvalidRequest
 from storage.ports import Clock
 
-MAX_AHEAD_MS = 500
+RESERVED_MS = 3_000
+"""Timestamps are reserved so far ahead of wall time (txlayer/committer.py)."""
+MAX_AHEAD_MS = RESERVED_MS + 500
 """A timestamp from outside may be this far ahead of our wall clock, not more: one machine with
-a wrong clock must not drag the database into the future."""
+a wrong clock must not drag the database into the future. Who comes after an owner that died begins
+above what that one had reserved, so that much is nobody's fault."""
 
 
 class HybridClock:
@@ -29,7 +32,7 @@ class HybridClock:
     def merge(self, ts: int) -> None:
         """See to it that later timestamps are later than `ts`.
 
-        Raises InvalidRequest if `ts` is more than 500 ms ahead of wall time.
+        Raises InvalidRequest if `ts` is more than `MAX_AHEAD_MS` ahead of wall time.
         """
         if ts <= self.last:
             return
@@ -41,6 +44,10 @@ class HybridClock:
                 ahead_ms=ahead_ms,
             )
         self.last = ts
+
+    def follow(self, ts: int) -> None:
+        """`merge` what another node of this database says, however far it is ahead."""
+        self.last = max(self.last, ts)
 
     def ahead(self, ms: int) -> int:
         """A timestamp to reserve: not passed before wall time has gone on by `ms`, and not

@@ -22,12 +22,16 @@ import asyncio
 import enum
 import heapq
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from schema.errors import StatementTimeout, TransactionAborted
 
-Age = tuple[int, int] | int
+LockName = tuple[str | bytes, ...]
+"""What a lock is on: a kind, then what tells its things apart (txlayer/transaction.py)."""
+Age = tuple[int, int, str]
+"""When a transaction began, in milliseconds; its number, and its node, to tell two apart."""
 
 
 class Mode(enum.Enum):
@@ -40,14 +44,39 @@ class Mode(enum.Enum):
 class LockOwner:
     """One attempt of one transaction. `age` is kept over its retries; smaller is older.
 
-    An owner asks for one lock at a time. `held` maps names to modes, in the order taken.
+    An owner asks for one lock at a time. `held` maps names to modes, in the order taken;
+    `elsewhere` says that it holds, or awaits, locks of other tables too.
     """
 
-    __slots__ = ("age", "held")
+    __slots__ = ("age", "elsewhere", "held", "waiting")
 
-    def __init__(self, age: Age) -> None:
-        self.age = age if isinstance(age, tuple) else (age, 0)
-        self.held: dict[Hashable, Mode] = {}
+    def __init__(self, age: Age | int) -> None:
+        self.age = age if isinstance(age, tuple) else (0, age, "")
+        self.held: dict[LockName, Mode] = {}
+        self.elsewhere = False
+        self.waiting: tuple[LockName, _Waiter] | None = None
+
+
+class Locks(Protocol):
+    """All locks that transactions take, whosoever table they are in."""
+
+    def take(self, owner: LockOwner, name: LockName, mode: Mode) -> bool:
+        """`acquire`, if that needs no waiting; False if it does, or may."""
+
+    async def acquire(
+        self, owner: LockOwner, names: Iterable[LockName], mode: Mode, deadline: float | None = None
+    ) -> None:
+        """Take all of `names`. Raises TransactionAborted, StatementTimeout at the deadline."""
+
+    def require_in_force(self, owner: LockOwner) -> None:
+        """Raises TransactionAborted if a lock that `owner` was granted is worth nothing by now."""
+
+    def clock(self, owner: LockOwner) -> int:
+        """No later than all that was committed before under locks that `owner` was granted by
+        other processes; 0 if it was granted none."""
+
+    def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
+        """Free everything. `commit_ts`: of what was committed under these locks, if anything."""
 
 
 def _new_future() -> asyncio.Future[None]:
@@ -65,13 +94,13 @@ class LockTable:
     """All locks of one slave. `_queues` has an entry only where somebody waits."""
 
     def __init__(self) -> None:
-        self._holders: dict[Hashable, dict[LockOwner, Mode]] = {}
-        self._queues: dict[Hashable, deque[_Waiter]] = {}
+        self._holders: dict[LockName, dict[LockOwner, Mode]] = {}
+        self._queues: dict[LockName, deque[_Waiter]] = {}
 
     async def acquire(
-        self, owner: LockOwner, name: Hashable, mode: Mode, deadline: float | None = None
+        self, owner: LockOwner, names: Iterable[LockName], mode: Mode, deadline: float | None = None
     ) -> None:
-        """Take `name`; does not suspend when it is free.
+        """Take `names`, one after the other; does not suspend while they are free.
 
         Re-entrant; asking for EXCLUSIVE while holding SHARED upgrades, ahead of the queue.
         `deadline` is in seconds of the event loop's clock (that of `Clock.monotonic`).
@@ -79,12 +108,13 @@ class LockTable:
         Raises TransactionAborted (reason "wait-die") when waiting could close a circle,
         StatementTimeout at the deadline. What the owner held before, it holds still.
         """
-        if not self.take(owner, name, mode):
-            self._die_if_younger(owner, name)
-            await self._wait(owner, name, mode, deadline)
+        for name in names:
+            if not self.take(owner, name, mode):
+                self._die_if_younger(owner, name)
+                await self._wait(owner, name, mode, deadline)
 
-    def take(self, owner: LockOwner, name: Hashable, mode: Mode) -> bool:
-        """`acquire`, if that needs no waiting; False if it does."""
+    def take(self, owner: LockOwner, name: LockName, mode: Mode) -> bool:
+        """Take a lock that is free; False if it is not."""
         held = owner.held.get(name)
         if held is mode or held is Mode.EXCLUSIVE:
             return True
@@ -93,8 +123,16 @@ class LockTable:
             return True
         return False
 
-    def release_all(self, owner: LockOwner) -> None:
-        """Free everything `owner` holds and hand it on. Idempotent."""
+    def require_in_force(self, owner: LockOwner) -> None:
+        """Locks of a process's own table are in force as long as the process."""
+
+    def clock(self, owner: LockOwner) -> int:
+        return 0
+
+    def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
+        """Free everything `owner` holds and hand it on; what it waits for it is refused.
+        Idempotent."""
+        self.refuse(owner, "The transaction was given up meanwhile.", "given up")
         names, owner.held = owner.held, {}
         for name in names:
             holders = self._holders[name]
@@ -103,6 +141,21 @@ class LockTable:
                 del self._holders[name]
             if name in self._queues:
                 self._hand_on(name)
+
+    def refuse(self, owner: LockOwner, why: str, reason: str) -> None:
+        """Refuse what `owner` waits for, if it waits."""
+        if owner.waiting is not None:
+            self._refuse(*owner.waiting, why, reason)
+
+    def refuse_waiting(self, concerned: Callable[[LockName], bool], why: str, reason: str) -> None:
+        """Refuse all who wait for a lock whose name is `concerned`."""
+        for name in [name for name in self._queues if concerned(name)]:
+            for waiter in list(self._queues.get(name, ())):
+                self._refuse(name, waiter, why, reason)
+
+    def holds_any(self, concerned: Callable[[LockName], bool]) -> bool:
+        """Is any lock held whose name is `concerned`?"""
+        return any(concerned(name) for name in self._holders)
 
     @property
     def held_count(self) -> int:
@@ -114,20 +167,20 @@ class LockTable:
         """Owners that wait."""
         return sum(map(len, self._queues.values()))
 
-    def hot(self, n: int) -> list[tuple[Hashable, int]]:
+    def hot(self, n: int) -> list[tuple[LockName, int]]:
         """The `n` names that most owners wait for, with their number."""
         lengths = ((name, len(queue)) for name, queue in self._queues.items())
         return heapq.nlargest(n, lengths, key=lambda item: item[1])
 
     # ------------------------------------------------------------ inside
 
-    def _is_free(self, name: Hashable, mode: Mode, owner: LockOwner) -> bool:
+    def _is_free(self, name: LockName, mode: Mode, owner: LockOwner) -> bool:
         """May `owner` have it at once? An upgrade does not queue: the others wait for it too."""
         if owner.held.get(name) is None and name in self._queues:
             return False
         return self._is_compatible(name, mode, owner)
 
-    def _is_compatible(self, name: Hashable, mode: Mode, owner: LockOwner) -> bool:
+    def _is_compatible(self, name: LockName, mode: Mode, owner: LockOwner) -> bool:
         holders = self._holders.get(name)
         if not holders:
             return True
@@ -135,26 +188,28 @@ class LockTable:
             return len(holders) == 1 and owner in holders
         return Mode.EXCLUSIVE not in holders.values()
 
-    def _grant(self, name: Hashable, mode: Mode, owner: LockOwner) -> None:
+    def _grant(self, name: LockName, mode: Mode, owner: LockOwner) -> None:
         self._holders.setdefault(name, {})[owner] = mode
         owner.held[name] = mode
 
-    def _die_if_younger(self, owner: LockOwner, name: Hashable) -> None:
-        if owner.held and any(other.age <= owner.age for other in self._ahead(owner, name)):
+    def _die_if_younger(self, owner: LockOwner, name: LockName) -> None:
+        if (owner.held or owner.elsewhere) and any(
+            other.age <= owner.age for other in self._ahead(owner, name)
+        ):
             raise TransactionAborted(
                 "An older transaction holds or awaits a lock that this one needs.",
                 cure="Try again; the transaction keeps its place by age.",
                 reason="wait-die",
             )
 
-    def _ahead(self, owner: LockOwner, name: Hashable) -> Iterator[LockOwner]:
+    def _ahead(self, owner: LockOwner, name: LockName) -> Iterator[LockOwner]:
         """Everybody whom `owner` would wait for, directly or through others in the queue."""
         yield from (holder for holder in self._holders.get(name, ()) if holder is not owner)
         if name not in owner.held:
             yield from (waiter.owner for waiter in self._queues.get(name, ()))
 
     async def _wait(
-        self, owner: LockOwner, name: Hashable, mode: Mode, deadline: float | None
+        self, owner: LockOwner, name: LockName, mode: Mode, deadline: float | None
     ) -> None:
         waiter = _Waiter(owner, mode)
         queue = self._queues.setdefault(name, deque())
@@ -163,6 +218,7 @@ class LockTable:
             queue.appendleft(waiter)
         else:
             queue.append(waiter)
+        owner.waiting = (name, waiter)
         try:
             async with asyncio.timeout_at(deadline):
                 await waiter.granted
@@ -172,16 +228,23 @@ class LockTable:
                 cure="Raise timeout_ms, or do less in the transactions that hold this lock.",
             ) from None
         finally:
+            owner.waiting = None
             self._leave(name, waiter)
 
-    def _leave(self, name: Hashable, waiter: _Waiter) -> None:
+    def _refuse(self, name: LockName, waiter: _Waiter, why: str, reason: str) -> None:
+        self._leave(name, waiter)
+        waiter.owner.waiting = None
+        if not waiter.granted.done():
+            waiter.granted.set_exception(TransactionAborted(why, cure="Try again.", reason=reason))
+
+    def _leave(self, name: LockName, waiter: _Waiter) -> None:
         """Take a waiter that gave up out of the queue; one that was granted is out of it."""
         queue = self._queues.get(name)
         if queue is not None and waiter in queue:
             queue.remove(waiter)
             self._hand_on(name)
 
-    def _hand_on(self, name: Hashable) -> None:
+    def _hand_on(self, name: LockName) -> None:
         """Grant to the head of the queue, and on, as long as the modes go together."""
         queue = self._queues[name]
         while queue and self._is_compatible(name, queue[0].mode, queue[0].owner):

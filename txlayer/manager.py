@@ -13,14 +13,16 @@ import asyncio
 import datetime as dt
 import hashlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from maintain.changes import Mutation
 from query.engine import QueryEngine
 from schema.catalog import Catalog
 from schema.errors import (
+    HornbeamError,
     InvalidRequest,
     LimitExceeded,
     OutcomeUnknown,
@@ -34,7 +36,7 @@ from txlayer.committer import Committed, Committer, Prepared
 from txlayer.gate import Gate
 from txlayer.hlc import HybridClock
 from txlayer.identity import IdentityBlocks, Numbers
-from txlayer.locks import LockOwner, LockTable, Mode
+from txlayer.locks import Age, LockOwner, Locks, Mode
 from txlayer.model import (
     InsertRows,
     RepairRows,
@@ -56,6 +58,7 @@ from txlayer.outcomes import (
     transaction_id_for,
 )
 from txlayer.plans import WritePlan
+from txlayer.snapshots import Snapshots
 from txlayer.state import CatalogState
 from txlayer.transaction import Transaction
 
@@ -88,8 +91,12 @@ class TransactionManager:
         ids: Ids,
         engine: QueryEngine,
         catalog: Catalog,
+        locks: Locks,
+        snapshots: Snapshots,
+        name: str = "",
         limits: TransactionLimits | None = None,
     ) -> None:
+        """`name` tells this slave's transactions from those of others."""
         self._store = store
         self._committer = committer
         self._hlc = hlc
@@ -98,12 +105,14 @@ class TransactionManager:
         self._engine = engine
         self._limits = limits or TransactionLimits()
         self._identity = IdentityBlocks(store, hlc.tick)
-        self._gate = Gate()
-        self._ages = 0
+        self._locks = locks
+        self._snapshots = snapshots
+        self._name = name
+        self._begun = 0
         self._finishing: set[asyncio.Task[TransactionResult]] = set()
         self.unfinished: dict[str, str] = {}
         """Transactions that have reached the log, whose outcome is not known yet: id → owner."""
-        self.locks = LockTable()
+        self.gate = Gate()
         self.state = CatalogState(catalog, engine)
         self.growth: Counter[str] = Counter()
         """Rows inserted less rows deleted per layout since the catalog's counts were made."""
@@ -129,8 +138,8 @@ class TransactionManager:
             transaction_id = transaction_id_for(key, request.owner)
         else:
             transaction_id = self._ids.new()
-        self._ages += 1
-        age = self._ages
+        self._begun += 1
+        age = (self._clock.wall_ms(), self._begun, self._name)
         timeout_s = request.timeout_s or self._limits.timeout_s
         deadline = self._clock.monotonic() + timeout_s
         for attempt in range(self._limits.attempts):
@@ -155,7 +164,7 @@ class TransactionManager:
         self,
         request: TransactionRequest,
         transaction_id: str,
-        age: int,
+        age: Age,
         deadline: float,
         *,
         alone: bool,
@@ -165,14 +174,14 @@ class TransactionManager:
         owner = LockOwner(age)
         try:
             if alone:
-                await self.locks.acquire(owner, _SLOW_LANE, Mode.EXCLUSIVE, deadline)
-            await self._gate.enter()
+                await self._locks.acquire(owner, [_SLOW_LANE], Mode.EXCLUSIVE, deadline)
+            await self.gate.enter()
         except BaseException:
-            self.locks.release_all(owner)
+            self._locks.release_all(owner)
             raise
         attempt = _Attempt(request, transaction_id, owner, deadline)
         try:
-            prepared = await self._prepare(attempt)
+            prepared = await self._prepared(attempt)
         except BaseException:
             self._release(owner)
             raise
@@ -198,6 +207,17 @@ class TransactionManager:
         if not task.cancelled():
             task.exception()  # seen, should the caller be gone
 
+    async def _prepared(self, attempt: _Attempt) -> Prepared | TransactionResult:
+        """`_prepare`; what is answered without a commit rests on locks that are in force."""
+        try:
+            prepared = await self._prepare(attempt)
+        except HornbeamError:
+            self._locks.require_in_force(attempt.owner)
+            raise
+        if isinstance(prepared, TransactionResult):
+            self._locks.require_in_force(attempt.owner)
+        return prepared
+
     async def _prepare(self, attempt: _Attempt) -> Prepared | TransactionResult:
         """Everything before the commit point; a finished result when there is none to reach."""
         request, began = attempt.request, self._clock.monotonic()
@@ -208,14 +228,14 @@ class TransactionManager:
             self._store,
             Numbers(self._identity, request.replay.numbers if request.replay else ()),
             self._now(request.replay),
-            self._committer.watermark,
-            self.locks,
+            partial(self._searched, request.bookmark),
+            self._locks,
             attempt.owner,
             attempt.deadline,
         )
         attempt.plan_ms = self._ms_since(began)
         if request.idempotency_key is not None:
-            await transaction.lock(("request", attempt.transaction_id))
+            await transaction.lock([("request", attempt.transaction_id)])
             recorded = await find_outcome(self._store, attempt.transaction_id)
             if recorded is not None:
                 return recorded.answer_to(request)
@@ -229,7 +249,8 @@ class TransactionManager:
         attempt.affected = count_by_layout(mutations)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
         if not mutations and request.idempotency_key is None:
-            return attempt.result(self._committer.watermark())
+            seen = self._locks.clock(attempt.owner)
+            return attempt.result(max(self._committer.watermark(), seen))
         outcome = encode_outcome(request_hash(request), attempt.result(0), request.owner)
         return Prepared(
             transaction_id=attempt.transaction_id,
@@ -237,12 +258,19 @@ class TransactionManager:
             changes=transaction.net_changes(),
             extra_puts={OUTCOMES: [Put(bytes.fromhex(attempt.transaction_id), outcome)]},
             catalog_version=state.catalog.version,
+            codecs=state.codecs,
             not_before=request.bookmark,
         )
+
+    async def _searched(self, bookmark: int, waited_for: int) -> int:
+        """Where a transaction looks for rows."""
+        return await self._snapshots.read_point(max(bookmark, waited_for))
 
     async def _commit(self, attempt: _Attempt, prepared: Prepared) -> TransactionResult:
         self.unfinished[attempt.transaction_id] = attempt.request.owner
         try:
+            # In one step with the handing over to the log: `commit` queues before it suspends.
+            self._locks.require_in_force(attempt.owner)
             committed = await self._committer.commit(prepared)
         except BaseException:
             self._release(attempt.owner)
@@ -253,15 +281,17 @@ class TransactionManager:
         for mutation in prepared.mutations:
             self.growth[mutation.layout] += (mutation.old is None) - (mutation.new is None)
         if committed.applied_future is None or committed.applied:
-            self._release(attempt.owner)
+            self._release(attempt.owner, committed.ts)
         else:
             # Committed, not applied yet: the roots stay locked until it is.
-            committed.applied_future.add_done_callback(lambda _: self._release(attempt.owner))
+            committed.applied_future.add_done_callback(
+                lambda _: self._release(attempt.owner, committed.ts)
+            )
         return attempt.result(committed.ts, committed)
 
-    def _release(self, owner: LockOwner) -> None:
-        self.locks.release_all(owner)
-        self._gate.leave()
+    def _release(self, owner: LockOwner, commit_ts: int = 0) -> None:
+        self._locks.release_all(owner, commit_ts)
+        self.gate.leave()
 
     def _check_limits(self, request: TransactionRequest) -> None:
         limits = self._limits
@@ -285,12 +315,13 @@ class TransactionManager:
     # ------------------------------------------------------------ dry runs
 
     async def _dry_run(self, request: TransactionRequest) -> TransactionResult:
-        await self._gate.enter()
+        await self.gate.enter()
         try:
             now = request.replay.now if request.replay else self._clock.wall_ms()
             replay = replace(request.replay or Replay(now), now=now)
             numbers = Numbers(self._identity, replay.numbers)
-            transaction = self._unlocked(self._committer.watermark(), numbers, replay)
+            at = await self._snapshots.read_point(request.bookmark)
+            transaction = self._unlocked(at, numbers, replay)
             plans = _plans(self.state, request.statements)
             async with _time_limit(request.timeout_s or self._limits.timeout_s):
                 await transaction.validate(request.reads, request.preconditions)
@@ -298,7 +329,7 @@ class TransactionManager:
                 await transaction.check()
                 mutations = await transaction.mutations()
         finally:
-            self._gate.leave()
+            self.gate.leave()
         return TransactionResult(
             "",
             0,
@@ -320,22 +351,24 @@ class TransactionManager:
             return Overlay(await transaction.mutations())
 
     def _unlocked(self, at: int, numbers: Numbers, replay: Replay | None) -> Transaction:
-        now = self._now(replay)
-        return Transaction(self.state, self._store, numbers, now, lambda: at, None, LockOwner(0))
+        async def here(_: int) -> int:
+            return at
+
+        now, nobody = self._now(replay), LockOwner(0)
+        return Transaction(self.state, self._store, numbers, now, here, None, nobody, at=at)
 
     # ------------------------------------------------------------ schema
 
-    async def switch(self, prepare: Callable[[int], Awaitable[Catalog]]) -> None:
-        """Put the catalog that `prepare` makes into force between transactions.
-
-        `prepare` is given a timestamp T: every commit under an older catalog is ≤ T and applied,
-        every one under the new catalog is later, whoever makes it. No transaction is inside
-        meanwhile; when `prepare` raises, nothing has changed.
-        """
-        async with self._gate.closed():
+    @asynccontextmanager
+    async def closed(self) -> AsyncIterator[None]:
+        """No transaction is inside meanwhile; all that were are applied."""
+        async with self.gate.closed():
             await self._committer.drain()
-            at = await self._committer.reserve()
-            self.state = CatalogState(await prepare(at), self._engine)
+            yield
+
+    def use(self, catalog: Catalog) -> None:
+        """Transactions that begin from now on are planned under `catalog`."""
+        self.state = CatalogState(catalog, self._engine)
 
     async def close(self) -> None:
         """Wait for commits under way."""

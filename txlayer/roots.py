@@ -18,7 +18,7 @@ from storage.codec.rows import Codecs
 ReadRows = Callable[[str, Sequence[tuple[Value, ...]]], Awaitable[list[Row | None]]]
 """Rows of a relation by key values, in the state that the caller sees."""
 
-LockName = tuple[str, str, bytes]
+RootName = tuple[str, str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ class Roots:
         step = self._steps[relation]
         return step is not None and not step.parent_is_root
 
-    def name(self, relation: str, key: Sequence[Value]) -> LockName:
+    def name(self, relation: str, key: Sequence[Value]) -> RootName:
         return ("root", relation, self._codecs(relation).key_of(key))
 
-    async def find(self, relation: str, rows: Sequence[Row], read: ReadRows) -> list[LockName]:
+    async def find(self, relation: str, rows: Sequence[Row], read: ReadRows) -> list[RootName]:
         """The root locks of rows of `relation`, each once; one batched read per level."""
-        found: dict[LockName, None] = {}
+        found: dict[RootName, None] = {}
         while rows:
             step, codec = self._steps[relation], self._codecs(relation)
             if step is None:
@@ -82,7 +82,7 @@ class Roots:
         parent: str,
         keys: Sequence[tuple[Value, ...]],
         read: ReadRows,
-        found: dict[LockName, None],
+        found: dict[RootName, None],
     ) -> list[Row]:
         """The rows of `parent`; one that is not there is a top."""
         rows = []

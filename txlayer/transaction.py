@@ -17,7 +17,7 @@ A dry run takes no locks and reads at a snapshot; all else is the same code.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from maintain.changes import Change, Mutation
@@ -41,7 +41,7 @@ from storage.ports import NEWEST, TableStore
 from storage.snapshot import Overlay, ReadItem, Snapshot
 from txlayer.constraints import ChildCheck, ParentCheck, UniqueCheck
 from txlayer.identity import Numbers
-from txlayer.locks import LockOwner, LockTable, Mode
+from txlayer.locks import LockName, LockOwner, Locks, Mode
 from txlayer.model import (
     InsertRows,
     Parameters,
@@ -72,8 +72,9 @@ Key = tuple[Value, ...]
 class Transaction:
     """The working state of one attempt.
 
-    Searches look for rows at one snapshot: what `watermark` says when the first of them begins.
-    Taken this late it holds whatever the transaction has waited for by then.
+    Searches look for rows at one snapshot, which `snapshot` gives when the first of them begins:
+    one that holds everything up to the timestamp that it is given. Taken this late it holds
+    whatever the transaction has waited for by then. Without `locks` all is read at `at`.
     """
 
     def __init__(
@@ -82,50 +83,58 @@ class Transaction:
         store: TableStore,
         identity: Numbers,
         now: dt.datetime,
-        watermark: Callable[[], int],
-        locks: LockTable | None,
+        snapshot: Callable[[int], Awaitable[int]],
+        locks: Locks | None,
         owner: LockOwner,
         deadline: float | None = None,
+        at: int = NEWEST,
     ) -> None:
         self.state = state
         self._store = store
         self._identity = identity
         self._now = now
-        self._watermark = watermark
+        self._snapshot = snapshot
         self._searched: Snapshot | None = None
         self._locks = locks
         self._owner = owner
         self._deadline = deadline
-        self._held: set[tuple[Any, ...]] = set()
-        at = NEWEST if locks is not None else watermark()
+        self._held: set[tuple[LockName, Mode]] = set()
         self.reader = Snapshot(store, state.codecs, at)
         self._changes: dict[str, dict[bytes, Change]] = {}
         self._repairs: list[Mutation] = []
 
     # ------------------------------------------------------------ locks
 
-    async def lock(self, name: tuple[Any, ...], mode: Mode = Mode.EXCLUSIVE) -> bool:
-        """Take a lock; False if this attempt has had it before."""
-        if self._locks is None or name in self._held:
+    async def lock(self, names: Iterable[LockName], mode: Mode = Mode.EXCLUSIVE) -> bool:
+        """Take locks; False if this attempt has had them all before."""
+        locks, owner = self._locks, self._owner
+        if locks is None:
             return False
-        if not self._locks.take(self._owner, name, mode):
-            await self._locks.acquire(self._owner, name, mode, self._deadline)
-        if mode is Mode.EXCLUSIVE:
-            self._held.add(name)
-        return True
+        missing = [name for name in names if not self._has(name, mode)]
+        for number, name in enumerate(missing):
+            if not locks.take(owner, name, mode):
+                await locks.acquire(owner, missing[number:], mode, self._deadline)
+                break
+        self._held.update((name, mode) for name in missing)
+        return bool(missing)
+
+    def _has(self, name: LockName, mode: Mode) -> bool:
+        held = self._held
+        return (name, mode) in held or (name, Mode.EXCLUSIVE) in held
 
     async def _lock_roots(self, relation: str, rows: Sequence[Row]) -> None:
         """Lock the roots of `rows`, and look again under the lock (protocol.md, steps 1 to 3)."""
         roots = self.state.roots
         while True:
             names = await roots.find(relation, rows, self.rows)
-            taken = [await self.lock(name) for name in dict.fromkeys(names)]
-            if not any(taken) or not roots.needs_reads(relation):
+            taken = await self.lock(dict.fromkeys(names))
+            if not taken or not roots.needs_reads(relation):
                 return
 
-    async def _lock_existence(self, relation: str, keys: Iterable[bytes]) -> None:
-        for key in keys:
-            await self.lock(("row", relation, key))
+    async def _lock_existence(
+        self, relation: str, keys: Iterable[bytes], mode: Mode = Mode.EXCLUSIVE
+    ) -> bool:
+        return await self.lock([("row", relation, key) for key in keys], mode)
 
     async def _lock_and_read(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
         """The rows, read under the locks of their roots; None where there is none."""
@@ -133,25 +142,14 @@ class Transaction:
         while True:
             rows = await self.rows(relation, keys)
             present = [row for row in rows if row is not None]
-            names = set(await self.state.roots.find(relation, present, self.rows))
-            taken = [await self.lock(name) for name in sorted(names)]
-            for key, row in zip(keys, rows, strict=True):
-                if row is None:
-                    # The answer "no such row" must stay true until the commit.
-                    name = ("row", relation, codec.key_of(key))
-                    if name not in self._held:
-                        taken.append(await self._lock_shared(name))
-            if not any(taken):
+            taken = await self.lock(
+                sorted(set(await self.state.roots.find(relation, present, self.rows)))
+            )
+            # The answer "no such row" must stay true until the commit.
+            absent = [codec.key_of(key) for key, row in zip(keys, rows, strict=True) if row is None]
+            taken |= await self._lock_existence(relation, absent, Mode.SHARED)
+            if not taken:
                 return rows
-
-    async def _lock_shared(self, name: tuple[Any, ...]) -> bool:
-        """Take a shared lock; False if this attempt has had it before."""
-        marker = ("shared", *name)
-        if self._locks is None or marker in self._held:
-            return False
-        await self.lock(name, Mode.SHARED)
-        self._held.add(marker)
-        return True
 
     # ------------------------------------------------------------ state
 
@@ -490,20 +488,21 @@ class Transaction:
         return [row for row in rows if row is not None and predicate(row, parameters)]
 
     async def _require_unchanged(self, relation: Relation, keys: Sequence[Key]) -> None:
-        if await self.reader.get(relation.name, keys) != await self._base().get(
-            relation.name, keys
-        ):
+        base = await self._base()
+        if await self.reader.get(relation.name, keys) != await base.get(relation.name, keys):
             raise _changed_since(relation.name)
 
-    def _base(self) -> Snapshot:
+    async def _base(self) -> Snapshot:
         """The snapshot of this transaction's searches, without its own changes."""
         if self._searched is None:
-            self._searched = Snapshot(self._store, self.state.codecs, self._watermark())
+            waited_for = self._locks.clock(self._owner) if self._locks is not None else 0
+            at = await self._snapshot(waited_for)
+            self._searched = Snapshot(self._store, self.state.codecs, at)
         return self._searched
 
     async def _search_reader(self) -> Snapshot:
         """The snapshot that WHEREs and subqueries look at, with this transaction's changes."""
-        base = self._base()
+        base = await self._base()
         if not self._changes:
             return base
         mutations = await self.mutations()
@@ -516,12 +515,11 @@ class Transaction:
         by_layout: dict[str, list[Mutation]] = {}
         for mutation in mutations:
             by_layout.setdefault(mutation.layout, []).append(mutation)
+        base = await self._base()
         for layout, changed in by_layout.items():
             codec = self.state.codecs(layout)
             keys = [codec.decode_key(mutation.key) for mutation in changed]
-            for version, mutation in zip(
-                await self._base().get(layout, keys), changed, strict=True
-            ):
+            for version, mutation in zip(await base.get(layout, keys), changed, strict=True):
                 if (version.row if version is not None else None) != mutation.old:
                     raise _changed_since(layout)
 
@@ -555,8 +553,7 @@ class Transaction:
         keys, parent = list(wanted), check.foreign_key.parent
         codec = self.state.codecs(parent)
         if not check.same_root:
-            for key in keys:
-                await self._lock_shared(("row", parent, codec.key_of(key)))
+            await self._lock_existence(parent, map(codec.key_of, keys), Mode.SHARED)
         for key, row in zip(keys, await self.rows(parent, keys), strict=True):
             if row is None:
                 raise ForeignKeyViolation(
@@ -607,7 +604,7 @@ class Transaction:
 
     async def _lock_unique(self, check: UniqueCheck, values: Key) -> None:
         prefix = self.state.codecs(check.index.name).prefix(values)
-        await self.lock(("unique", check.index.name, prefix))
+        await self.lock([("unique", check.index.name, prefix)])
 
     async def _check_children(
         self, relation: str, check: ChildCheck, changes: Sequence[Change]
@@ -659,11 +656,12 @@ class Transaction:
     async def _version(self, layout: str, key: bytes) -> int | None:
         """Commit timestamp of a stored row, under a shared lock of its root."""
         relation, base_key = self._read_origin(layout, key)
-        await self._lock_shared(("row", relation, self.state.codecs(relation).key_of(base_key)))
+        encoded = self.state.codecs(relation).key_of(base_key)
+        await self._lock_existence(relation, [encoded], Mode.SHARED)
         while True:
             rows = [r for r in await self._committed_rows(relation, [base_key]) if r is not None]
             names = await self.state.roots.find(relation, rows, self._committed_rows)
-            if not any([await self._lock_shared(name) for name in names]):
+            if not await self.lock(names, Mode.SHARED):
                 break
         (version,) = await self.reader.get(layout, [self.state.codecs(layout).decode_key(key)])
         return version.ts if version is not None else None

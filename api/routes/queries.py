@@ -66,6 +66,7 @@ async def _answer(
             body.parameters,
             bookmark=body.bookmark,
             snapshot=body.snapshot,
+            strong=body.consistency == "strong",
             pending=[item.statement() for item in body.pending],
             replay=None if body.replay is None else body.replay.replay(),
             trace=body.trace,

@@ -79,7 +79,7 @@ async def outcome(transaction_id: TransactionId, db: Db, asking: Asking) -> Resp
     404 when no commit of it is recorded: it was not committed, or longer ago than answers are
     kept (`outcome_retention_s`); or by another API key, unless an administrator asks.
     """
-    owner = db.manager.unfinished.get(transaction_id)
+    owner = await db.unfinished(transaction_id)
     found = await db.outcome(transaction_id)
     if found is not None and _may_know(asking, found.owner):
         answer = transaction_document(db.catalog, found.answer)

@@ -80,8 +80,8 @@ class World:
         database = self.database
         return {
             "readers": sum(database.keeper.readers._inside.values()),
-            "locks": database.manager.locks.held_count,
-            "waiting": database.manager.locks.waiting_count,
+            "locks": database.locks.held_count,
+            "waiting": database.locks.waiting_count,
             "inside": database.manager._gate.inside,
             "unfinished": len(database.manager.unfinished),
         }

@@ -35,7 +35,7 @@ class Cluster:
         return await SimulatedCoordination.open(self.registry)
 
     async def start(self, coordination):
-        async def open_log(epoch, version):
+        async def open_log(name, epoch, version):
             files = SimulatedFiles(self.disk, "a")
             return await SegmentedLog.open(files, "a", epoch, catalog_version=version)
 

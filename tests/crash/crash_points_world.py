@@ -189,7 +189,7 @@ async def _live(world: World, work: Work, crash_at: int | None, callbacks: int |
         await asyncio.sleep(0)
         return found
 
-    async def open_log(epoch: int, catalog_version: int) -> SegmentedLog:
+    async def open_log(name: str, epoch: int, catalog_version: int) -> SegmentedLog:
         files = SimulatedFiles(world.disk, SLAVE, carry=carry)
         return await SegmentedLog.open(files, SLAVE, epoch, catalog_version=catalog_version)
 

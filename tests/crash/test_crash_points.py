@@ -85,7 +85,7 @@ async def require_no_orphans(database: Database) -> None:
 
 
 def require_nothing_stuck(database: Database) -> None:
-    locks = database.manager.locks
+    locks = database.locks
     assert (locks.held_count, locks.waiting_count) == (0, 0)
     assert not database.manager.unfinished
 

@@ -147,7 +147,7 @@ class Services:
         async def carry(operation: files.Operation) -> Any:
             return await log.one(operation.kind, operation.apply)
 
-        async def open_log(epoch: int, catalog_version: int) -> SegmentedLog:
+        async def open_log(name: str, epoch: int, catalog_version: int) -> SegmentedLog:
             return await SegmentedLog.open(
                 files.SimulatedFiles(self._disk, SLAVE, carry=carry),
                 SLAVE,

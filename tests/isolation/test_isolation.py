@@ -74,7 +74,7 @@ def history(folder, test):
             await database.keeper.apply(Catalog(1, SCHEMA, Forest(("test",))))
             await database.execute("INSERT INTO test VALUES (1, 10), (2, 20)")
             await test(database)
-            assert database.manager.locks.held_count == 0
+            assert database.locks.held_count == 0
 
     asyncio.run(run())
 
@@ -82,22 +82,21 @@ def history(folder, test):
 @asynccontextmanager
 async def paused_before(database, key, *statements, **options):
     """One request that has run up to the row `key` and waits for it, until the context ends."""
-    owner = LockOwner((-1, 0))
+    # Younger than the request, which would begin anew instead of waiting.
+    owner = LockOwner((1 << 62, 0, ""))
     name = database.manager.state.roots.name("test", (key,))
-    await database.manager.locks.acquire(owner, name, Mode.EXCLUSIVE)
+    await database.locks.acquire(owner, [name], Mode.EXCLUSIVE)
     request = TransactionRequest(tuple(statements), **options)
-    # Older than the owner of the lock, or it would not wait but begin anew.
-    database.manager._ages = -10
     task = asyncio.ensure_future(database.transact(request))
     for _ in range(1_000):
-        if database.manager.locks.waiting_count:
+        if database.locks.waiting_count:
             break
         await asyncio.sleep(0.001)
-    assert database.manager.locks.waiting_count == 1
+    assert database.locks.waiting_count == 1
     try:
         yield task
     finally:
-        database.manager.locks.release_all(owner)
+        database.locks.release_all(owner)
 
 
 def test_g0_write_cycles(tmp_path):

@@ -243,10 +243,10 @@ class Cluster:
         async def carry(operation: files.Operation) -> Any:
             return await files_calls.one(operation.kind, operation.apply)
 
-        async def open_log(epoch: int, catalog_version: int) -> SegmentedLog:
+        async def open_log(name: str, epoch: int, catalog_version: int) -> SegmentedLog:
             return await SegmentedLog.open(
-                SimulatedFiles(self.disk, SLAVE, carry=carry),
-                SLAVE,
+                SimulatedFiles(self.disk, name, carry=carry),
+                name,
                 epoch,
                 catalog_version=catalog_version,
                 segment_bytes=self._segment_bytes,

@@ -349,7 +349,7 @@ async def _find_late_copies(cluster: Cluster, journal: Journal) -> None:
 async def _require_nothing_stuck(database: Database) -> None:
     """Proof 12: some time after the last fault no lock is held and the watermark moves."""
     await asyncio.sleep(STUCK_AFTER_S)
-    locks = database.manager.locks
+    locks = database.locks
     assert locks.held_count == 0, "locks are held though nothing runs"
     assert locks.waiting_count == 0, "somebody waits for a lock that nobody will free"
     assert not database.manager.unfinished, "transactions are in doubt though nothing runs"

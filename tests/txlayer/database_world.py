@@ -181,8 +181,8 @@ async def check(database: Database) -> None:
 async def settled(database: Database) -> None:
     """No lock is left behind, foreign keys hold, and every view and index equals what it is
     recomputed to."""
-    assert database.manager.locks.held_count == 0
-    assert database.manager.locks.waiting_count == 0
+    assert database.locks.held_count == 0
+    assert database.locks.waiting_count == 0
     catalog, at = database.catalog, database.watermark()
     base = {name: await stored_rows(database, name, at) for name in catalog.schema.names}
     for name in (*catalog.view, *catalog.index):

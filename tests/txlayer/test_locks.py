@@ -22,7 +22,7 @@ def begin(awaitable: Awaitable[None]) -> asyncio.Task[None]:
 def test_a_free_lock_is_taken_without_suspending():
     locks, owner = LockTable(), LockOwner(1)
     with pytest.raises(StopIteration):
-        locks.acquire(owner, "a", X).send(None)
+        locks.acquire(owner, ["a"], X).send(None)
     assert owner.held == {"a": X}
     assert locks.held_count == 1
 
@@ -30,10 +30,10 @@ def test_a_free_lock_is_taken_without_suspending():
 def test_shared_goes_with_shared_and_exclusive_with_nothing():
     async def run():
         locks, owners = LockTable(), [LockOwner(n) for n in range(4)]
-        await locks.acquire(owners[0], "a", S)
-        await locks.acquire(owners[1], "a", S)
-        writer = begin(locks.acquire(owners[2], "a", X))
-        late_reader = begin(locks.acquire(owners[3], "a", S))
+        await locks.acquire(owners[0], ["a"], S)
+        await locks.acquire(owners[1], ["a"], S)
+        writer = begin(locks.acquire(owners[2], ["a"], X))
+        late_reader = begin(locks.acquire(owners[3], ["a"], S))
         await settle()
         assert locks.waiting_count == 2
         locks.release_all(owners[0])
@@ -57,7 +57,7 @@ def test_waiters_are_served_in_the_order_in_which_they_came():
 
         async def one(number: int):
             owner = LockOwner(100 - number)  # later comers are older: age does not reorder
-            await locks.acquire(owner, "a", X)
+            await locks.acquire(owner, ["a"], X)
             served.append(number)
             await asyncio.sleep(0)
             locks.release_all(owner)
@@ -71,8 +71,8 @@ def test_waiters_are_served_in_the_order_in_which_they_came():
 def test_release_wakes_all_readers_at_the_head_and_no_more():
     async def run():
         locks, writer = LockTable(), LockOwner(0)
-        await locks.acquire(writer, "a", X)
-        waits = [begin(locks.acquire(LockOwner(n), "a", m)) for n, m in enumerate([S, S, X, S])]
+        await locks.acquire(writer, ["a"], X)
+        waits = [begin(locks.acquire(LockOwner(n), ["a"], m)) for n, m in enumerate([S, S, X, S])]
         await settle()
         locks.release_all(writer)
         await settle()
@@ -87,7 +87,7 @@ def test_asking_again_is_free_and_exclusive_covers_shared():
     async def run():
         locks, owner = LockTable(), LockOwner(1)
         for mode in (S, S, X, X, S):
-            await locks.acquire(owner, "a", mode)
+            await locks.acquire(owner, ["a"], mode)
         assert owner.held == {"a": X}
         locks.release_all(owner)
         locks.release_all(owner)
@@ -100,11 +100,11 @@ def test_an_upgrade_waits_for_the_other_readers_and_passes_the_queue():
     async def run():
         locks = LockTable()
         upgrader, reader, writer = LockOwner(1), LockOwner(2), LockOwner(3)
-        await locks.acquire(upgrader, "a", S)
-        await locks.acquire(reader, "a", S)
-        waiting = begin(locks.acquire(writer, "a", X))
+        await locks.acquire(upgrader, ["a"], S)
+        await locks.acquire(reader, ["a"], S)
+        waiting = begin(locks.acquire(writer, ["a"], X))
         await settle()
-        upgrade = begin(locks.acquire(upgrader, "a", X))
+        upgrade = begin(locks.acquire(upgrader, ["a"], X))
         await settle()
         assert not upgrade.done()
         locks.release_all(reader)
@@ -120,12 +120,12 @@ def test_an_upgrade_waits_for_the_other_readers_and_passes_the_queue():
 def test_of_two_upgrades_the_younger_dies():
     async def run():
         locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
-        await locks.acquire(older, "a", S)
-        await locks.acquire(younger, "a", S)
-        upgrade = begin(locks.acquire(older, "a", X))
+        await locks.acquire(older, ["a"], S)
+        await locks.acquire(younger, ["a"], S)
+        upgrade = begin(locks.acquire(older, ["a"], X))
         await settle()
         with pytest.raises(TransactionAborted):
-            await locks.acquire(younger, "a", X)
+            await locks.acquire(younger, ["a"], X)
         locks.release_all(younger)
         await upgrade
 
@@ -134,11 +134,11 @@ def test_of_two_upgrades_the_younger_dies():
 
 def test_a_younger_owner_that_holds_something_dies_and_says_why():
     async def run():
-        locks, older, younger = LockTable(), LockOwner((1, 0)), LockOwner((1, 1))
-        await locks.acquire(older, "a", X)
-        await locks.acquire(younger, "b", X)
+        locks, older, younger = LockTable(), LockOwner((1, 0, "")), LockOwner((1, 0, "b"))
+        await locks.acquire(older, ["a"], X)
+        await locks.acquire(younger, ["b"], X)
         with pytest.raises(TransactionAborted) as died:
-            await locks.acquire(younger, "a", X)
+            await locks.acquire(younger, ["a"], X)
         assert died.value.retryable
         assert died.value.details == {"reason": "wait-die"}
         assert younger.held == {"b": X}
@@ -150,10 +150,10 @@ def test_a_younger_owner_that_holds_something_dies_and_says_why():
 def test_an_owner_that_holds_nothing_may_wait_and_an_older_one_may_too():
     async def run():
         locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
-        await locks.acquire(younger, "a", X)
-        await locks.acquire(older, "b", X)
-        waits = begin(locks.acquire(older, "a", X))
-        newcomer = begin(locks.acquire(LockOwner(9), "b", X))
+        await locks.acquire(younger, ["a"], X)
+        await locks.acquire(older, ["b"], X)
+        waits = begin(locks.acquire(older, ["a"], X))
+        newcomer = begin(locks.acquire(LockOwner(9), ["b"], X))
         await settle()
         assert not waits.done()
         locks.release_all(younger)
@@ -171,14 +171,14 @@ def test_a_reader_may_not_hide_behind_a_writer_that_waits_for_an_older_reader():
     async def run():
         locks = LockTable()
         elder, middle, fresh = LockOwner(1), LockOwner(2), LockOwner(3)
-        await locks.acquire(elder, "a", S)
-        await locks.acquire(middle, "b", X)
-        waits = begin(locks.acquire(fresh, "a", X))
+        await locks.acquire(elder, ["a"], S)
+        await locks.acquire(middle, ["b"], X)
+        waits = begin(locks.acquire(fresh, ["a"], X))
         await settle()
         with pytest.raises(TransactionAborted):
-            await locks.acquire(middle, "a", S)
+            await locks.acquire(middle, ["a"], S)
         locks.release_all(middle)
-        await locks.acquire(elder, "b", X)
+        await locks.acquire(elder, ["b"], X)
         locks.release_all(elder)
         await waits
 
@@ -188,11 +188,11 @@ def test_a_reader_may_not_hide_behind_a_writer_that_waits_for_an_older_reader():
 def test_the_deadline_ends_a_wait_and_those_behind_move_up():
     async def run():
         locks, reader, behind = LockTable(), LockOwner(1), LockOwner(3)
-        await locks.acquire(reader, "a", S)
+        await locks.acquire(reader, ["a"], S)
         deadline = asyncio.get_running_loop().time() + 0.01
-        writer = begin(locks.acquire(LockOwner(2), "a", X, deadline))
+        writer = begin(locks.acquire(LockOwner(2), ["a"], X, deadline))
         await settle()
-        follower = begin(locks.acquire(behind, "a", S))
+        follower = begin(locks.acquire(behind, ["a"], S))
         with pytest.raises(StatementTimeout, match="lock"):
             await writer
         await follower
@@ -205,8 +205,8 @@ def test_the_deadline_ends_a_wait_and_those_behind_move_up():
 def test_a_wait_that_is_cancelled_leaves_no_trace():
     async def run():
         locks, holder, gone = LockTable(), LockOwner(1), LockOwner(2)
-        await locks.acquire(holder, "a", X)
-        wait = begin(locks.acquire(gone, "a", X))
+        await locks.acquire(holder, ["a"], X)
+        wait = begin(locks.acquire(gone, ["a"], X))
         await settle()
         wait.cancel()
         await settle()
@@ -220,8 +220,8 @@ def test_a_wait_that_is_cancelled_leaves_no_trace():
 def test_a_wait_cancelled_in_the_moment_of_its_grant_is_freed_by_its_owner():
     async def run():
         locks, holder, gone = LockTable(), LockOwner(1), LockOwner(2)
-        await locks.acquire(holder, "a", X)
-        wait = begin(locks.acquire(gone, "a", X))
+        await locks.acquire(holder, ["a"], X)
+        wait = begin(locks.acquire(gone, ["a"], X))
         await settle()
         locks.release_all(holder)
         wait.cancel()
@@ -238,8 +238,8 @@ def test_hot_names_are_those_that_most_wait_for():
     async def run():
         locks, holder = LockTable(), LockOwner(0)
         for name in "abc":
-            await locks.acquire(holder, name, X)
-        waits = [begin(locks.acquire(LockOwner(n), name, X)) for n, name in enumerate("bbbcc")]
+            await locks.acquire(holder, [name], X)
+        waits = [begin(locks.acquire(LockOwner(n), [name], X)) for n, name in enumerate("bbbcc")]
         await settle()
         assert locks.hot(1) == [("b", 3)]
         assert locks.hot(9) == [("b", 3), ("c", 2)]
@@ -273,7 +273,7 @@ class Crowd:
     async def _attempt(self, owner: LockOwner, wanted: list[tuple[int, Mode]]) -> bool:
         try:
             for name, mode in wanted:
-                await self.locks.acquire(owner, name, mode)
+                await self.locks.acquire(owner, [name], mode)
                 self._enter(owner, name)
                 for _ in range(self.random.randint(0, 2)):
                     await asyncio.sleep(0)
@@ -322,7 +322,7 @@ def test_a_stream_of_newcomers_starves_nobody():
         await settle()
         owner = LockOwner(5)
         for name in crowd.names:  # older than all: it is never told to die
-            await crowd.locks.acquire(owner, name, X)
+            await crowd.locks.acquire(owner, [name], X)
             await settle()
         crowd.locks.release_all(owner)
         finished.set()

@@ -18,8 +18,8 @@ def test_whoever_gives_up_as_the_slow_lane_becomes_free_leaves_it(tmp_path, monk
 
     async def test(database):
         await run_all(database, *FILL)
-        locks, first = database.manager.locks, LockOwner(0)
-        await locks.acquire(first, manager._SLOW_LANE, Mode.EXCLUSIVE)
+        locks, first = database.locks, LockOwner(0)
+        await locks.acquire(first, [manager._SLOW_LANE], Mode.EXCLUSIVE)
         second = asyncio.ensure_future(database.transact(statements(ADD)))
         await until(lambda: locks.waiting_count == 1)
         locks.release_all(first)

@@ -26,7 +26,7 @@ async def apply(database, workload):
 async def refused(database, sql, *parameters):
     with pytest.raises(LimitExceeded, match="are the most that can be stored"):
         await database.execute(sql, parameters)
-    assert database.manager.locks.held_count == 0
+    assert database.locks.held_count == 0
 
 
 def test_rows_and_keys_that_are_too_large_are_refused_and_leave_nothing(tmp_path):

@@ -339,7 +339,7 @@ def test_snapshots_outlive_the_process_back_to_the_last_schema_change(tmp_path):
 def test_waiting_for_a_lock_ends_at_the_time_limit(tmp_path):
     async def test(database):
         owner, name = LockOwner(0), database.manager.state.roots.name("product", (1,))
-        await database.manager.locks.acquire(owner, name, Mode.EXCLUSIVE)
+        await database.locks.acquire(owner, [name], Mode.EXCLUSIVE)
         with pytest.raises(StatementTimeout):
             await database.execute(ADD, timeout_s=0.1)
         waiting = asyncio.ensure_future(database.execute(ADD))
@@ -348,8 +348,8 @@ def test_waiting_for_a_lock_ends_at_the_time_limit(tmp_path):
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert database.manager.locks.waiting_count == 0
-        database.manager.locks.release_all(owner)
+        assert database.locks.waiting_count == 0
+        database.locks.release_all(owner)
         await database.execute(ADD)
         assert await stock(database) == 6
 
@@ -418,14 +418,14 @@ def test_rows_found_at_the_snapshot_are_looked_at_again(tmp_path):
                 " ON CONFLICT (p_id) DO UPDATE SET p_stock = 5"
             )
             owner = LockOwner((0, 0))
-            await database.manager.locks.acquire(owner, root, Mode.EXCLUSIVE)
+            await database.locks.acquire(owner, [root], Mode.EXCLUSIVE)
             writer = asyncio.ensure_future(
                 database.execute("UPDATE product SET p_stock = 7 WHERE p_id = 1")
             )
-            await until(lambda: database.manager.locks.waiting_count == 1)
+            await until(lambda: database.locks.waiting_count == 1)
             late = asyncio.ensure_future(database.execute(sql))
-            await until(lambda: database.manager.locks.waiting_count == 2 or late.done())  # noqa: B023
-            database.manager.locks.release_all(owner)
+            await until(lambda: database.locks.waiting_count == 2 or late.done())  # noqa: B023
+            database.locks.release_all(owner)
             await asyncio.gather(writer, late)
             assert await stock(database) == expected, sql
 

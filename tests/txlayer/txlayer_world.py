@@ -212,14 +212,11 @@ class World:
         self.log = log or MemoryLog()
         self.clock = clock or VirtualClock()
         self.hlc = HybridClock(self.clock, last_ts)
-        self.encoded: Counter[Row] = Counter()
-        codec = TextCodec(self.encoded)
         self.committer = Committer(
             store=self.store,  # type: ignore[arg-type]
             log=self.log,  # type: ignore[arg-type]
             clock=self.clock,
             hlc=self.hlc,
-            codecs_for=lambda _version: lambda _name: codec,  # type: ignore[arg-type,return-value]
             reserved=last_ts,
             alive=alive,
             steps=steps,
@@ -227,8 +224,12 @@ class World:
         )
 
 
-def prepared(number: int, keys: Sequence[str], *, not_before: int = 0) -> Prepared:
-    """A transaction that inserts a row under each of `keys`, holding its number."""
+def prepared(
+    number: int, keys: Sequence[str], *, not_before: int = 0, encoded: Counter[Row] | None = None
+) -> Prepared:
+    """A transaction that inserts a row under each of `keys`, holding its number; `encoded` counts
+    how often each row is encoded."""
+    codec = TextCodec(Counter() if encoded is None else encoded)
     rows: list[Row] = [(f"{key}={number}",) for key in keys]
     return Prepared(
         transaction_id=f"{number:032x}",
@@ -236,5 +237,6 @@ def prepared(number: int, keys: Sequence[str], *, not_before: int = 0) -> Prepar
         changes=[Change("t", None, row) for row in rows],
         extra_puts={"s.transactions": [Put(number.to_bytes(16), b"done")]},
         catalog_version=7,
+        codecs=lambda _name: codec,  # type: ignore[arg-type,return-value]
         not_before=not_before,
     )

@@ -1,0 +1,225 @@
+"""Locks of all members, as one table: a member's own, and by messages those of the others.
+
+`TravellingLocks` is the side of the coordinator, the member that runs a transaction; `Guests` is
+the side of the owner. Owners grant locks and log nothing (decision 21; docs/protocols/locks.md).
+What makes that safe is kept here:
+
+- a lock is granted only by who owns its slot, to members only, and not while the slot is leaving,
+  all by the newest assignment that the owner has seen;
+- a grant carries the owner's clock and a release the commit's timestamp, so timestamps rise on each
+  root whoever grants its lock and whoever commits;
+- before a transaction is handed to the log, or answered without a commit, all who granted it locks
+  are looked up once more: the grants of who is no member are worth nothing;
+- what a dead member's transactions hold is freed when its log is recovered, and not before.
+
+Deadlock cannot come of locks in several tables: an attempt that holds or awaits anything in another
+table is compared like one that holds something in this one (txlayer/locks.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
+
+from schema.errors import StatementTimeout, TransactionAborted, Unavailable
+from storage.ports import Clock
+from txlayer.hlc import HybridClock
+from txlayer.links import Links
+from txlayer.locks import LockName, LockOwner, LockTable, Mode
+from txlayer.messages import Freed, Granted, Lock, Refused, Release
+from txlayer.view import View, slot_of
+
+LONGEST_S = 3_600.0
+"""How long a lock is waited for that nobody sets a limit to."""
+LEAVING = "leaving"
+TIMEOUT = "timeout"
+
+
+@dataclass(eq=False, slots=True)
+class _Attempt:
+    """What a transaction of ours has of other members' locks. `asked` are all that may hold some
+    for it, `grantors` those that said so; `clock` is their latest."""
+
+    number: int
+    asked: set[str] = field(default_factory=set)
+    grantors: set[str] = field(default_factory=set)
+    clock: int = 0
+
+
+class TravellingLocks:
+    """The `Locks` of the transactions that one member runs."""
+
+    def __init__(
+        self, own: LockTable, view: View, links: Links, hlc: HybridClock, clock: Clock
+    ) -> None:
+        self._own = own
+        self._view = view
+        self._links = links
+        self._hlc = hlc
+        self._clock = clock
+        self._attempts: dict[LockOwner, _Attempt] = {}
+        self._number = 0
+
+    def take(self, owner: LockOwner, name: LockName, mode: Mode) -> bool:
+        return self._view.is_mine(slot_of(name)) and self._own.take(owner, name, mode)
+
+    async def acquire(
+        self, owner: LockOwner, names: Iterable[LockName], mode: Mode, deadline: float | None = None
+    ) -> None:
+        for grantor, theirs in self._by_owner(names).items():
+            if grantor == self._view.name:
+                await self._own.acquire(owner, theirs, mode, deadline)
+            else:
+                await self._ask(owner, grantor, theirs, mode, deadline)
+
+    def require_in_force(self, owner: LockOwner) -> None:
+        """Also raises Unavailable when this node may not commit."""
+        attempt = self._attempts.get(owner)
+        if attempt is not None and not attempt.grantors <= self._view.members:
+            raise _aborted("A node that had granted a lock has gone.", "grantor gone")
+        if not self._view.may_commit:
+            raise Unavailable("This node is no member any more.", cure="Ask another node.")
+
+    def clock(self, owner: LockOwner) -> int:
+        attempt = self._attempts.get(owner)
+        return attempt.clock if attempt is not None else 0
+
+    def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
+        self._own.release_all(owner)
+        attempt = self._attempts.pop(owner, None)
+        if attempt is not None:
+            for grantor in sorted(attempt.asked):
+                self._links.release(grantor, attempt.number, commit_ts)
+
+    # ------------------------------------------------------------ inside
+
+    def _by_owner(self, names: Iterable[LockName]) -> dict[str, list[LockName]]:
+        """Raises TransactionAborted where nobody grants now."""
+        found: dict[str, list[LockName]] = {}
+        for name in names:
+            slot = slot_of(name)
+            grantor = self._view.owner(slot)
+            if not grantor:
+                raise _aborted("The node that owned a lock is being recovered.", "no owner")
+            if slot in self._view.assignment.leaving:
+                raise _aborted("A lock is moving to another node.", LEAVING)
+            found.setdefault(grantor, []).append(name)
+        return found
+
+    async def _ask(
+        self,
+        owner: LockOwner,
+        grantor: str,
+        names: list[LockName],
+        mode: Mode,
+        deadline: float | None,
+    ) -> None:
+        attempt = self._attempt(owner)
+        left_s = LONGEST_S if deadline is None else deadline - self._clock.monotonic()
+        elsewhere = bool(owner.held or owner.elsewhere)
+        exclusive = mode is Mode.EXCLUSIVE
+        request = Lock(attempt.number, owner.age, elsewhere, exclusive, names, left_s)
+        attempt.asked.add(grantor)
+        owner.elsewhere = True
+        try:
+            async with asyncio.timeout_at(deadline):
+                answer = await self._links.ask(grantor, request)
+        except TimeoutError:
+            raise _too_late() from None
+        except Unavailable as error:
+            raise _aborted(f"A node did not answer: {error.message}", "no answer") from error
+        match answer:
+            case Granted():
+                self._hlc.follow(answer.clock)
+                attempt.grantors.add(grantor)
+                attempt.clock = max(attempt.clock, answer.clock)
+            case Refused(reason=reason) if reason == TIMEOUT:
+                raise _too_late()
+            case Refused():
+                raise _aborted(answer.why, answer.reason)
+            case _:
+                raise _aborted(f"A node answered {answer!r}.", "no answer")
+
+    def _attempt(self, owner: LockOwner) -> _Attempt:
+        attempt = self._attempts.get(owner)
+        if attempt is None:
+            self._number += 1
+            attempt = self._attempts[owner] = _Attempt(self._number)
+        return attempt
+
+
+class Guests:
+    """What transactions of other members hold, or wait for, of one member's locks."""
+
+    def __init__(self, own: LockTable, view: View, hlc: HybridClock, clock: Clock) -> None:
+        self._own = own
+        self._view = view
+        self._hlc = hlc
+        self._clock = clock
+        self._guests: dict[tuple[str, int], LockOwner] = {}
+
+    async def lock(self, caller: str, request: Lock) -> Granted | Refused:
+        """Grant `caller` all of the locks, or say why not."""
+        if (refused := self._refusal(caller, request.names)) is not None:
+            return refused
+        guest = self._guests.setdefault((caller, request.attempt), LockOwner(request.age))
+        guest.elsewhere = request.elsewhere
+        mode = Mode.EXCLUSIVE if request.exclusive else Mode.SHARED
+        deadline = self._clock.monotonic() + request.timeout_s
+        try:
+            await self._own.acquire(guest, request.names, mode, deadline)
+        except TransactionAborted as error:
+            return Refused(error.message, str(error.details.get("reason", "")))
+        except StatementTimeout as error:
+            return Refused(error.message, TIMEOUT)
+        return Granted(self._hlc.last)
+
+    def release(self, caller: str, request: Release) -> Freed:
+        for attempt, commit_ts in request.attempts.items():
+            self._hlc.follow(commit_ts)
+            guest = self._guests.pop((caller, attempt), None)
+            if guest is not None:
+                self._own.release_all(guest)
+        return Freed()
+
+    def see(self) -> None:
+        """Do at once what the newest assignment asks: refuse whoever waits and must not be granted
+        any more, free what is recovered."""
+        assignment = self._view.assignment
+        self._own.refuse_waiting(
+            lambda name: slot_of(name) in assignment.leaving,
+            "A lock is moving to another node.",
+            LEAVING,
+        )
+        known = self._view.members | {member.name for member in assignment.dead}
+        for caller, attempt in list(self._guests):
+            guest = self._guests[caller, attempt]
+            if caller not in known:
+                del self._guests[caller, attempt]
+                self._own.release_all(guest)
+            elif caller not in self._view.members:
+                self._own.refuse(guest, "The node is no member any more.", "not a member")
+
+    def holds(self, slots: Set[int]) -> bool:
+        """Is any lock of these slots held, by whomever?"""
+        return self._own.holds_any(lambda name: slot_of(name) in slots)
+
+    def _refusal(self, caller: str, names: Sequence[LockName]) -> Refused | None:
+        if caller not in self._view.members:
+            return Refused("The node is no member.", "not a member")
+        for name in names:
+            if not self._view.is_mine(slot_of(name)):
+                return Refused("The lock is another node's, or will soon be.", "not the owner")
+        return None
+
+
+def _aborted(why: str, reason: str) -> TransactionAborted:
+    return TransactionAborted(why, cure="Try again.", reason=reason)
+
+
+def _too_late() -> StatementTimeout:
+    return StatementTimeout(
+        "The transaction waited for a lock until its time limit; nothing was written.",
+        cure="Raise timeout_ms, or do less in the transactions that hold this lock.",
+    )

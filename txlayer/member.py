@@ -1,0 +1,255 @@
+"""One node among others: its parts, what it answers them, and what it does when it leads.
+
+Every node is a member: it runs transactions in its own log and grants locks of its slots. One of
+them leads: it is the master, who writes the assignment and recovers the logs of the dead, and it
+alone changes the catalog. Which one, the election says (txlayer/election.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import structlog
+
+from schema.errors import Unavailable
+from storage.ports import Caller, Clock, Coordination, TableStore
+from txlayer import assignment
+from txlayer.catalog_keeper import CatalogKeeper, Claim, Readers
+from txlayer.election import Candidate, Election
+from txlayer.hlc import HybridClock
+from txlayer.links import Links
+from txlayer.lockservice import Guests
+from txlayer.manager import TransactionManager
+from txlayer.master import Master
+from txlayer.membership import POLL_S, Membership
+from txlayer.messages import (
+    Lock,
+    Owned,
+    Reach,
+    Release,
+    Response,
+    Unfinished,
+    decode_request,
+    encode,
+)
+from txlayer.snapshots import MembersSnapshots
+from txlayer.view import View
+
+LEAVE_S = 5.0
+"""A node that is stopped waits so long for others to take over its slots."""
+
+_LOG = structlog.get_logger(__name__)
+
+
+class Answering:
+    """What a member answers to the others."""
+
+    def __init__(
+        self,
+        view: View,
+        guests: Guests,
+        snapshots: MembersSnapshots,
+        manager: TransactionManager,
+        hlc: HybridClock,
+    ) -> None:
+        self._view = view
+        self._guests = guests
+        self._snapshots = snapshots
+        self._manager = manager
+        self._hlc = hlc
+
+    async def answer(self, caller: Caller, message: bytes) -> bytes:
+        """Locks are queued for, and freed, before this suspends: in the order of the messages."""
+        return encode(await self._answer(caller.name, message))
+
+    async def _answer(self, caller: str, message: bytes) -> Response:
+        request = decode_request(message)
+        match request:
+            case Lock():
+                return await self._guests.lock(caller, request)
+            case Release():
+                return self._guests.release(caller, request)
+            case Reach():
+                self._hlc.follow(request.least)
+                return await self._snapshots.reach(request.least)
+            case Unfinished():
+                return Owned(self._manager.unfinished.get(request.transaction_id))
+
+
+class MembersBarrier:
+    """The leader's way to change the catalog under all members (`catalog_keeper.Barrier`)."""
+
+    def __init__(self, master: Master, hlc: HybridClock, readers: Readers) -> None:
+        self._master = master
+        self._hlc = hlc
+        self._readers = readers
+
+    @asynccontextmanager
+    async def closed(self) -> AsyncIterator[None]:
+        async with self._master.gate_closed() as clock:
+            self._hlc.follow(clock)
+            yield
+
+    def announce(self, version: int) -> None:
+        self._master.catalog = version
+        self._master.raise_clock(self._hlc.last)
+
+    async def past(self, version: int) -> None:
+        await self._readers.wait_until_past(version)
+        await self._master.everybody_reads(version)
+
+
+class Member:
+    """The life of one member: from `start` until `close`, or until its session is over."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        store: TableStore,
+        clock: Clock,
+        view: View,
+        membership: Membership,
+        links: Links,
+        manager: TransactionManager,
+        keeper: CatalogKeeper,
+        hlc: HybridClock,
+        recover: Callable[[assignment.Member, int], Awaitable[int]],
+        address: str,
+    ) -> None:
+        """`recover` replays the log of a dead member under an epoch; the highest timestamp in it.
+        `address` is where clients reach this node."""
+        self._coordination = coordination
+        self._store = store
+        self._clock = clock
+        self._view = view
+        self._membership = membership
+        self._links = links
+        self._manager = manager
+        self._keeper = keeper
+        self._hlc = hlc
+        self._recover = recover
+        self._address = address
+        self._tasks: list[asyncio.Task[None]] = []
+        self._master: Master | None = None
+
+    async def start(self) -> None:
+        """Return when this node may commit. Raises Unavailable, Corruption."""
+        await self._membership.join()
+        self._tasks = [
+            asyncio.ensure_future(self._membership.run()),
+            asyncio.ensure_future(self._lead()),
+        ]
+        while not self._manager.gate.is_open:
+            await self._clock.sleep(POLL_S)
+            self._require_running()
+
+    @property
+    def serves(self) -> bool:
+        """May this node commit, and will it go on?"""
+        return self._view.may_commit and not any(task.done() for task in self._tasks)
+
+    @property
+    def holding(self) -> int:
+        """The oldest snapshot that queries read at any member, as the leader knows; 0: none."""
+        words = self._master.words.values() if self._master is not None else ()
+        return min((word.holding for word in words if word.holding), default=0)
+
+    async def unfinished(self, transaction_id: str) -> str | None:
+        """Whose transaction it is that has reached the log at some member, its outcome unknown.
+
+        Raises Unavailable when a member does not answer, or is dead and not recovered.
+        """
+        if self._view.assignment.dead:
+            raise Unavailable("A node has died and is being recovered.", cure="Ask again.")
+        question = Unfinished(transaction_id)
+        others = sorted(self._view.members - {self._view.name})
+        for answer in await asyncio.gather(*(self._links.ask(name, question) for name in others)):
+            if isinstance(answer, Owned) and answer.owner is not None:
+                return answer.owner
+        return None
+
+    async def leave(self) -> None:
+        """Let others take over what this node owns. Gives up after a while: they will anyway."""
+        self._membership.leave()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                while self.serves and not self._membership.owns_nothing and self._has_company:
+                    await self._clock.sleep(POLL_S)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._links.close()
+
+    # ------------------------------------------------------------ inside
+
+    @property
+    def _has_company(self) -> bool:
+        return any(
+            member.commits
+            for member in self._view.assignment.members
+            if member.name != self._view.name
+        )
+
+    def _require_running(self) -> None:
+        """Raises what ended a task."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    async def _lead(self) -> None:
+        """Stand by, then lead until the session is over. Raises Unavailable then."""
+        candidate = Candidate(self._view.name, self._address)
+        async for leader in Election(self._coordination, self._clock, candidate).standing_by():
+            self._keeper.leader = leader.address if leader is not None else ""
+        self._keeper.leader = self._address
+        claim = await self._claimed()
+        _LOG.info("leads", name=self._view.name, catalog=claim.catalog.version)
+        master = self._master = Master(
+            self._coordination,
+            self._clock,
+            self._view.name,
+            self._recover,
+            claim.catalog.version,
+        )
+        await _together(master.run(), self._change_catalogs(claim, master))
+
+    async def _claimed(self) -> Claim:
+        while True:
+            try:
+                return await Claim.take(self._store, self._coordination, self._clock)
+            except Unavailable:
+                if not self._coordination.alive():
+                    raise
+                await self._clock.sleep(POLL_S)
+
+    async def _change_catalogs(self, claim: Claim, master: Master) -> None:
+        """Once this node uses the catalog that was in force when it claimed it."""
+        while not self._uses(claim.catalog.version):
+            await self._clock.sleep(POLL_S)
+        barrier = MembersBarrier(master, self._hlc, self._keeper.readers)
+        while True:
+            try:
+                return await self._keeper.lead(claim, barrier)
+            except Unavailable as error:
+                _LOG.warning("cannot lead yet", error=str(error))
+                await self._clock.sleep(POLL_S)
+
+    def _uses(self, version: int) -> bool:
+        return self._view.may_commit and self._manager.state.catalog.version == version
+
+
+async def _together(*works: Coroutine[Any, Any, None]) -> None:
+    """Run all until they have ended, or one of them fails; none runs on then."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()

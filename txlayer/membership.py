@@ -1,0 +1,156 @@
+"""One member's part in the assignment: it sees each version, does what that asks, acknowledges.
+
+To acknowledge a version is to say that all it asks is true (decision 21, the table of steps):
+
+- a member has died: what this one had handed to its log by then is applied, the rest will look at
+  its grantors anew;
+- a slot leaves this member: no lock of it is held, and none is granted;
+- the gate is closed: no transaction is inside, all are applied;
+- a member is new: its watermark is counted.
+
+Whoever finds that it is no member any more stops: the others have taken it for dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import msgspec
+
+from schema.catalog import Catalog
+from schema.errors import Unavailable
+from storage.ports import Clock, Coordination
+from txlayer.assignment import PATH, Assignment, Word
+from txlayer.catalog_keeper import Readers
+from txlayer.committer import Committer
+from txlayer.hlc import HybridClock
+from txlayer.links import Links
+from txlayer.lockservice import Guests
+from txlayer.manager import TransactionManager
+from txlayer.snapshots import MembersSnapshots
+from txlayer.view import View
+
+POLL_S = 0.05
+"""How often a member looks for a new version."""
+WORD_S = 1.0
+"""How often it says what its queries read."""
+
+
+class Membership:
+    """Of one node, within one session with the coordination service."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        clock: Clock,
+        view: View,
+        word: Word,
+        hlc: HybridClock,
+        committer: Committer,
+        manager: TransactionManager,
+        guests: Guests,
+        links: Links,
+        snapshots: MembersSnapshots,
+        readers: Readers,
+        load: Callable[[int], Awaitable[Catalog]],
+    ) -> None:
+        """`word` says where this node is reached; `load` reads a version of the catalog."""
+        self._coordination = coordination
+        self._clock = clock
+        self._view = view
+        self._word = word
+        self._hlc = hlc
+        self._committer = committer
+        self._manager = manager
+        self._guests = guests
+        self._links = links
+        self._snapshots = snapshots
+        self._load = load
+        self._readers = readers
+        self._to_apply = 0
+        self._say_again_at = 0.0
+        self._leaves = False
+        self._taken_for_dead = False
+
+    async def join(self) -> None:
+        """Ask to be a member. Raises Unavailable."""
+        self._manager.gate.close()
+        await self._coordination.join(self._view.name, self._word.encode())
+
+    async def run(self) -> None:
+        """Until this node is no member any more. Raises Unavailable then."""
+        while self._coordination.alive() and not self._taken_for_dead:
+            with suppress(Unavailable):  # of a service; asked again at the next look
+                await self._look()
+            await self._clock.sleep(POLL_S)
+        why = "others have taken this node for dead" if self._taken_for_dead else "it has ended"
+        raise Unavailable(f"The session with the coordination service is over: {why}.")
+
+    async def _look(self) -> None:
+        known = await self._coordination.read(PATH)
+        if known is not None and known.version > self._view.version:
+            self._see(known.version, Assignment.decode(known.value))
+        await self._follow_catalog()
+        await self._say()
+
+    def _see(self, version: int, assignment: Assignment) -> None:
+        """In one step: everything by a new version is after its clock is merged."""
+        view, before = self._view, self._view.members
+        self._hlc.follow(assignment.clock)
+        view.see(version, assignment)
+        self._taken_for_dead = view.name in before and view.name not in view.members
+        if before - view.members:
+            self._to_apply = self._committer.begun
+        if assignment.gate_closed:
+            self._manager.gate.close()
+        self._guests.see()
+        self._links.forget_strangers()
+        self._snapshots.see()
+
+    async def _follow_catalog(self) -> None:
+        """Use the catalog in force, then let transactions in."""
+        view, assignment = self._view, self._view.assignment
+        if not view.version or assignment.gate_closed or not view.may_commit:
+            return
+        if self._manager.state.catalog.version != assignment.catalog:
+            self._manager.use(await self._load(assignment.catalog))
+        self._manager.gate.open()
+
+    async def _say(self) -> None:
+        """Acknowledge what is true by now; now and then, say what queries read."""
+        view, now = self._view, self._clock.monotonic()
+        version = view.version if self._is_done() else self._word.version
+        if version == self._word.version and now < self._say_again_at:
+            return
+        newest = self._manager.state.catalog.version
+        self._word = msgspec.structs.replace(
+            self._word,
+            version=version,
+            clock=self._hlc.last,
+            reading=self._readers.oldest_version(newest),
+            holding=self._readers.oldest_snapshot(),
+            leaves=self._leaves,
+        )
+        await self._coordination.join(view.name, self._word.encode())
+        self._say_again_at = now + WORD_S
+
+    def _is_done(self) -> bool:
+        """Is all true that the newest version asks of this member?"""
+        view, assignment = self._view, self._view.assignment
+        if view.name not in view.members or self._committer.finished < self._to_apply:
+            return False
+        if assignment.gate_closed and (
+            self._manager.gate.inside or self._committer.finished < self._committer.begun
+        ):
+            return False
+        leaving = {slot for slot in assignment.leaving if view.owner(slot) == view.name}
+        return not leaving or not self._guests.holds(leaving)
+
+    def leave(self) -> None:
+        """Say at the next look that this node is being stopped."""
+        self._leaves, self._say_again_at = True, 0.0
+
+    @property
+    def owns_nothing(self) -> bool:
+        return self._view.name not in self._view.assignment.slots

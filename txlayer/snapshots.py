@@ -1,0 +1,169 @@
+"""Where reads happen: snapshots that hold all of each commit at or below them, and nothing else.
+
+On one slave that is its watermark. Among members it is the least watermark of all of them, and of
+the dead whose logs are not recovered: a dead member's stands still (decision 21, rule 9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from schema.errors import Unavailable
+from storage.ports import Clock
+from txlayer.committer import Committer
+from txlayer.hlc import HybridClock
+from txlayer.links import Links
+from txlayer.messages import Reach, Reached
+from txlayer.view import View
+
+FRESH_S = 0.025
+"""What a read that asks for nothing knows of other members is so old at most."""
+HURRY_S = 0.25
+"""Such a read waits so long for them."""
+PATIENCE_S = 10.0
+"""A read that asks for a bookmark waits so long until a log is recovered that may have it."""
+
+
+class Snapshots(Protocol):
+    """Timestamps to read at."""
+
+    def newest(self) -> int:
+        """The newest snapshot that is known without asking anybody."""
+
+    async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
+        """A snapshot that holds everything up to `least`, and all that this node has acknowledged;
+        `strong`: all that any node has acknowledged before the call.
+
+        Raises InvalidRequest for a `least` in the future, Unavailable when it cannot be reached.
+        """
+
+
+class OwnSnapshots:
+    """Of one slave: every commit acknowledged so far is at or below its watermark."""
+
+    def __init__(self, committer: Committer, hlc: HybridClock) -> None:
+        self._committer = committer
+        self._hlc = hlc
+
+    def newest(self) -> int:
+        return self._committer.watermark()
+
+    async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
+        committer = self._committer
+        if least > committer.watermark():
+            self._hlc.merge(least)
+            # Committed, and not applied yet (an answer 202).
+            await committer.drain()
+            if least > committer.watermark():
+                # Not from this process. It may answer only if it still owns the log.
+                await committer.reserve()
+        return committer.watermark()
+
+
+class MembersSnapshots:
+    """Of a member, which asks the others for their watermarks when what it knows is too old."""
+
+    def __init__(
+        self, own: OwnSnapshots, committer: Committer, view: View, links: Links, clock: Clock
+    ) -> None:
+        self._own = own
+        self._committer = committer
+        self._view = view
+        self._links = links
+        self._clock = clock
+        self._known: dict[str, int] = {}
+        """Watermarks of the others, and of the dead; 0 where nothing is known."""
+        self._seen = False
+        self._asking: dict[str, tuple[int, asyncio.Future[Reached]]] = {}
+        self._fresh_until = 0.0
+
+    def newest(self) -> int:
+        return min([self._committer.watermark(), *self._known.values()])
+
+    async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
+        if strong:
+            told = await asyncio.gather(*(self._ask(name, 0, anew=True) for name in self._others()))
+            least = max([least, *(one.acknowledged for one in told)])
+        if least or strong:
+            return await self._reached(max(least, self._committer.acknowledged))
+        await self._refresh()
+        return self.newest()
+
+    async def reach(self, least: int) -> Reached:
+        """What another member is told of this one's watermark. Raises Unavailable."""
+        watermark = await self._own.read_point(least)
+        return Reached(watermark, self._committer.acknowledged)
+
+    def see(self) -> None:
+        """Count who is new: nothing of it comes at or below the clock of the version that brought
+        it, which it merges before all else. Of who was there before this node nothing is known."""
+        assignment = self._view.assignment
+        names = {m.name for m in (*assignment.members, *assignment.dead)} - {self._view.name}
+        unknown = assignment.clock if self._seen else 0
+        self._known = {name: self._known.get(name, unknown) for name in names}
+        self._seen = True
+
+    # ------------------------------------------------------------ inside
+
+    def _others(self) -> list[str]:
+        return sorted(self._view.members - {self._view.name})
+
+    async def _reached(self, least: int) -> int:
+        """Waits for recovery, when what is asked for may be in the log of a member that died."""
+        await self._own.read_point(least)
+        deadline = self._clock.monotonic() + PATIENCE_S
+        while (at := self.newest()) < least:
+            behind = [name for name in self._others() if self._known[name] < least]
+            if behind:
+                await asyncio.gather(*(self._ask(name, least) for name in behind))
+            elif self._committer.watermark() < least:
+                await self._own.read_point(least)
+            else:
+                await self._recovery(deadline)
+        return at
+
+    async def _recovery(self, deadline: float) -> None:
+        """Return at the next version of the assignment."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._view.change()
+        except TimeoutError:
+            raise Unavailable(
+                "What was committed last at a node that has died is being recovered.",
+                cure="Ask again in a moment, or read without a bookmark.",
+            ) from None
+
+    async def _refresh(self) -> None:
+        """Know what this node has acknowledged, and all that is older than `FRESH_S`, from the
+        others. Whoever does not answer is left at what is known: reads get older, never wrong."""
+        now = self._clock.monotonic()
+        acknowledged = self._committer.acknowledged
+        if now < self._fresh_until and self.newest() >= acknowledged:
+            return
+        asked = [asyncio.ensure_future(self._ask(name, acknowledged)) for name in self._others()]
+        if asked:
+            _, late = await asyncio.wait(asked, timeout=HURRY_S)
+            for question in asked:
+                if question in late:
+                    question.cancel()
+                else:
+                    question.exception()  # seen
+        self._fresh_until = now + FRESH_S
+
+    async def _ask(self, name: str, least: int, *, anew: bool = False) -> Reached:
+        """The watermark of another member, at least `least`; shares a question that is under way,
+        unless asked `anew`. Raises Unavailable."""
+        under_way = self._asking.get(name)
+        if anew or under_way is None or under_way[0] < least or under_way[1].done():
+            under_way = (least, asyncio.ensure_future(self._question(name, least)))
+            self._asking[name] = under_way
+        return await asyncio.shield(under_way[1])
+
+    async def _question(self, name: str, least: int) -> Reached:
+        answer = await self._links.ask(name, Reach(least))
+        if not isinstance(answer, Reached):
+            raise Unavailable(f"Node {name} answered {answer!r}.")
+        if name in self._known:
+            self._known[name] = max(self._known[name], answer.watermark)
+        return answer
