@@ -1,0 +1,264 @@
+"""Connections of the simulation: crashed and frozen members, and order under every fault."""
+
+import asyncio
+from collections import defaultdict
+
+import pytest
+
+from schema.errors import Unavailable
+from storage.simulated.chaos import Chaos, Fault, Profile
+from storage.simulated.loop import run_simulated
+from storage.simulated.peers import SILENCE_S, SimulatedNetwork, SimulatedPeers
+
+FAULTS = Profile(
+    rate={Fault.LINK_BROKEN: 0.02, Fault.SLOW: 0.05},
+    every_s={Fault.FREEZE: 0.5, Fault.CRASH: 2.0},
+)
+
+
+class Member:
+    """A process that listens, and keeps what it has begun."""
+
+    def __init__(self, network, name):
+        self.process = network.loop.process(name)
+        self.peers = SimulatedPeers(network, self.process)
+        self.begun = []
+        self.address = ""
+
+    async def listen(self, seconds=0.0):
+        """Answers each message after `seconds`."""
+
+        async def answer(caller, message):
+            self.begun.append((caller, message))
+            await asyncio.sleep(seconds)
+            return message
+
+        self.address = await self.process.start(self.peers.listen(answer))
+
+
+def two_members():
+    network = SimulatedNetwork(asyncio.get_running_loop(), Chaos(1, Profile()))
+    return Member(network, "a"), Member(network, "b")
+
+
+async def connected(a, b, number=1):
+    return await a.process.start(a.peers.connect("a", b.address, number))
+
+
+def test_a_dead_listener_breaks_the_link_and_cannot_be_reached():
+    async def scenario():
+        a, b = two_members()
+        await b.listen(seconds=100)
+        link = await connected(a, b)
+        reply = link.ask(b"x")
+        await asyncio.sleep(1)
+        b.process.crash()
+        with pytest.raises(Unavailable, match="silent"):
+            await reply
+        assert link.broken
+        with pytest.raises(Unavailable, match="nobody listens"):
+            await connected(a, b, 2)
+        await b.process.bury()
+
+    run_simulated(scenario())
+
+
+def test_what_a_dead_caller_had_sent_arrives():
+    async def scenario():
+        a, b = two_members()
+        await b.listen()
+        link = await connected(a, b)
+        replies = [link.ask(b"1"), link.ask(b"2")]
+        a.process.crash()
+        await asyncio.sleep(1)
+        assert [message for _, message in b.begun] == [b"1", b"2"]
+        with pytest.raises(asyncio.CancelledError):
+            link.ask(b"3")
+        assert all(reply.done() for reply in replies)  # nobody is there to see it
+
+    run_simulated(scenario())
+
+
+def test_at_a_frozen_listener_messages_wait():
+    async def scenario():
+        a, b = two_members()
+        await b.listen()
+        link = await connected(a, b)
+        b.process.freeze()
+        replies = [link.ask(b"1"), link.ask(b"2")]
+        await asyncio.sleep(SILENCE_S / 2)
+        assert b.begun == []
+        b.process.thaw()
+        assert await asyncio.gather(*replies) == [b"1", b"2"]
+        assert not link.broken
+
+    run_simulated(scenario())
+
+
+def test_who_is_frozen_for_long_is_given_up_and_begins_what_waited_when_it_thaws():
+    async def scenario():
+        a, b = two_members()
+        await b.listen()
+        link = await connected(a, b)
+        b.process.freeze()
+        reply = link.ask(b"1")
+        with pytest.raises(Unavailable, match="silent"):
+            await reply
+        with pytest.raises(Unavailable):
+            await link.ask(b"2")
+        with pytest.raises(Unavailable, match="has not answered"):
+            await connected(a, b, 2)
+        b.process.thaw()
+        await asyncio.sleep(1)
+        assert b.begun == [(("a", 1), b"1")]
+
+    run_simulated(scenario())
+
+
+def test_a_frozen_caller_is_given_up_and_finds_its_link_broken():
+    async def scenario():
+        a, b = two_members()
+        await b.listen()
+        link = await connected(a, b)
+        a.process.freeze()
+        await asyncio.sleep(2 * SILENCE_S)
+        a.process.thaw()
+        assert link.broken
+        assert await (await connected(a, b, 2)).ask(b"x") == b"x"
+
+    run_simulated(scenario())
+
+
+def test_an_idle_link_stays():
+    async def scenario():
+        a, b = two_members()
+        await b.listen()
+        link = await connected(a, b)
+        await asyncio.sleep(3_600)
+        assert await link.ask(b"x") == b"x"
+
+    run_simulated(scenario())
+
+
+# ---------------------------------------------------------------- under every fault
+
+
+class World:
+    """Members that ask one another while processes freeze, crash and are followed by others."""
+
+    def __init__(self, seed):
+        self.loop = asyncio.get_running_loop()
+        self.chaos = Chaos(seed, FAULTS)
+        self.random = self.chaos.random
+        self.network = SimulatedNetwork(self.loop, self.chaos)
+        self.listeners = []
+        self.sent = defaultdict(int)
+        """How many messages by listener, name and connection."""
+        self.replies = []
+        self.answered = []
+        self.dead = []
+
+    async def run(self):
+        await self.follow("listener 0")
+        self.chaos.unleash()
+        work = [asyncio.ensure_future(self.keep_calling(f"caller {n}")) for n in range(3)]
+        work.append(asyncio.ensure_future(self.strike()))
+        await asyncio.sleep(20)
+        for task in work:
+            task.cancel()
+        self.chaos.calm()
+        for member in (*self.listeners, *self.dead):
+            member.process.thaw()
+        await asyncio.sleep(10)
+        for member in self.dead:
+            await member.process.bury()
+        for task in work:
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    async def follow(self, name):
+        """A new listener takes the place of the last."""
+        listener = Member(self.network, name)
+        self.listeners.append(listener)
+        await listener.listen(seconds=0.01)
+
+    async def strike(self):
+        while True:
+            await asyncio.sleep(self.chaos.until_next(Fault.FREEZE))
+            last = self.listeners[-1]
+            if self.random.random() < 0.3:
+                last.process.crash_after(self.random.randint(0, 20))
+                await asyncio.sleep(0.1)
+                self.dead.append(self.listeners[-1])
+                last.process.crash()
+                await self.follow(f"listener {len(self.listeners)}")
+            else:
+                last.process.freeze()
+                await asyncio.sleep(self.chaos.between((0.05, 4.0)))
+                last.process.thaw()
+
+    async def keep_calling(self, name):
+        """Connections one after the other, some while the last still lives."""
+        caller, number = Member(self.network, name), 0
+        while True:
+            number += 1
+            listener = self.listeners[-1]
+            try:
+                connecting = caller.peers.connect(name, listener.address, number)
+                link = await caller.process.start(connecting)
+            except Unavailable:
+                await asyncio.sleep(0.05)
+                continue
+            for _ in range(self.random.randint(1, 20)):
+                for _ in range(self.random.randint(1, 5)):
+                    self.ask(link, listener, name, number)
+                if link.broken:
+                    break
+                await asyncio.sleep(self.random.random() * 0.02)
+            if self.random.random() < 0.3:
+                await link.close()
+
+    def ask(self, link, listener, name, number):
+        key = (listener.process.name, name, number)
+        index, self.sent[key] = self.sent[key], self.sent[key] + 1
+        reply = link.ask(str(index).encode())
+        self.replies.append((reply, key, index))
+
+    def begun(self):
+        """Indexes of messages as they were begun, by listener, name and connection."""
+        found = defaultdict(list)
+        for listener in self.listeners:
+            for (name, number), message in listener.begun:
+                found[listener.process.name, name, number].append(int(message))
+        return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_begun_is_the_beginning_of_what_was_sent(seed):
+    async def scenario():
+        world = World(seed)
+        await world.run()
+        begun = world.begun()
+        for key, indexes in begun.items():
+            assert indexes == list(range(len(indexes))), key
+            assert len(indexes) <= world.sent[key]
+        for reply, key, index in world.replies:
+            assert reply.done(), "somebody waits for ever"
+            if reply.exception() is None:
+                assert reply.result() == str(index).encode()
+                assert index < len(begun[key])
+            else:
+                assert isinstance(reply.exception(), Unavailable)
+        for listener in world.listeners:
+            by_name = defaultdict(list)
+            for (name, number), _ in listener.begun:
+                by_name[name].append(number)
+            assert all(numbers == sorted(numbers) for numbers in by_name.values())
+        # All of this would be true if nothing ever happened.
+        assert world.chaos.fired[Fault.LINK_BROKEN]
+        assert any(len(indexes) < world.sent[key] for key, indexes in begun.items())
+        assert any(reply.exception() is None for reply, *_ in world.replies)
+        assert world.loop.uncaught == []
+        return world.chaos.trace_hash
+
+    assert run_simulated(scenario()) == run_simulated(scenario())
