@@ -158,8 +158,8 @@ def has_been_acknowledged(now: Assignment, known: Known) -> bool:
 
 
 def is_shut(now: Assignment, known: Known) -> bool:
-    """Is no transaction inside, and none that is committed not applied? Nobody is dead then who was
-    not when this was first true: the gate is closed while nobody is, and opened by a death."""
+    """Is no transaction inside, and all that were committed are applied? The gate is closed only
+    while nobody is dead, and a death opens it: so nobody was dead when this became true."""
     return now.gate_closed and has_been_acknowledged(now, known)
 
 

@@ -115,7 +115,8 @@ class Master:
         await self._until(lambda: self._all_read(version))
 
     def raise_clock(self, ts: int) -> None:
-        """See to it that whoever sees a later version of the assignment ticks above `ts`."""
+        """See to it that whoever sees a later version of the assignment ticks above `ts`; before
+        `run`: that of the take-over, too."""
         self._least_clock = max(self._least_clock, ts)
 
     def _is_open(self) -> bool:
@@ -148,6 +149,7 @@ class Master:
                     replace(
                         self.assignment,
                         master=self._name,
+                        clock=highest_clock(self.assignment, self._known()),
                         gate_closed=False,
                         catalog=self.catalog,
                     )

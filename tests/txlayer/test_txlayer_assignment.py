@@ -268,6 +268,18 @@ def test_a_zombie_is_not_let_in_again():
     assert world.members() == "A"
 
 
+def test_who_is_dead_does_not_join_before_it_is_recovered():
+    world = World("a")
+    world.arrive("b")
+    world.step()
+    word = world.words.pop("b")
+    world.step()
+    world.words["b"] = word
+    world.acknowledge()
+    assert not world.step()
+    assert (world.members(), world.dead()) == ("A", "b")
+
+
 def test_a_death_withdraws_a_move():
     world = World("a", "b")
     world.arrive("c")
