@@ -127,7 +127,7 @@ class Known:
     words: Mapping[str, Word]
     """Of everybody who has a session."""
     recovered: Mapping[str, int]
-    """The dead whose logs are fenced and replayed, and the highest timestamp in each."""
+    """Who has died and whose log is fenced and replayed; the highest timestamp in it."""
     catalog: int
     """That is to be in force when a closed gate is opened."""
     clock: int = 0

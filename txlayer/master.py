@@ -206,8 +206,6 @@ class Master:
         _tell(self.assignment, following)
         self.assignment, self._version = following, version
         self._held = self._held and following.gate_closed
-        dead = {member.name for member in following.dead}
-        self._recovered = {name: ts for name, ts in self._recovered.items() if name in dead}
 
     async def _written(self, value: bytes) -> int:
         try:

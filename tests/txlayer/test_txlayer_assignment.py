@@ -110,8 +110,6 @@ class World:
             return False
         self.version += 1
         self.held = self.held and self.assignment.gate_closed
-        self.recovered = {m.name: self.recovered[m.name] for m in self.assignment.dead
-                          if m.name in self.recovered}  # fmt: skip
         return True
 
     def say(self, name, **changed):

@@ -194,6 +194,11 @@ class Node:
         self.world.registry.end(self.session._session)
 
 
+async def until(condition):
+    while not condition():  # noqa: ASYNC110 (in virtual time)
+        await asyncio.sleep(LOOK_S)
+
+
 async def world_of(*names_):
     """The first leads."""
     world = World()
@@ -239,8 +244,11 @@ def test_a_log_that_cannot_be_recovered_is_tried_again_under_a_higher_epoch():
         world = await world_of(*"abc")
         world.fails["c"] = 3
         world.nodes["c"].die()
-        await world.settled("a", "b", seconds=SOON_S + 3 * RETRY_S)
+        begun = asyncio.get_running_loop().time()
+        await until(lambda: "c" in world.registry.were_dead and not world.registry.newest.dead)
         assert len(world.tries) == 4
+        assert asyncio.get_running_loop().time() - begun > 3 * RETRY_S
+        await world.settled("a", "b")
         await world.end()
 
     run_simulated(scenario())
@@ -279,6 +287,25 @@ def test_what_else_a_recovery_raises_ends_the_master():
             await world.nodes["a"].tasks.pop()
         with pytest.raises(Unavailable, match="not the master"):
             await world.nodes["a"].master.everybody_reads(0)
+        await world.end()
+
+    run_simulated(scenario())
+
+
+def test_recoveries_end_with_the_master():
+    async def scenario():
+        world = await world_of(*"abc")
+        world.may_recover.clear()
+        world.nodes["c"].die()
+        await asyncio.sleep(SOON_S)
+        assert [by for _, _, by in world.tries] == ["a"]
+        world.nodes["b"].lead()
+        with pytest.raises(Superseded):
+            await world.nodes["a"].leading
+        await asyncio.sleep(SOON_S)
+        assert [by for _, _, by in world.tries] == ["a", "b"]
+        world.may_recover.set()
+        await world.settled(*"ab")
         await world.end()
 
     run_simulated(scenario())
@@ -382,8 +409,7 @@ def test_a_death_behind_the_shut_gate_leaves_it_closed_until_the_change_and_reco
         world = await world_of(*"abc")
         world.may_recover.clear()
         changing = asyncio.ensure_future(change(world, world.nodes["a"].master, log := []))
-        while not log:  # noqa: ASYNC110 (in virtual time)
-            await asyncio.sleep(LOOK_S)
+        await until(lambda: log)
         world.nodes["c"].die()
         await asyncio.sleep(SOON_S)
         assert names(world.registry.newest.dead) == {"c"}
@@ -483,6 +509,29 @@ def test_of_two_masters_only_the_later_ones_writes_land():
     run_simulated(scenario())
 
 
+@pytest.mark.parametrize("call", ["read", "members", "write"])
+def test_a_master_whose_session_has_ended_is_none_even_if_nobody_answers(call):
+    async def scenario():
+        world = await world_of(*"ab")
+        session = world.nodes["a"].session
+
+        async def refused(*_):
+            raise Unavailable("The service is away.")
+
+        setattr(session, call, refused)
+        await world.node("c")
+        await asyncio.sleep(SOON_S)
+        assert not world.nodes["a"].leading.done()
+        world.registry.cut_off("a")
+        await asyncio.sleep(SESSION_S + SOON_S)
+        assert world.nodes["a"].leading.done()
+        with pytest.raises(Unavailable, match="session"):
+            await world.nodes["a"].leading
+        await world.end()
+
+    run_simulated(scenario())
+
+
 def test_who_has_nothing_to_write_finds_out_that_another_has():
     async def scenario():
         world = await world_of(*"ab")
@@ -503,8 +552,7 @@ def test_who_takes_over_opens_the_gate_with_the_catalog_and_the_clock_that_it_kn
     async def scenario():
         world = await world_of(*"abc")
         changing = world.nodes["a"].begin(change(world, world.nodes["a"].master, log := []))
-        while not log:  # noqa: ASYNC110 (in virtual time)
-            await asyncio.sleep(LOOK_S)
+        await until(lambda: log)
         world.nodes["c"].is_stuck = True
         world.nodes["a"].die()
         successor = Master(
