@@ -266,6 +266,11 @@ class Database:
         _LOG.info("joined", name=view.name, catalog=parts.manager.state.catalog.version)
         return cls(parts, member)
 
+    async def leave(self) -> None:
+        """Let other nodes take over what this one owns, while it still serves."""
+        if self._member is not None and self.ready():
+            await self._member.leave()
+
     async def close(self) -> None:
         """Finish what was begun, write a checkpoint, release the folder."""
         self._housekeeping.cancel()
@@ -285,8 +290,6 @@ class Database:
             last.push_async_callback(self.keeper.close)
             if self.ready():
                 await self.keeper.refresh_counts(factor=1.2)
-                if self._member is not None:
-                    await self._member.leave()
 
     async def __aenter__(self) -> Database:
         return self

@@ -1,9 +1,10 @@
-"""One node of a cluster: it stands by until it leads, serves while it does, and stands by again.
+"""One node of a cluster: it joins the others, serves until its term is over, and joins again.
 
-    connect ─▶ stand by ─ elected ─▶ recover ─▶ serve ─ session or log lost ─▶ close ─▶ connect …
+    connect ─▶ join ─▶ serve ─ session or log lost ─▶ close ─▶ connect …
 
-A term begins with a new session with the coordination service and ends with it. What a term leaves
-behind is in the store and the log; the next leader, this node or another, recovers from there.
+A term begins with a new session with the coordination service and ends with it; its member's name
+is new, and so is its log. What a term leaves behind is in the store and the log: the other nodes
+recover it, or this one in its next term.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ import structlog
 
 from api.database import Database
 from schema.errors import HornbeamError, Unavailable
-from storage.ports import Clock, Coordination, Ids
-from txlayer.election import Candidate, Election
+from storage.ports import Clock
 
 WATCH_S = 0.1
 """How often a node looks whether it still may serve."""
@@ -32,17 +32,14 @@ class Serving:
     """What requests are answered from. While `database` is None they are sent elsewhere."""
 
     database: Database | None = None
-    leader: str = ""
-    """Address of whoever serves meanwhile, as far as is known."""
 
     def require(self) -> Database:
-        """Raises Unavailable while this node stands by."""
+        """Raises Unavailable while this node does not serve."""
         if self.database is None:
             raise Unavailable(
-                "This node stands by" + (f"; {self.leader} serves." if self.leader else "."),
-                cure="Send it to the node that serves, or again in a moment.",
+                "This node is not one of those that serve, yet or again.",
+                cure="Send it to another node, or again in a moment.",
                 standby=True,
-                leader=self.leader,
             )
         return self.database
 
@@ -51,28 +48,19 @@ class Node:
     """Runs terms, one after the other, until it is cancelled."""
 
     def __init__(
-        self,
-        serving: Serving,
-        connect: Callable[[], Awaitable[Coordination]],
-        start: Callable[[Coordination], Awaitable[Database]],
-        clock: Clock,
-        ids: Ids,
-        address: str,
+        self, serving: Serving, join: Callable[[], Awaitable[Database]], clock: Clock
     ) -> None:
-        """`start` recovers a database that owns the session it is given, and closes it."""
+        """`join` begins a session, and gives a database that ends with it."""
         self._serving = serving
-        self._connect = connect
-        self._start = start
+        self._join = join
         self._clock = clock
-        self._ids = ids
-        self._address = address
 
     async def run(self) -> None:
-        """Stand by and serve in turn. Raises Corruption, and what else no further term cures."""
+        """Join and serve in turn. Raises Corruption, and what else no further term cures."""
         pause_s, told = PAUSE_S, ""
         while True:
             try:
-                database = await self._elected()
+                database = await self._join()
             except Unavailable as error:
                 if str(error) != told:  # once, however long it lasts
                     _LOG.warning("cannot serve; trying again", error=(told := str(error)))
@@ -82,31 +70,20 @@ class Node:
                 pause_s, told = PAUSE_S, ""
                 await self._serve(database)
 
-    async def _elected(self) -> Database:
-        """Stand by, then recover."""
-        coordination = await self._connect()
-        candidate = Candidate(self._ids.new(), self._address)
-        election = Election(coordination, self._clock, candidate)
-        try:
-            await self._won(election)
-        except BaseException:
-            with contextlib.suppress(Unavailable):
-                await coordination.close()
-            raise
-        return await self._start(coordination)
-
-    async def _won(self, election: Election) -> None:
-        async for leader in election.standing_by():
-            self._serving.leader = leader.address if leader is not None else ""
-
     async def _serve(self, database: Database) -> None:
-        self._serving.database, self._serving.leader = database, self._address
-        _LOG.info("serves", address=self._address)
+        self._serving.database = database
+        _LOG.info("serves")
         try:
             while database.ready():
                 await self._clock.sleep(WATCH_S)
-            _LOG.warning("serves no more", address=self._address)
+            _LOG.warning("serves no more")
         finally:
-            self._serving.database, self._serving.leader = None, ""
-            with contextlib.suppress(HornbeamError):
-                await database.close()
+            await self._end(database)
+
+    async def _end(self, database: Database) -> None:
+        """Requests that are under way are answered as far as they can be; new ones go elsewhere."""
+        with contextlib.suppress(HornbeamError):
+            await database.leave()
+        self._serving.database = None
+        with contextlib.suppress(HornbeamError):
+            await database.close()

@@ -19,6 +19,7 @@ from storage.local.log import LocalLog
 from storage.local.system import RandomIds, SystemClock
 from storage.ports import Clock, Coordination, Ids, Log, Peers, TableStore
 from storage.rocks.store import RocksStore
+from storage.tcp.peers import TcpPeers, Tls
 from txlayer.steps import Steps, no_steps
 
 
@@ -63,8 +64,9 @@ async def session(settings: Settings) -> Coordination:
     )
 
 
-def cluster_ports(settings: Settings, coordination: Coordination) -> Ports:
-    """Of the database on the cluster that `settings` name; nothing is sent yet."""
+def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | None) -> Ports:
+    """Of the database on the cluster that `settings` name, with `tls` among its nodes; nothing is
+    sent yet."""
     from storage.hbase.store import HBaseStore
     from storage.hdfs.log import HdfsLog
 
@@ -80,7 +82,15 @@ def cluster_ports(settings: Settings, coordination: Coordination) -> Ports:
         )
 
     store = HBaseStore(gateways, namespace=settings.database)
-    return Ports(store, coordination, open_log, SystemClock(), RandomIds())
+    peers = TcpPeers(
+        settings.database,
+        bytes.fromhex(settings.node_secret.get_secret_value()),
+        host=settings.peer_host,
+        port=settings.peer_port,
+        address=settings.peer_address,
+        tls=tls,
+    )
+    return Ports(store, coordination, open_log, SystemClock(), RandomIds(), peers=peers)
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

@@ -22,10 +22,10 @@ from api.database import Database
 from api.node import Node, Serving
 from api.ports import cluster_ports, session
 from api.settings import Settings, load_settings
-from api.tls import renew, require_safe, server_context
+from api.tls import node_contexts, renew, renew_nodes, require_safe, server_context
 from schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
-from storage.local.system import RandomIds, SystemClock
-from storage.ports import Coordination
+from storage.local.system import SystemClock
+from storage.tcp.peers import Tls
 
 GRACE_S = 10
 """Requests under way at a signal may finish for so long."""
@@ -65,11 +65,12 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
     be unsafe (`api/tls.py`) or cannot be used, Unavailable when the folder or the port is in use.
     """
     require_safe(settings)
-    context = server_context(settings)
+    context, tls = server_context(settings), node_contexts(settings)
     with contextlib.closing(_listen(settings)) as listening:
         url = _url(listening, context)
         address = settings.address or url
-        opened = _embedded(settings) if settings.store == "embedded" else _node(settings, address)
+        embedded = settings.store == "embedded"
+        opened = _embedded(settings) if embedded else _node(settings, address, tls)
         async with opened as (serving, ended):
             config = uvicorn.Config(
                 create_app(settings, serving),
@@ -86,7 +87,7 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, server.handle_exit, number, None)
             if context is not None:
-                loop.add_signal_handler(signal.SIGHUP, renew, context, settings)
+                loop.add_signal_handler(signal.SIGHUP, _renew, settings, context, tls)
             await server.serve(sockets=[listening])
 
 
@@ -99,16 +100,16 @@ async def _embedded(settings: Settings) -> AsyncIterator[tuple[Serving, asyncio.
 
 @contextlib.asynccontextmanager
 async def _node(
-    settings: Settings, address: str
+    settings: Settings, address: str, tls: Tls | None
 ) -> AsyncIterator[tuple[Serving, asyncio.Future[None]]]:
     """The same of a node on a cluster: done when no further term can serve. Raises why."""
 
-    async def start(coordination: Coordination) -> Database:
-        return await Database.start(settings, cluster_ports(settings, coordination))
+    async def join() -> Database:
+        coordination = await session(settings)
+        return await Database.join(settings, cluster_ports(settings, coordination, tls), address)
 
     serving = Serving()
-    node = Node(serving, lambda: session(settings), start, SystemClock(), RandomIds(), address)
-    running = asyncio.ensure_future(node.run())
+    running = asyncio.ensure_future(Node(serving, join, SystemClock()).run())
     try:
         yield serving, running
     finally:
@@ -133,6 +134,13 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _renew(settings: Settings, context: ssl.SSLContext, tls: Tls | None) -> None:
+    """The certificates of both."""
+    renew(context, settings)
+    if tls is not None:
+        renew_nodes(tls, settings)
 
 
 def _handing_out(context: ssl.SSLContext) -> Callable[..., ssl.SSLContext]:

@@ -82,7 +82,7 @@ class World:
             "readers": sum(database.keeper.readers._inside.values()),
             "locks": database.locks.held_count,
             "waiting": database.locks.waiting_count,
-            "inside": database.manager._gate.inside,
+            "inside": database.manager.gate.inside,
             "unfinished": len(database.manager.unfinished),
         }
 

@@ -1,4 +1,4 @@
-"""Nodes that serve one database in turn."""
+"""Nodes that serve one database together."""
 
 import asyncio
 import contextlib
@@ -12,48 +12,62 @@ from api.database import Database, Ports
 from api.node import Node, Serving
 from api.planning import PlanRequest
 from api.settings import Settings
-from schema.errors import Corruption, OutcomeUnknown, Unavailable
+from schema.errors import Corruption, OutcomeUnknown, TransactionAborted, Unavailable
 from storage.local.system import RandomIds, SystemClock
 from storage.log.segments import SegmentedLog
-from storage.simulated.coordination import SESSION_S, SimulatedCoordination, SimulatedRegistry
+from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
 from storage.simulated.files import SimulatedDisk, SimulatedFiles
 from storage.simulated.store import SimulatedStore, SimulatedTables
+from storage.tcp.peers import TcpPeers
 from txlayer.model import Statement, TransactionRequest
 
 INSERT = "INSERT INTO t (a) VALUES (?)"
 
 
 class Cluster:
-    """Store, log and coordination in memory, and the nodes on them."""
+    """Store, logs and coordination in memory, and the nodes on them."""
 
     def __init__(self, folder):
-        self.settings = Settings(data=folder, slave="a")
+        self.settings = Settings(data=folder)
         self.registry = SimulatedRegistry(asyncio.get_running_loop().time)
         self.tables, self.disk = SimulatedTables(), SimulatedDisk()
 
-    async def connect(self):
-        return await SimulatedCoordination.open(self.registry)
-
-    async def start(self, coordination):
+    async def join(self, address):
         async def open_log(name, epoch, version):
-            files = SimulatedFiles(self.disk, "a")
-            return await SegmentedLog.open(files, "a", epoch, catalog_version=version)
+            files = SimulatedFiles(self.disk, name)
+            return await SegmentedLog.open(files, name, epoch, catalog_version=version)
 
-        store = SimulatedStore(self.tables)
-        ports = Ports(store, coordination, open_log, SystemClock(), RandomIds())
-        return await Database.start(self.settings, ports)
+        ports = Ports(
+            SimulatedStore(self.tables),
+            await SimulatedCoordination.open(self.registry),
+            open_log,
+            SystemClock(),
+            RandomIds(),
+            peers=TcpPeers("nodes", b""),
+        )
+        return await Database.join(self.settings, ports, address)
 
     @contextlib.asynccontextmanager
     async def node(self, address):
         serving = Serving()
-        node = Node(serving, self.connect, self.start, SystemClock(), RandomIds(), address)
+        node = Node(serving, lambda: self.join(address), SystemClock())
         task = asyncio.ensure_future(node.run())
         try:
+            await until(lambda: serving.database)
             yield serving
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+    @contextlib.asynccontextmanager
+    async def two(self):
+        """(node that leads, the other). They have a table."""
+        async with self.node("http://first") as first:
+            await until(lambda: first.database.keeper.leads)
+            await create(first.database)
+            async with self.node("http://second") as second:
+                yield first, second
 
 
 async def answers(cluster, serving, path):
@@ -64,80 +78,90 @@ async def answers(cluster, serving, path):
         return await client.get(path)
 
 
-def test_one_serves_and_the_other_says_who(tmp_path):
+def test_all_serve_and_one_changes_the_schema(tmp_path):
     async def scenario():
         cluster = Cluster(tmp_path)
-        async with cluster.node("http://first") as first:
-            await until(lambda: first.database)
-            async with cluster.node("http://second") as second:
-                await until(lambda: second.leader)
-                with pytest.raises(Unavailable, match="http://first serves"):
-                    second.require()
-                refused = await answers(cluster, second, "/readyz")
-                assert (refused.status_code, refused.json()["leader"]) == (503, "http://first")
-                assert "Retry-After" in refused.headers
-                assert (await answers(cluster, second, "/livez")).status_code == 200
-                assert "hornbeam_ready 0" in (await answers(cluster, second, "/metrics")).text
-                assert (await answers(cluster, first, "/readyz")).status_code == 200
+        async with cluster.two() as (first, second):
+            for number, node in enumerate((first, second)):
+                assert (await answers(cluster, node, "/readyz")).status_code == 200
+                await node.database.execute(INSERT, (number,))
+            for node in (first, second):
+                rows = await node.database.fetch("SELECT a FROM t ORDER BY a", strong=True)
+                assert rows == [(0,), (1,)]
+            with pytest.raises(Unavailable, match="http://first") as refused:
+                await create(second.database, "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER);")
+            assert refused.value.details["leader"] == "http://first"
+            await create(first.database, "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER);")
+            await second.database.execute("INSERT INTO t VALUES (2, 3)")
 
     asyncio.run(scenario())
 
 
-def test_a_node_whose_log_has_failed_is_followed_and_nothing_is_lost(tmp_path):
+def test_before_it_has_joined_a_node_sends_requests_elsewhere(tmp_path):
     async def scenario():
         cluster = Cluster(tmp_path)
-        async with cluster.node("http://first") as first:
-            await until(lambda: first.database)
+        joining = Serving()
+        refused = await answers(cluster, joining, "/readyz")
+        assert (refused.status_code, refused.json()["standby"]) == (503, True)
+        assert "Retry-After" in refused.headers
+        assert (await answers(cluster, joining, "/livez")).status_code == 200
+        assert "hornbeam_ready 0" in (await answers(cluster, joining, "/metrics")).text
+
+    asyncio.run(scenario())
+
+
+def test_a_node_whose_log_has_failed_comes_back_and_nothing_is_lost(tmp_path):
+    async def scenario():
+        async with Cluster(tmp_path).two() as (first, second):
             old = first.database
-            await create(old)
-            await old.transact(TransactionRequest((Statement(INSERT, (1,)),)))
-            async with cluster.node("http://second") as second:
-                await until(lambda: second.leader)
-                await old.log.close()
-                with pytest.raises(OutcomeUnknown):
-                    await old.transact(TransactionRequest((Statement(INSERT, (2,)),)))
-                await until(lambda: first.database is not old)
-                await until(lambda: first.database or second.database)
-                new = first.database or second.database
-                assert await new.fetch("SELECT a FROM t") == [(1,)]
-                await new.transact(TransactionRequest((Statement(INSERT, (3,)),)))
-                assert await new.fetch("SELECT a FROM t ORDER BY a") == [(1,), (3,)]
+            await old.execute(INSERT, (1,))
+            await old.log.close()
+            with pytest.raises(OutcomeUnknown):
+                await old.transact(TransactionRequest((Statement(INSERT, (2,)),)))
+            await until(lambda: first.database is not old and first.database)
+            for number, node in ((3, first), (4, second)):
+                await persistently(lambda: node.database.execute(INSERT, (number,)))  # noqa: B023
+            rows = await second.database.fetch("SELECT a FROM t ORDER BY a", strong=True)
+            assert rows == [(1,), (3,), (4,)]
 
     asyncio.run(scenario())
 
 
-def test_a_node_that_is_stopped_is_followed_without_waiting_for_its_session_to_end(tmp_path):
+def test_a_node_that_is_stopped_leaves_its_work_to_others(tmp_path):
     async def scenario():
         cluster = Cluster(tmp_path)
-        async with contextlib.AsyncExitStack() as waiting:
+        async with contextlib.AsyncExitStack() as staying:
             async with cluster.node("http://first") as first:
-                await until(lambda: first.database)
+                await until(lambda: first.database.keeper.leads)
                 await create(first.database)
-                second = await waiting.enter_async_context(cluster.node("http://second"))
-                await until(lambda: second.leader)
-            stopped = asyncio.get_running_loop().time()
-            await until(lambda: second.database)
-            assert asyncio.get_running_loop().time() - stopped < SESSION_S / 2
-            assert second.database.catalog.version > 0
+                second = await staying.enter_async_context(cluster.node("http://second"))
+            for number in range(20):  # rows whose locks either node had
+                await second.database.execute(INSERT, (number,))
+            await until(lambda: second.database.keeper.leads)
 
     asyncio.run(scenario())
 
 
-def test_damage_ends_the_node(tmp_path):
+def test_damage_ends_the_node():
     async def scenario():
-        cluster = Cluster(tmp_path)
-
-        async def damaged(coordination):
-            await coordination.close()
+        async def damaged():
             raise Corruption("The log is damaged.")
 
-        node = Node(Serving(), cluster.connect, damaged, SystemClock(), RandomIds(), "http://x")
         with pytest.raises(Corruption):
-            await asyncio.wait_for(node.run(), 20)
+            await asyncio.wait_for(Node(Serving(), damaged, SystemClock()).run(), 20)
 
     asyncio.run(scenario())
 
 
-async def create(database):
-    request = PlanRequest("CREATE TABLE t (a INTEGER PRIMARY KEY);", "")
+async def create(database, ddl="CREATE TABLE t (a INTEGER PRIMARY KEY);"):
+    request = PlanRequest(ddl, "")
     await database.apply_schema(request, database.plan_schema(request).plan_id)
+
+
+async def persistently(work):
+    """As clients do, until the node's slots have owners again."""
+    while True:
+        try:
+            return await work()
+        except (Unavailable, TransactionAborted):
+            await asyncio.sleep(0.05)
