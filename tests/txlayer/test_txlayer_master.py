@@ -21,6 +21,12 @@ from txlayer.master import RETRY_S, Master, Superseded
 LOOK_S = 0.02
 SOON_S = 2.0
 """In this time all is settled that nobody hinders."""
+LONG_S = 60.0
+"""No test lasts as long, in virtual time: what waits in vain fails."""
+
+
+def run(scenario):
+    return run_simulated(asyncio.wait_for(scenario, LONG_S))
 
 
 class Registry(SimulatedRegistry):
@@ -222,7 +228,7 @@ def test_members_come_and_die_and_are_recovered():
         assert [name for name, _, _ in world.tries] == ["b"]
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_who_is_told_to_stop_is_moved_empty():
@@ -236,7 +242,7 @@ def test_who_is_told_to_stop_is_moved_empty():
         await world.settled(*"ac")
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_a_log_that_cannot_be_recovered_is_tried_again_under_a_higher_epoch():
@@ -251,7 +257,7 @@ def test_a_log_that_cannot_be_recovered_is_tried_again_under_a_higher_epoch():
         await world.settled("a", "b")
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_all_the_dead_are_recovered_at_the_same_time_and_nobody_joins_fully_before():
@@ -271,7 +277,7 @@ def test_all_the_dead_are_recovered_at_the_same_time_and_nobody_joins_fully_befo
         await world.settled(*"abe")
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_what_else_a_recovery_raises_ends_the_master():
@@ -289,7 +295,7 @@ def test_what_else_a_recovery_raises_ends_the_master():
             await world.nodes["a"].master.everybody_reads(0)
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_recoveries_end_with_the_master():
@@ -308,7 +314,7 @@ def test_recoveries_end_with_the_master():
         await world.settled(*"ab")
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 # ---------------------------------------------------------------- changes of the schema
@@ -348,7 +354,7 @@ def test_a_change_of_the_schema_is_above_everything_and_everybody_comes_to_read_
         await reads
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_the_gate_is_closed_when_the_last_has_acknowledged_it():
@@ -365,7 +371,7 @@ def test_the_gate_is_closed_when_the_last_has_acknowledged_it():
         assert log
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_changes_are_one_after_the_other():
@@ -379,7 +385,7 @@ def test_changes_are_one_after_the_other():
         assert log[2] >= log[0] + 200
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_a_death_before_the_gate_is_shut_opens_it_and_the_change_comes_after_the_recovery():
@@ -401,7 +407,7 @@ def test_a_death_before_the_gate_is_shut_opens_it_and_the_change_comes_after_the
         await world.settled(*"ab")
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_a_death_behind_the_shut_gate_leaves_it_closed_until_the_change_and_recovery_are_done():
@@ -421,7 +427,7 @@ def test_a_death_behind_the_shut_gate_leaves_it_closed_until_the_change_and_reco
         await world.settled(*"ab")
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0])
@@ -438,7 +444,7 @@ def test_a_change_that_is_cancelled_opens_the_gate_and_the_next_one_begins_anew(
         assert world.registry.newest.catalog == len(log) == master.catalog
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_the_next_change_waits_until_the_gate_is_open_although_nobody_else_does():
@@ -466,7 +472,7 @@ def test_the_next_change_waits_until_the_gate_is_open_although_nobody_else_does(
         assert [v.catalog for v in world.registry.versions if v.gate_closed] == [0, 1]
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_a_change_that_fails_opens_the_gate():
@@ -479,7 +485,7 @@ def test_a_change_that_fails_opens_the_gate():
         assert world.registry.newest.catalog == 0
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 # ---------------------------------------------------------------- other masters
@@ -506,7 +512,7 @@ def test_of_two_masters_only_the_later_ones_writes_land():
             await changing
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 @pytest.mark.parametrize("call", ["read", "members", "write"])
@@ -529,7 +535,7 @@ def test_a_master_whose_session_has_ended_is_none_even_if_nobody_answers(call):
             await world.nodes["a"].leading
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_who_has_nothing_to_write_finds_out_that_another_has():
@@ -545,7 +551,7 @@ def test_who_has_nothing_to_write_finds_out_that_another_has():
         assert not world.nodes["b"].leading.done()
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_who_takes_over_opens_the_gate_with_the_catalog_and_the_clock_that_it_knows_at_once():
@@ -568,7 +574,7 @@ def test_who_takes_over_opens_the_gate_with_the_catalog_and_the_clock_that_it_kn
         assert not changing.done()
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_who_begin_at_the_same_time_do_not_both_go_on():
@@ -585,7 +591,7 @@ def test_who_begin_at_the_same_time_do_not_both_go_on():
         await world.settled(*"abcd")
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 def test_a_master_that_was_frozen_finds_that_it_is_none_any_more():
@@ -606,7 +612,7 @@ def test_a_master_that_was_frozen_finds_that_it_is_none_any_more():
         assert len(world.registry.versions) == written
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
 
 
 async def busy_world(chaos=None):
@@ -695,7 +701,7 @@ def test_another_master_carries_on_wherever_the_first_one_dies(moment):
         return died, fatal.seen
 
     for number in itertools.count():
-        died, seen = run_simulated(scenario(number))
+        died, seen = run(scenario(number))
         if not died:
             break
     assert Counter(seen) == {"begin": 3, "end": 1, "write": 8}
@@ -718,4 +724,4 @@ def test_calls_to_the_service_that_fail_with_and_without_effect_change_nothing(s
         assert chaos.fired[Fault.LOG_UNKNOWN] > 10
         await world.end()
 
-    run_simulated(scenario())
+    run(scenario())
