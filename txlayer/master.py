@@ -73,7 +73,7 @@ class Master:
         self._one_change = asyncio.Lock()
         self._close = False
         self._held = False
-        self._ended = False
+        self._begun = self._ended = False
 
     async def run(self) -> None:
         """Take over, then go on for ever.
@@ -82,6 +82,7 @@ class Master:
         """
         try:
             await self._take_over()
+            self._begun = True
             while True:
                 await self._look()
                 await self._clock.sleep(POLL_S)
@@ -130,7 +131,7 @@ class Master:
         while True:
             if self._ended:
                 raise Unavailable("This node is not the master any more.", cure="Try again.")
-            if condition():
+            if self._begun and condition():
                 return
             await self._clock.sleep(POLL_S)
 

@@ -357,6 +357,24 @@ def test_a_change_of_the_schema_is_above_everything_and_everybody_comes_to_read_
     run(scenario())
 
 
+def test_what_everybody_reads_is_not_known_before_the_take_over():
+    async def scenario():
+        world = await world_of(*"ab")
+        node = world.nodes["b"]
+        successor = Master(node.session, SimulatedClock(), "b", node.recover, catalog=0)
+        reads = asyncio.ensure_future(successor.everybody_reads(1))
+        await asyncio.sleep(SOON_S)
+        node.begin(successor.run())
+        await asyncio.sleep(SOON_S)
+        assert not reads.done()
+        async with successor.gate_closed():
+            successor.catalog = 1
+        await reads
+        await world.end()
+
+    run(scenario())
+
+
 def test_the_gate_is_closed_when_the_last_has_acknowledged_it():
     async def scenario():
         world = await world_of(*"ab")
