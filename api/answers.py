@@ -171,6 +171,7 @@ class Status(BaseModel):
     log: dict[str, int]
     views: dict[str, str]
     builds: list[dict[str, Any]]
+    nodes: dict[str, Any] | None = Field(description="Null for a database in a folder.")
 
 
 class Loaded(Answer):

@@ -446,8 +446,9 @@ class Database:
             return list(await result.stream.all())
 
     async def _snapshot(self, asked: int | None, bookmark: int, *, strong: bool) -> int:
+        least = max(bookmark, asked or 0, self.catalog.since)
         try:
-            newest = await self.snapshots.read_point(max(bookmark, asked or 0), strong=strong)
+            newest = await self.snapshots.read_point(least, strong=strong)
         except InvalidRequest:
             self._require_owner()  # else it may be the bookmark of whoever came after
             raise
@@ -515,7 +516,8 @@ class Database:
         progress: Progress = lambda _name, _done, _total: None,
     ) -> VerifyReport:
         """Recompute and compare views and indexes at one snapshot; optionally repair them."""
-        state, at = self.manager.state, self.watermark()
+        state = self.manager.state
+        at = await self.snapshots.read_point(state.catalog.since)
         async with self._reading(state.catalog.version):
             with self.keeper.readers.holding(at):
                 report = await verify(
@@ -572,6 +574,7 @@ class Database:
             "log": {"segments": len(segments), "bytes": sum(s.bytes for s in segments)},
             "views": {name: self.catalog.state[name].value for name in self.catalog.view},
             "builds": [vars(build) for build in self.keeper.builds.values()],
+            "nodes": None if self._member is None else self._member.status(),
         }
 
     def ready(self) -> bool:
@@ -583,6 +586,8 @@ class Database:
         """Raises what keeps requests from being sent here."""
         self.committer.require_working()
         self._require_owner()
+        if self._member is not None:
+            self._member.require_serving()
 
     # ------------------------------------------------------------ housekeeping
 

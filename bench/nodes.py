@@ -7,19 +7,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx
 
 from cluster import Cluster
 from cluster.ports import free_ports
 from schema.errors import Unavailable
+from txlayer.assignment import SLOTS
 
 START_S = 60.0
+POLL_S = 0.05
 STOP_S = 60.0
 
 
@@ -75,6 +77,12 @@ class NodeProcess:
         except httpx.TransportError:
             return False
 
+    def assignment(self) -> dict[str, Any]:
+        """Who the nodes are and what they own, as this one has seen it (`nodes` of its status)."""
+        status = httpx.get(f"{self.url}/v1/status", timeout=5, trust_env=False)
+        seen: dict[str, Any] = status.raise_for_status().json()["nodes"]
+        return seen
+
 
 @dataclass
 class NodeProcesses:
@@ -94,7 +102,7 @@ class NodeProcesses:
         try:
             for node in self.nodes:
                 node.start()
-            self.serving()
+            self.settled()
         except BaseException:
             self._stop()
             raise
@@ -109,14 +117,44 @@ class NodeProcesses:
         self._stop()
 
     def serving(self, timeout_s: float = START_S) -> NodeProcess:
-        """The node that serves; waits until one does. Raises Unavailable."""
+        """A node that serves; waits until one does. Raises Unavailable."""
+        return self._first(lambda node: node.ready, "No node serves", timeout_s)
+
+    def leading(self, timeout_s: float = START_S) -> NodeProcess:
+        """The node that leads; waits until one does. Raises Unavailable."""
+        return self._first(
+            lambda node: node.ready and node.assignment()["leads"], "No node leads", timeout_s
+        )
+
+    def settled(self, timeout_s: float = START_S) -> None:
+        """Wait until all that run serve, nobody is dead, and every slot has an owner that is not
+        about to change. Raises Unavailable."""
+        running = [node for node in self.nodes if node.process is not None]
+
+        def is_settled(node: NodeProcess) -> bool:
+            if not node.ready:
+                return False
+            seen = node.assignment()
+            owned = sum(member["slots"] for member in seen["members"])
+            everybody = len(seen["members"]) == len(running)
+            return everybody and owned == SLOTS and not (seen["dead"] or seen["moving_slots"])
+
+        give_up = time.monotonic() + timeout_s
+        while not all(map(is_settled, running)):
+            if time.monotonic() > give_up:
+                raise Unavailable(f"Nodes are not settled; see {self.folder}.")
+            time.sleep(POLL_S)
+
+    def _first(
+        self, wanted: Callable[[NodeProcess], bool], else_: str, timeout_s: float
+    ) -> NodeProcess:
         give_up = time.monotonic() + timeout_s
         while time.monotonic() < give_up:
             for node in self.nodes:
-                if node.ready:
+                if wanted(node):
                     return node
-            time.sleep(0.1)
-        raise Unavailable(f"No node serves after {timeout_s:g} s; see {self.folder}.")
+            time.sleep(POLL_S)
+        raise Unavailable(f"{else_} after {timeout_s:g} s; see {self.folder}.")
 
     @property
     def urls(self) -> list[str]:
@@ -138,6 +176,5 @@ class NodeProcesses:
         return NodeProcess(name, port, self.folder / f"{name}.log", os.environ | environment)
 
     def _stop(self) -> None:
-        """Those that stand by first, so that none of them takes over."""
-        for node in sorted(self.nodes, key=lambda node: node.process is not None and node.ready):
+        for node in self.nodes:
             node.stop()

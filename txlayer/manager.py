@@ -228,7 +228,7 @@ class TransactionManager:
             self._store,
             Numbers(self._identity, request.replay.numbers if request.replay else ()),
             self._now(request.replay),
-            partial(self._searched, request.bookmark),
+            partial(self._searched, max(request.bookmark, state.catalog.since)),
             self._locks,
             attempt.owner,
             attempt.deadline,
@@ -262,9 +262,9 @@ class TransactionManager:
             not_before=request.bookmark,
         )
 
-    async def _searched(self, bookmark: int, waited_for: int) -> int:
+    async def _searched(self, least: int, waited_for: int) -> int:
         """Where a transaction looks for rows."""
-        return await self._snapshots.read_point(max(bookmark, waited_for))
+        return await self._snapshots.read_point(max(least, waited_for))
 
     async def _commit(self, attempt: _Attempt, prepared: Prepared) -> TransactionResult:
         self.unfinished[attempt.transaction_id] = attempt.request.owner
@@ -320,7 +320,8 @@ class TransactionManager:
             now = request.replay.now if request.replay else self._clock.wall_ms()
             replay = replace(request.replay or Replay(now), now=now)
             numbers = Numbers(self._identity, replay.numbers)
-            at = await self._snapshots.read_point(request.bookmark)
+            least = max(request.bookmark, self.state.catalog.since)
+            at = await self._snapshots.read_point(least)
             transaction = self._unlocked(at, numbers, replay)
             plans = _plans(self.state, request.statements)
             async with _time_limit(request.timeout_s or self._limits.timeout_s):

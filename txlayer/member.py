@@ -8,7 +8,7 @@ alone changes the catalog. Which one, the election says (txlayer/election.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -150,6 +150,36 @@ class Member:
     def serves(self) -> bool:
         """May this node commit, and will it go on?"""
         return self._view.may_commit and not any(task.done() for task in self._tasks)
+
+    def require_serving(self) -> None:
+        """Raises Unavailable when this node may not commit, or will not for long."""
+        if not self.serves:
+            raise Unavailable(
+                "This node is none of those that serve any more.",
+                cure="Send it to another node, or again in a moment.",
+                standby=True,
+            )
+
+    def status(self) -> Mapping[str, Any]:
+        """The assignment as this node has seen it, for operators."""
+        view, assignment = self._view, self._view.assignment
+        return {
+            "name": view.name,
+            "leads": self._keeper.leads,
+            "assignment": view.version,
+            "members": [
+                {
+                    "name": member.name,
+                    "address": member.address,
+                    "commits": member.commits,
+                    "slots": assignment.slots.count(member.name),
+                }
+                for member in assignment.members
+            ],
+            "dead": [member.address for member in assignment.dead],
+            "moving_slots": len(assignment.leaving),
+            "gate_closed": assignment.gate_closed,
+        }
 
     @property
     def holding(self) -> int:

@@ -7,6 +7,7 @@ the dead whose logs are not recovered: a dead member's stands still (decision 21
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Protocol
 
 from schema.errors import Unavailable
@@ -22,7 +23,9 @@ FRESH_S = 0.025
 HURRY_S = 0.25
 """Such a read waits so long for them."""
 PATIENCE_S = 10.0
-"""A read that asks for a bookmark waits so long until a log is recovered that may have it."""
+"""A read that asks for more waits so long until all answer, or a log is recovered that may have
+it."""
+RETRY_S = 0.05
 
 
 class Snapshots(Protocol):
@@ -82,13 +85,12 @@ class MembersSnapshots:
         return min([self._committer.watermark(), *self._known.values()])
 
     async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
+        deadline = self._clock.monotonic() + PATIENCE_S
         if strong:
-            told = await asyncio.gather(*(self._ask(name, 0, anew=True) for name in self._others()))
-            least = max([least, *(one.acknowledged for one in told)])
-        if least or strong:
-            return await self._reached(max(least, self._committer.acknowledged))
-        await self._refresh()
-        return self.newest()
+            least = max(least, await self._acknowledged(deadline))
+        else:
+            await self._refresh(least)
+        return await self._reached(least, deadline)
 
     async def reach(self, least: int) -> Reached:
         """What another member is told of this one's watermark. Raises Unavailable."""
@@ -109,39 +111,54 @@ class MembersSnapshots:
     def _others(self) -> list[str]:
         return sorted(self._view.members - {self._view.name})
 
-    async def _reached(self, least: int) -> int:
+    async def _acknowledged(self, deadline: float) -> int:
+        """The latest commit that anybody was told of before the call: by members, all of which are
+        asked, or by the dead, so that nobody must be."""
+        while True:
+            version, questions = (
+                self._view.version,
+                [self._ask(name, 0, anew=True) for name in self._others()],
+            )
+            told = await asyncio.gather(*questions, return_exceptions=True)
+            answers = [one.acknowledged for one in told if isinstance(one, Reached)]
+            if len(answers) == len(told) and not self._view.assignment.dead:
+                return max([self._committer.acknowledged, *answers])
+            await self._next_version(version, deadline)
+
+    async def _reached(self, least: int, deadline: float) -> int:
         """Waits for recovery, when what is asked for may be in the log of a member that died."""
-        await self._own.read_point(least)
-        deadline = self._clock.monotonic() + PATIENCE_S
         while (at := self.newest()) < least:
+            version = self._view.version
+            await self._own.read_point(least)
             behind = [name for name in self._others() if self._known[name] < least]
-            if behind:
-                await asyncio.gather(*(self._ask(name, least) for name in behind))
-            elif self._committer.watermark() < least:
-                await self._own.read_point(least)
-            else:
-                await self._recovery(deadline)
+            told = await asyncio.gather(
+                *(self._ask(name, least) for name in behind), return_exceptions=True
+            )
+            if self.newest() < least and not all(isinstance(one, Reached) for one in told):
+                await self._next_version(version, deadline)
         return at
 
-    async def _recovery(self, deadline: float) -> None:
-        """Return at the next version of the assignment."""
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._view.change()
-        except TimeoutError:
+    async def _next_version(self, version: int, deadline: float) -> None:
+        """Wait for a version of the assignment after `version`, but not for long: who did not
+        answer may do so the next time. Raises Unavailable at the deadline."""
+        if self._clock.monotonic() >= deadline:
             raise Unavailable(
-                "What was committed last at a node that has died is being recovered.",
+                "A node does not answer, or has died and is being recovered.",
                 cure="Ask again in a moment, or read without a bookmark.",
-            ) from None
+            )
+        if self._view.version == version:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_S):
+                    await self._view.change()
 
-    async def _refresh(self) -> None:
-        """Know what this node has acknowledged, and all that is older than `FRESH_S`, from the
-        others. Whoever does not answer is left at what is known: reads get older, never wrong."""
+    async def _refresh(self, least: int) -> None:
+        """Know all that is older than `FRESH_S` of the others, and what this node has acknowledged.
+        Whoever does not answer is left at what is known: reads get older, never wrong."""
         now = self._clock.monotonic()
-        acknowledged = self._committer.acknowledged
-        if now < self._fresh_until and self.newest() >= acknowledged:
+        least = max(least, self._committer.acknowledged)
+        if now < self._fresh_until and self.newest() >= least:
             return
-        asked = [asyncio.ensure_future(self._ask(name, acknowledged)) for name in self._others()]
+        asked = [asyncio.ensure_future(self._ask(name, least)) for name in self._others()]
         if asked:
             _, late = await asyncio.wait(asked, timeout=HURRY_S)
             for question in asked:

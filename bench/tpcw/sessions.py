@@ -68,7 +68,7 @@ def wire(value: Any) -> Any:
 
 
 class Store:
-    """The statements of the workload by name, sent over HTTP."""
+    """The statements of the workload by name, sent over HTTP for one client."""
 
     def __init__(
         self,
@@ -81,12 +81,14 @@ class Store:
         self._urls = deque(urls)
         self._statements = statements
         self._measured = measured
+        self._bookmark = 0
 
     async def read(self, name: str, *parameters: Any, use_views: bool = True) -> list[list[Any]]:
         body = {
             "sql": self._statements[name],
             "parameters": [wire(value) for value in parameters],
             "use_views": use_views,
+            "bookmark": self._bookmark,
         }
         answer = await self._post("/v1/query", body, name)
         self._measured.served_by.setdefault(name, answer["served_by"])
@@ -102,7 +104,8 @@ class Store:
             ]
         }
         names = list(dict.fromkeys(name for name, _ in statements))
-        await self._post("/v1/transactions", body, " + ".join(names))
+        answer = await self._post("/v1/transactions", body, " + ".join(names))
+        self._bookmark = answer["commit_ts"]
 
     async def _post(self, path: str, body: dict[str, Any], name: str) -> dict[str, Any]:
         give_up, headers = time.monotonic() + PATIENCE_S, {"Idempotency-Key": uuid4().hex}
@@ -117,7 +120,7 @@ class Store:
                 raise StatementFailed(f"{name}: {document['code']}: {document['detail']}")
             if document.get("standby"):
                 self._urls.rotate(-1)
-                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)
 
     async def _sent(
         self, path: str, body: dict[str, Any], headers: dict[str, str]
@@ -308,11 +311,14 @@ async def shop(
     seconds: float,
     seed: int = 1,
 ) -> Measured:
-    """Run `sessions` shoppers side by side for `seconds`."""
-    measured = Measured()
-    store, counter = Store(http, urls, statements, measured), Counter(size)
+    """Run `sessions` shoppers side by side for `seconds`, each at the next of the nodes."""
+    measured, counter = Measured(), Counter(size)
     until = time.monotonic() + seconds
-    shoppers = [Shopper(store, size, counter, f"{seed}/{i}") for i in range(sessions)]
+    shoppers = []
+    for number in range(sessions):
+        first = number % len(urls)
+        store = Store(http, [*urls[first:], *urls[:first]], statements, measured)
+        shoppers.append(Shopper(store, size, counter, f"{seed}/{number}"))
     await asyncio.gather(*(shopper.run(until, measured) for shopper in shoppers))
     return measured
 
