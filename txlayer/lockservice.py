@@ -5,12 +5,13 @@ the side of the owner. Owners grant locks and log nothing (decision 21; docs/pro
 What makes that safe is kept here:
 
 - a lock is granted only by who owns its slot, to members only, and not while the slot is leaving,
-  all by the newest assignment that the owner has seen;
+  all by the newest assignment that the owner has seen; after each wait it is looked up again;
 - a grant carries the owner's clock and a release the commit's timestamp, so timestamps rise on each
   root whoever grants its lock and whoever commits;
 - before a transaction is handed to the log, or answered without a commit, all who granted it locks
   are looked up once more: the grants of who is no member are worth nothing;
-- what a dead member's transactions hold is freed when its log is recovered, and not before.
+- what a dead member's transactions hold is freed when its log is recovered, and not before, even
+  if it goes on and says that it has given them up.
 
 Deadlock cannot come of locks in several tables: an attempt that holds or awaits anything in another
 table is compared like one that holds something in this one (txlayer/locks.py).
@@ -19,7 +20,7 @@ table is compared like one that holds something in this one (txlayer/locks.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
 from schema.errors import StatementTimeout, TransactionAborted, Unavailable
@@ -69,7 +70,8 @@ class TravellingLocks:
     ) -> None:
         for grantor, theirs in self._by_owner(names).items():
             if grantor == self._view.name:
-                await self._own.acquire(owner, theirs, mode, deadline)
+                self._require_mine(theirs)
+                await _take_each(self._own, owner, theirs, mode, deadline, self._require_mine)
             else:
                 await self._ask(owner, grantor, theirs, mode, deadline)
 
@@ -93,6 +95,9 @@ class TravellingLocks:
                 self._links.release(grantor, attempt.number, commit_ts)
 
     # ------------------------------------------------------------ inside
+
+    def _require_mine(self, names: Sequence[LockName]) -> None:
+        _require_owned(self._view, names)
 
     def _by_owner(self, names: Iterable[LockName]) -> dict[str, list[LockName]]:
         """Raises TransactionAborted where nobody grants now."""
@@ -161,14 +166,19 @@ class Guests:
 
     async def lock(self, caller: str, request: Lock) -> Granted | Refused:
         """Grant `caller` all of the locks, or say why not."""
-        if (refused := self._refusal(caller, request.names)) is not None:
-            return refused
-        guest = self._guests.setdefault((caller, request.attempt), LockOwner(request.age))
-        guest.elsewhere = request.elsewhere
         mode = Mode.EXCLUSIVE if request.exclusive else Mode.SHARED
         deadline = self._clock.monotonic() + request.timeout_s
         try:
-            await self._own.acquire(guest, request.names, mode, deadline)
+            self._require_grantable(caller, request.names)
+            guest = self._guests.setdefault((caller, request.attempt), LockOwner(request.age))
+            guest.elsewhere = request.elsewhere
+
+            def require_still(left: Sequence[LockName]) -> None:
+                if self._guests.get((caller, request.attempt)) is not guest:
+                    raise _aborted("The transaction was given up meanwhile.", "given up")
+                self._require_grantable(caller, left)
+
+            await _take_each(self._own, guest, request.names, mode, deadline, require_still)
         except TransactionAborted as error:
             return Refused(error.message, str(error.details.get("reason", "")))
         except StatementTimeout as error:
@@ -176,11 +186,13 @@ class Guests:
         return Granted(self._hlc.last)
 
     def release(self, caller: str, request: Release) -> Freed:
-        for attempt, commit_ts in request.attempts.items():
-            self._hlc.follow(commit_ts)
-            guest = self._guests.pop((caller, attempt), None)
-            if guest is not None:
-                self._own.release_all(guest)
+        """What the dead say is not heeded: they may be wrong about what is in their logs."""
+        if caller in self._view.members:
+            for attempt, commit_ts in request.attempts.items():
+                self._hlc.follow(commit_ts)
+                guest = self._guests.pop((caller, attempt), None)
+                if guest is not None:
+                    self._own.release_all(guest)
         return Freed()
 
     def see(self) -> None:
@@ -205,13 +217,33 @@ class Guests:
         """Is any lock of these slots held, by whomever?"""
         return self._own.holds_any(lambda name: slot_of(name) in slots)
 
-    def _refusal(self, caller: str, names: Sequence[LockName]) -> Refused | None:
+    def _require_grantable(self, caller: str, names: Sequence[LockName]) -> None:
+        """Raises TransactionAborted unless `caller` may be granted these."""
         if caller not in self._view.members:
-            return Refused("The node is no member.", "not a member")
-        for name in names:
-            if not self._view.is_mine(slot_of(name)):
-                return Refused("The lock is another node's, or will soon be.", "not the owner")
-        return None
+            raise _aborted("The node is no member.", "not a member")
+        _require_owned(self._view, names)
+
+
+async def _take_each(
+    own: LockTable,
+    owner: LockOwner,
+    names: Sequence[LockName],
+    mode: Mode,
+    deadline: float | None,
+    require_still: Callable[[Sequence[LockName]], None],
+) -> None:
+    """Take all of `names`, which may be taken now. After each wait `require_still` is asked whether
+    the rest still may: meanwhile a slot may have moved, of which no lock was held."""
+    for taken, name in enumerate(names, start=1):
+        if not own.take(owner, name, mode):
+            await own.acquire(owner, [name], mode, deadline)
+            require_still(names[taken:])
+
+
+def _require_owned(view: View, names: Sequence[LockName]) -> None:
+    """Raises TransactionAborted unless the member whose `view` it is may grant these."""
+    if not all(view.is_mine(slot_of(name)) for name in names):
+        raise _aborted("The lock is another node's, or will soon be.", "not the owner")
 
 
 def _aborted(why: str, reason: str) -> TransactionAborted:

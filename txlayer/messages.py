@@ -64,7 +64,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
 
 
 class Freed(msgspec.Struct, frozen=True, array_like=True, tag="freed"):
-    """They are."""
+    """They are, or will be when their owner, who is taken for dead, is recovered."""
 
 
 class Reached(msgspec.Struct, frozen=True, array_like=True, tag="reached"):

@@ -1,0 +1,307 @@
+"""Members under an assignment that the test writes, or a master: their locks, logs and snapshots.
+
+All that `api/database.py` puts together but the parts that know SQL. Time is virtual; messages take
+some of it, and arrive unless a test breaks the way. `show` lets members see a version at once;
+those that `live` look for versions by themselves, and acknowledge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from itertools import count
+
+from msgspec.structs import replace
+from txlayer_world import MemoryLog, MemoryStore
+
+from schema.catalog import Catalog, Forest
+from schema.errors import HornbeamError
+from schema.model import Schema
+from storage.ports import Answer, Caller, Link
+from storage.simulated.chaos import Chaos, Profile
+from storage.simulated.clock import SimulatedClock
+from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from storage.simulated.loop import Process, run_simulated
+from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
+from txlayer.assignment import PATH, SLOTS, Assignment, Member, Word, balanced
+from txlayer.catalog_keeper import Readers
+from txlayer.committer import Committer
+from txlayer.gate import Gate
+from txlayer.hlc import HybridClock
+from txlayer.links import Links
+from txlayer.locks import LockName, LockTable
+from txlayer.lockservice import Guests, TravellingLocks
+from txlayer.member import Answering
+from txlayer.membership import Membership
+from txlayer.messages import Lock, Release, Request, decode_request
+from txlayer.snapshots import MembersSnapshots, OwnSnapshots
+from txlayer.view import View, slot_of
+
+NOTHING = Catalog(0, Schema(()), Forest(()))
+
+
+def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run a test under virtual time."""
+
+    @wraps(test)
+    def run(*arguments: object, **named: object) -> None:
+        run_simulated(test(*arguments, **named))
+
+    return run
+
+
+@dataclass
+class State:
+    catalog: Catalog = NOTHING
+
+
+class Manager:
+    """What a membership needs of the transaction manager."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+        self.state = State()
+        self.unfinished: dict[str, str] = {}
+
+    def use(self, catalog: Catalog) -> None:
+        self.state = State(catalog)
+
+
+class Peers(SimulatedPeers):
+    """Knows its links, so that a test can break them, and may be kept from connecting."""
+
+    def __init__(self, network: SimulatedNetwork, process: Process) -> None:
+        super().__init__(network, process)
+        self.connected: list[tuple[str, int]] = []
+        self.links: list[Link] = []
+
+    async def connect(self, name: str, address: str, number: int) -> Link:
+        link = await super().connect(name, address, number)
+        self.connected.append((address, number))
+        self.links.append(link)
+        return link
+
+    def cut(self) -> None:
+        """Break every link of this side at once; what is under way may arrive still."""
+        for link in self.links:
+            link.lost("the test cut it")
+
+
+class Party:
+    """One member."""
+
+    def __init__(self, world: World, name: str, skew_ms: int) -> None:
+        self.world = world
+        self.name = name
+        self.process = asyncio.get_running_loop().process(name)
+        self.clock = SimulatedClock(skew_ms=skew_ms)
+        self.store = world.store
+        self.log = MemoryLog()
+        self.hlc = HybridClock(self.clock)
+        self.committer = Committer(
+            store=self.store,
+            log=self.log,
+            clock=self.clock,
+            hlc=self.hlc,
+        )
+        self.manager = Manager()
+        self.readers = Readers()
+        self.table = LockTable()
+        self.view = View(name)
+        self.peers = Peers(world.network, self.process)
+        self.links = Links(self.peers, self.view, self.clock)
+        self.locks = TravellingLocks(self.table, self.view, self.links, self.hlc, self.clock)
+        self.guests = Guests(self.table, self.view, self.hlc, self.clock)
+        own = OwnSnapshots(self.committer, self.hlc)
+        self.snapshots = MembersSnapshots(own, self.committer, self.view, self.links, self.clock)
+        self.answering = Answering(self.view, self.guests, self.snapshots, self.manager, self.hlc)
+        self.received: list[tuple[Caller, Request]] = []
+        self.answer: Answer = self.answering.answer
+
+    async def start(self) -> None:
+        self.member = Member(self.name, f"http://{self.name}", await self.peers.listen(self._heard))
+        self.coordination = await SimulatedCoordination.open(self.world.registry)
+        await self.committer.start()
+        self.membership = Membership(
+            self.coordination,
+            self.clock,
+            self.view,
+            Word(self.member.address, self.member.peer),
+            self.hlc,
+            self.committer,
+            self.manager,
+            self.guests,
+            self.links,
+            self.snapshots,
+            self.readers,
+            self.world.load,
+        )
+
+    async def _heard(self, caller: Caller, message: bytes) -> bytes:
+        self.received.append((caller, decode_request(message)))
+        return await self.answer(caller, message)
+
+    def heard(self, *kinds: type) -> list[Request]:
+        return [request for _, request in self.received if isinstance(request, kinds)]
+
+    def see(self, version: int, assignment: Assignment) -> None:
+        """As at a look, and at this moment."""
+        self.membership._see(version, assignment)
+
+    async def do(self, work: Awaitable):
+        """Run as part of this member's process."""
+        return await self.begin(work)
+
+    def begin(self, work: Awaitable) -> asyncio.Task:
+        return self.process.start(_run(work))
+
+    async def live(self) -> None:
+        """Ask to be a member, and look for versions from now on."""
+        await self.do(self.membership.join())
+        self.living = self.begin(self.membership.run())
+
+    def word(self) -> Word | None:
+        """That it shows now."""
+        shown = self.world.registry.members().get(self.name)
+        return None if shown is None else Word.decode(shown)
+
+    def die(self) -> None:
+        """And its session ends."""
+        self.process.crash()
+        self.world.registry.end(self.coordination._session)
+
+
+class World:
+    def __init__(self, *, seed: int = 1, profile: Profile | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        self.chaos = Chaos(seed, profile or Profile())
+        self.network = SimulatedNetwork(loop, self.chaos)
+        self.registry = SimulatedRegistry(loop.time)
+        self.store = MemoryStore()
+        self.catalogs = {0: NOTHING}
+        self.parties: dict[str, Party] = {}
+        self.version = 0
+        self.assignment = Assignment.founded("", 0)
+        self._keys = count()
+
+    async def party(self, name: str, skew_ms: int = 0) -> Party:
+        party = self.parties[name] = Party(self, name, skew_ms)
+        await party.do(party.start())
+        return party
+
+    async def load(self, version: int) -> Catalog:
+        return self.catalogs[version]
+
+    # ------------------------------------------------------------ the assignment
+
+    def write(self, **changes: object) -> Assignment:
+        """The next version; whoever lives sees it at its next look."""
+        self.assignment = replace(self.assignment, **changes)
+        self.version = self.registry.write(PATH, self.assignment.encode(), self.version)
+        return self.assignment
+
+    def show(self, *to: Party) -> None:
+        """Let these see the newest version, or all of its members."""
+        for party in to or [p for p in self.parties.values() if not p.process.dead]:
+            party.see(self.version, self.assignment)
+
+    def change(self, **changes: object) -> None:
+        self.write(**changes)
+        self.show()
+
+    def bury(self, *names: str) -> None:
+        """Death 1 of these members."""
+        members = self.assignment.members
+        self.write(
+            members=tuple(member for member in members if member.name not in names),
+            dead=tuple(member for member in members if member.name in names),
+            slots=tuple("" if owner in names else owner for owner in self.assignment.slots),
+            leaving={},
+        )
+
+    def leave(self, name: LockName, to: str) -> None:
+        """The slot of this lock is leaving its owner."""
+        self.write(leaving={slot_of(name): to})
+
+    def move(self) -> None:
+        """What is leaving has another owner now."""
+        slots = list(self.assignment.slots)
+        for slot, owner in self.assignment.leaving.items():
+            slots[slot] = owner
+        self.write(slots=tuple(slots), leaving={})
+
+    def names(self, owner: str, n: int) -> list[LockName]:
+        """`n` new names of locks, each in another slot, that `owner` grants."""
+        found: dict[int, LockName] = {}
+        while len(found) < n:
+            name = ("root", "r", str(next(self._keys)).encode())
+            if self.assignment.slots[slot_of(name)] == owner:
+                found.setdefault(slot_of(name), name)
+        return list(found.values())
+
+    # ------------------------------------------------------------ the end
+
+    def living(self) -> Iterator[Party]:
+        return (party for party in self.parties.values() if not party.process.dead)
+
+    async def end(self) -> None:
+        for party in self.parties.values():
+            party.process.crash()
+        for party in self.parties.values():
+            await party.process.bury()
+        assert asyncio.get_running_loop().uncaught == []
+
+
+async def members(*names: str, **options) -> tuple[World, list[Party]]:
+    """All of them members, with as many slots each, and all have seen it."""
+    world = World(**options)
+    parties = [await world.party(name) for name in names]
+    found(world, parties)
+    return world, parties
+
+
+def found(world: World, parties: Iterable[Party]) -> None:
+    joined = tuple(replace(party.member, commits=True) for party in parties)
+    slots = balanced([""] * SLOTS, [member.name for member in joined])
+    world.change(members=joined, slots=slots)
+
+
+async def _run(work: Awaitable):
+    return await work
+
+
+async def soon(seconds: float = 0.02) -> None:
+    """Let every message that is under way arrive, and every answer."""
+    await asyncio.sleep(seconds)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Return when `condition` has come true; it must within so much virtual time."""
+    for _ in range(int(seconds / 0.01)):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the condition did not come true")
+
+
+async def refusal(work: Awaitable) -> HornbeamError:
+    """What `work` raises; it must raise."""
+    try:
+        result = await work
+    except HornbeamError as error:
+        return error
+    raise AssertionError(f"was not refused: {result!r}")
+
+
+def attempts(requests: Iterable[Request]) -> list[int]:
+    """Whose locks are asked for or freed, in the order of the messages."""
+    found: list[int] = []
+    for request in requests:
+        match request:
+            case Lock():
+                found.append(request.attempt)
+            case Release():
+                found.extend(request.attempts)
+    return found

@@ -1,0 +1,652 @@
+"""Travelling locks: what owners grant to others, and what that is worth (docs/protocols/locks.md)."""
+
+import asyncio
+
+import pytest
+from members_world import attempts, members, refusal, simulated, soon, until
+
+from schema.errors import StatementTimeout, TransactionAborted, Unavailable
+from txlayer.locks import LockOwner, Mode
+from txlayer.messages import Freed, Granted, Lock, Refused, Release
+from txlayer.view import slot_of
+
+S, X = Mode.SHARED, Mode.EXCLUSIVE
+
+
+def asking(attempt, *names, age=(1, 1, "b"), elsewhere=False, exclusive=True, timeout_s=60.0):
+    return Lock(attempt, age, elsewhere, exclusive, list(names), timeout_s)
+
+
+def held(party):
+    return party.table.held_count
+
+
+async def guest(party, caller, *names, attempt=1, **options):
+    """`caller` holds these."""
+    granted = await party.guests.lock(caller, asking(attempt, *names, **options))
+    assert isinstance(granted, Granted)
+
+
+def free(party, caller, *numbers, commit_ts=0):
+    assert party.guests.release(caller, Release(dict.fromkeys(numbers, commit_ts))) == Freed()
+
+
+# ---------------------------------------------------------------- the owner: what is granted
+
+
+@simulated
+async def test_an_owner_grants_what_is_its_own_and_says_its_clock():
+    world, (a, _) = await members("a", "b")
+    (name,) = world.names("a", 1)
+    a.hlc.follow(77)
+    assert await a.guests.lock("b", asking(1, name)) == Granted(77)
+    assert a.guests.holds({slot_of(name)})
+    assert held(a) == 1
+    await world.end()
+
+
+@simulated
+async def test_a_grant_says_the_clock_as_it_is_when_the_wait_is_over():
+    world, (a, *_) = await members("a", "b", "c")
+    (name,) = world.names("a", 1)
+    await guest(a, "b", name)
+    waits = asyncio.ensure_future(a.guests.lock("c", asking(1, name)))
+    await soon()
+    free(a, "b", 1, commit_ts=5_000)
+    assert await waits == Granted(5_000)
+    await world.end()
+
+
+@simulated
+async def test_the_clock_is_merged_before_a_lock_is_free():
+    """Else whoever gets it next might commit below what was committed under it."""
+    world, (a, _) = await members("a", "b")
+    (name,) = world.names("a", 1)
+    await guest(a, "b", name)
+    clocks = []
+    release_all = a.table.release_all
+    a.table.release_all = lambda owner: (clocks.append(a.hlc.last), release_all(owner))
+    free(a, "b", 1, commit_ts=9_000)
+    assert clocks == [9_000]
+    assert held(a) == 0
+    await world.end()
+
+
+@simulated
+async def test_an_owner_refuses_what_is_not_its_own():
+    world, (a, _) = await members("a", "b")
+    (mine,), (theirs,) = world.names("a", 1), world.names("b", 1)
+    refused = await a.guests.lock("b", asking(1, mine, theirs))
+    assert (type(refused), refused.reason) == (Refused, "not the owner")
+    assert held(a) == 0
+    await world.end()
+
+
+@simulated
+async def test_who_is_no_member_is_granted_nothing():
+    world, (a, _) = await members("a", "b")
+    (name,) = world.names("a", 1)
+    refused = await a.guests.lock("z", asking(1, name))
+    assert (type(refused), refused.reason) == (Refused, "not a member")
+    world.bury("b")
+    world.show(a)
+    refused = await a.guests.lock("b", asking(1, name))
+    assert (type(refused), refused.reason) == (Refused, "not a member")
+    assert held(a) == 0
+    await world.end()
+
+
+@simulated
+async def test_a_slot_that_is_leaving_is_granted_to_nobody():
+    world, (a, _) = await members("a", "b")
+    name, other = world.names("a", 2)
+    world.leave(name, "b")
+    world.show()
+    refused = await a.guests.lock("b", asking(1, name))
+    assert (type(refused), refused.reason) == (Refused, "not the owner")
+    assert (await refusal(a.locks.acquire(LockOwner(1), [name], X))).details == {
+        "reason": "leaving"
+    }
+    assert not a.locks.take(LockOwner(1), name, X)
+    assert a.locks.take(LockOwner(1), other, X)
+    await world.end()
+
+
+@simulated
+async def test_a_move_that_is_withdrawn_leaves_the_slot_where_it_was():
+    world, (a, *_) = await members("a", "b", "c")
+    (name,) = world.names("a", 1)
+    world.leave(name, "b")
+    world.show()
+    world.bury("c")
+    world.show()
+    await guest(a, "b", name)
+    await world.end()
+
+
+@simulated
+async def test_who_waits_when_the_slot_begins_to_leave_is_refused_guest_or_not():
+    world, (a, *_) = await members("a", "b", "c")
+    name, other = world.names("a", 2)
+    await guest(a, "b", name, other)
+    guest_waits = asyncio.ensure_future(a.guests.lock("c", asking(1, name)))
+    own_waits = asyncio.ensure_future(a.locks.acquire(LockOwner(1), [name], X))
+    unconcerned = asyncio.ensure_future(a.guests.lock("c", asking(2, other)))
+    await soon()
+    world.leave(name, "b")
+    world.show()
+    assert (await guest_waits).reason == "leaving"
+    assert (await refusal(own_waits)).details == {"reason": "leaving"}
+    assert a.guests.holds({slot_of(name)})  # by who had it
+    free(a, "b", 1)
+    assert not a.guests.holds({slot_of(name)})
+    assert isinstance(await unconcerned, Granted)
+    await world.end()
+
+
+@simulated
+async def test_own_locks_are_asked_for_before_a_slot_may_leave():
+    world, (a, _) = await members("a", "b")
+    (name,) = world.names("a", 1)
+    owner = LockOwner(1)
+    await a.locks.acquire(owner, [name], S)
+    assert a.guests.holds({slot_of(name)})
+    a.locks.release_all(owner)
+    assert not a.guests.holds({slot_of(name)})
+    await world.end()
+
+
+@simulated
+async def test_a_slot_that_moves_while_another_lock_is_waited_for_is_not_granted_to_a_guest():
+    """What was its own when it was asked is another's by now: two would grant it."""
+    world, (a, *_) = await members("a", "b", "c")
+    taken, moved = world.names("a", 2)
+    await guest(a, "b", taken)
+    waits = asyncio.ensure_future(a.guests.lock("c", asking(1, taken, moved)))
+    await soon()
+    world.leave(moved, "b")
+    world.show()
+    assert not a.guests.holds({slot_of(moved)})
+    world.move()
+    world.show()
+    free(a, "b", 1)
+    assert (await waits).reason == "not the owner"
+    assert not a.guests.holds({slot_of(moved)})
+    await world.end()
+
+
+@simulated
+async def test_a_slot_that_moves_while_another_lock_is_waited_for_is_not_taken_by_oneself():
+    world, (a, *_) = await members("a", "b", "c")
+    taken, moved = world.names("a", 2)
+    await guest(a, "b", taken)
+    waits = asyncio.ensure_future(a.locks.acquire(LockOwner(1), [taken, moved], X))
+    await soon()
+    world.leave(moved, "b")
+    world.show()
+    world.move()
+    world.show()
+    free(a, "b", 1)
+    assert (await refusal(waits)).details == {"reason": "not the owner"}
+    assert not a.guests.holds({slot_of(moved)})
+    await world.end()
+
+
+@simulated
+async def test_a_slot_that_moves_while_another_member_is_asked_is_not_taken_by_oneself():
+    world, (a, b, _) = await members("a", "b", "c")
+    (theirs,), (moved,) = world.names("b", 1), world.names("a", 1)
+    await guest(b, "c", theirs)
+    waits = a.begin(a.locks.acquire(LockOwner(1), [theirs, moved], X))
+    await soon()
+    world.leave(moved, "b")
+    world.show()
+    world.move()
+    world.show()
+    free(b, "c", 1)
+    assert (await refusal(waits)).details == {"reason": "not the owner"}
+    assert not a.guests.holds({slot_of(moved)})
+    await world.end()
+
+
+# ---------------------------------------------------------------- the owner: what is freed
+
+
+@simulated
+async def test_a_release_frees_all_of_its_attempts_and_no_other():
+    world, (a, *_) = await members("a", "b", "c")
+    names = world.names("a", 4)
+    await guest(a, "b", names[0], attempt=1)
+    await guest(a, "b", names[1], attempt=2)
+    await guest(a, "b", names[2], attempt=3)
+    await guest(a, "c", names[3], attempt=1)
+    free(a, "b", 1, 3)
+    assert not a.guests.holds({slot_of(names[0]), slot_of(names[2])})
+    assert held(a) == 2
+    await world.end()
+
+
+@simulated
+async def test_releases_come_twice_or_for_what_was_never_asked():
+    world, (a, *_) = await members("a", "b", "c")
+    (name,) = world.names("a", 1)
+    await guest(a, "b", name)
+    free(a, "b", 1)
+    await guest(a, "c", name)
+    free(a, "b", 1)  # sent again
+    free(a, "b", 9)
+    free(a, "c", 9)
+    assert held(a) == 1
+    await world.end()
+
+
+@simulated
+async def test_a_release_of_who_waits_ends_the_wait():
+    world, (a, *_) = await members("a", "b", "c")
+    (name,) = world.names("a", 1)
+    await guest(a, "b", name)
+    waits = asyncio.ensure_future(a.guests.lock("c", asking(1, name)))
+    await soon()
+    free(a, "c", 1)
+    assert (await waits).reason == "given up"
+    assert (held(a), a.table.waiting_count) == (1, 0)
+    free(a, "b", 1)
+    assert held(a) == 0
+    await world.end()
+
+
+@simulated
+async def test_a_release_in_the_moment_of_a_grant_leaves_nothing_behind():
+    """The guest has its first lock, and has not gone on to ask for its second."""
+    world, (a, *_) = await members("a", "b", "c")
+    first, second = world.names("a", 2)
+    await guest(a, "b", first)
+    waits = asyncio.ensure_future(a.guests.lock("c", asking(1, first, second)))
+    await soon()
+    free(a, "b", 1)
+    free(a, "c", 1)
+    assert (await waits).reason == "given up"
+    assert held(a) == 0
+    await world.end()
+
+
+@simulated
+async def test_the_dead_are_granted_nothing_more_and_keep_what_they_have():
+    world, (a, *_) = await members("a", "b", "c")
+    mine, other = world.names("a", 2)
+    await guest(a, "b", mine)
+    await guest(a, "c", other)
+    waits = asyncio.ensure_future(a.guests.lock("b", asking(2, other)))
+    await soon()
+    world.bury("b")
+    world.show(a)
+    assert (await waits).reason == "not a member"
+    free(a, "c", 1)
+    assert a.guests.holds({slot_of(mine)})
+    assert not a.guests.holds({slot_of(other)})
+    await world.end()
+
+
+@simulated
+async def test_who_dies_in_the_moment_of_a_grant_is_granted_no_more():
+    world, (a, *_) = await members("a", "b", "c")
+    first, second = world.names("a", 2)
+    await guest(a, "c", first)
+    waits = asyncio.ensure_future(a.guests.lock("b", asking(1, first, second)))
+    await soon()
+    free(a, "c", 1)
+    world.bury("b")
+    world.show(a)
+    assert (await waits).reason == "not a member"
+    assert not a.guests.holds({slot_of(second)})
+    await world.end()
+
+
+@simulated
+async def test_what_the_dead_say_themselves_frees_nothing():
+    """One that goes on running believes that its commit failed, and the log may have it (rule 4)."""
+    world, (a, *_) = await members("a", "b", "c")
+    (name,) = world.names("a", 1)
+    await guest(a, "b", name)
+    world.bury("b")
+    world.show(a)
+    free(a, "b", 1)
+    assert a.guests.holds({slot_of(name)})
+    await world.end()
+
+
+@simulated
+async def test_what_the_recovered_held_or_waited_for_is_freed():
+    world, (a, *_) = await members("a", "b", "c")
+    mine, other = world.names("a", 2)
+    await guest(a, "b", mine)
+    world.bury("b")
+    world.show(a)
+    waits = asyncio.ensure_future(a.guests.lock("c", asking(1, mine)))
+    await soon()
+    assert not waits.done()
+    world.write(dead=(), clock=8_000_000_000_000)
+    world.show(a)
+    assert await waits == Granted(8_000_000_000_000)
+    free(a, "c", 1)
+    assert held(a) == 0
+    await guest(a, "c", other, attempt=2)
+    await world.end()
+
+
+# ---------------------------------------------------------------- the coordinator
+
+
+@simulated
+async def test_own_locks_are_taken_without_a_message_and_without_suspending():
+    world, (a, b) = await members("a", "b")
+    (mine,), (theirs,) = world.names("a", 1), world.names("b", 1)
+    owner = LockOwner(1)
+    with pytest.raises(StopIteration):
+        a.locks.acquire(owner, [mine], X).send(None)
+    assert not a.locks.take(owner, theirs, X)
+    assert a.locks.take(owner, mine, X)
+    assert a.locks.clock(owner) == 0
+    a.locks.release_all(owner)
+    await soon()
+    assert (held(a), b.received) == (0, [])
+    await world.end()
+
+
+@simulated
+async def test_one_statement_is_one_message_to_each_owner():
+    world, (a, b, c) = await members("a", "b", "c")
+    names = [*world.names("b", 3), *world.names("a", 2), *world.names("c", 3)]
+    owner = LockOwner((7, 3, "a"))
+    await a.do(a.locks.acquire(owner, names, S))
+    assert [held(party) for party in (a, b, c)] == [2, 3, 3]
+    (to_b,), (to_c,) = b.heard(Lock), c.heard(Lock)
+    assert (to_b.names, to_b.age, to_b.exclusive) == (names[:3], (7, 3, "a"), False)
+    assert to_c.names == names[5:]
+    assert (to_b.elsewhere, to_c.elsewhere) == (False, True)
+    a.begin(release(a, owner, 0))
+    await soon()
+    assert [held(party) for party in (a, b, c)] == [0, 0, 0]
+    assert attempts(b.heard(Release)) == attempts(c.heard(Release)) == [to_b.attempt]
+    await world.end()
+
+
+async def release(party, owner, commit_ts=0):
+    party.locks.release_all(owner, commit_ts)
+
+
+@simulated
+async def test_an_owner_that_holds_locks_of_its_own_table_says_so_to_others():
+    world, (a, b) = await members("a", "b")
+    owner = LockOwner(1)
+    assert a.locks.take(owner, world.names("a", 1)[0], X)
+    await a.do(a.locks.acquire(owner, world.names("b", 1), X))
+    (asked,) = b.heard(Lock)
+    assert asked.elsewhere
+    await world.end()
+
+
+@simulated
+async def test_a_grantors_clock_is_merged_and_a_commits_timestamp_is_at_the_grantor():
+    world, (a, b, c) = await members("a", "b", "c")
+    owner = LockOwner(1)
+    b.hlc.follow(a.hlc.last + 9_000_000_000_000)
+    c.hlc.follow(5)
+    await a.do(a.locks.acquire(owner, [*world.names("b", 1), *world.names("c", 1)], X))
+    assert a.locks.clock(owner) == b.hlc.last == a.hlc.last
+    a.begin(release(a, owner, commit_ts := a.hlc.tick()))
+    await soon()
+    assert b.hlc.last == c.hlc.last == commit_ts
+    assert a.locks.clock(owner) == 0
+    await world.end()
+
+
+@simulated
+async def test_two_transactions_of_one_name_are_kept_apart():
+    world, (a, b) = await members("a", "b")
+    (name,) = world.names("b", 1)
+    first, second = LockOwner((5, 1, "a")), LockOwner((5, 1, "a"))
+    await a.do(a.locks.acquire(first, [name], X))
+    waits = a.begin(a.locks.acquire(second, [name], X))
+    await soon()
+    assert not waits.done()
+    a.begin(release(a, first))
+    await waits
+    assert held(b) == 1
+    await world.end()
+
+
+@simulated
+async def test_wait_die_looks_at_locks_elsewhere():
+    """Neither table alone sees that these two wait for each other."""
+    world, (a, b, c) = await members("a", "b", "c")
+    (at_a,), (at_b,) = world.names("a", 1), world.names("b", 1)
+    older, younger = LockOwner((1, 1, "c")), LockOwner((2, 1, "b"))
+    await c.do(c.locks.acquire(older, [at_a], X))
+    await b.do(b.locks.acquire(younger, [at_b], X))
+    waits = c.begin(c.locks.acquire(older, [at_b], X))
+    await soon()
+    died = await refusal(b.do(b.locks.acquire(younger, [at_a], X)))
+    assert died.details == {"reason": "wait-die"}
+    b.begin(release(b, younger))
+    await waits
+    await world.end()
+
+
+@simulated
+async def test_a_local_lock_is_compared_with_locks_elsewhere_too():
+    world, (a, b) = await members("a", "b")
+    (mine,), (theirs,) = world.names("a", 1), world.names("b", 1)
+    older, younger = LockOwner((1, 1, "b")), LockOwner((2, 1, "a"))
+    await b.do(b.locks.acquire(older, [mine], X))
+    await a.do(a.locks.acquire(younger, [theirs], X))
+    assert (await refusal(a.locks.acquire(younger, [mine], X))).details == {"reason": "wait-die"}
+    await world.end()
+
+
+@simulated
+async def test_the_time_limit_ends_a_wait_at_another_member_and_here():
+    world, (a, b) = await members("a", "b")
+    (name,) = world.names("b", 1)
+    assert b.locks.take(LockOwner((1, 1, "b")), name, X)
+    owner = LockOwner((2, 1, "a"))
+    deadline = a.clock.monotonic() + 1.5
+    error = await refusal(a.do(a.locks.acquire(owner, [name], X, deadline)))
+    assert isinstance(error, StatementTimeout)
+    assert a.clock.monotonic() == pytest.approx(deadline, abs=0.01)
+    a.begin(release(a, owner))
+    await soon()
+    assert (held(b), b.table.waiting_count) == (1, 0)
+    await world.end()
+
+
+@simulated
+async def test_the_owner_ends_the_wait_of_who_does_not():
+    """The clocks of both run alike, whatever they show; a coordinator that stands still is late."""
+    world, (a, b) = await members("a", "b")
+    (name,) = world.names("b", 1)
+    assert b.locks.take(LockOwner((1, 1, "b")), name, X)
+    began = b.clock.monotonic()
+    refused = await b.guests.lock("a", asking(1, name, timeout_s=2.0))
+    assert refused.reason == "timeout"
+    assert b.clock.monotonic() == began + 2.0
+    await world.end()
+
+
+@simulated
+async def test_a_time_limit_that_has_passed_asks_for_nothing_for_long():
+    world, (a, b) = await members("a", "b")
+    (name,) = world.names("b", 1)
+    assert b.locks.take(LockOwner((1, 1, "b")), name, X)
+    error = await refusal(a.do(a.locks.acquire(LockOwner(1), [name], X, a.clock.monotonic() - 1)))
+    assert isinstance(error, StatementTimeout)
+    await soon()
+    assert b.table.waiting_count == 0
+    await world.end()
+
+
+@simulated
+async def test_who_is_cancelled_while_it_waits_elsewhere_frees_what_it_was_granted():
+    world, (a, b) = await members("a", "b")
+    free_one, taken = world.names("b", 2)
+    assert b.locks.take(LockOwner((1, 1, "b")), taken, X)
+    owner = LockOwner((0, 1, "a"))
+    await a.do(a.locks.acquire(owner, [free_one], X))
+    waits = a.begin(a.locks.acquire(owner, [taken], X))
+    await soon()
+    assert b.table.waiting_count == 1
+    waits.cancel()
+    a.begin(release(a, owner))
+    await soon()
+    assert (held(b), b.table.waiting_count) == (1, 0)
+    await world.end()
+
+
+@simulated
+async def test_slots_without_owner_and_slots_that_leave_are_not_asked_for():
+    world, (a, b, c) = await members("a", "b", "c")
+    (orphaned,), (leaving,) = world.names("c", 1), world.names("b", 1)
+    world.bury("c")
+    world.show()
+    reasons = [await refusal(a.do(a.locks.acquire(LockOwner(1), [orphaned], X)))]
+    world.write(dead=())
+    world.leave(leaving, "a")
+    world.show()
+    reasons.append(await refusal(a.do(a.locks.acquire(LockOwner(1), [leaving], X))))
+    assert [error.details["reason"] for error in reasons] == ["no owner", "leaving"]
+    assert all(error.retryable for error in reasons)
+    assert (b.received, c.received) == ([], [])
+    await world.end()
+
+
+@simulated
+async def test_an_owner_that_has_seen_less_refuses_and_is_asked_again():
+    """The coordinator knows of a move that the new owner has not heard of."""
+    world, (a, b, c) = await members("a", "b", "c")
+    (name,) = world.names("b", 1)
+    world.leave(name, "c")
+    world.show()
+    world.move()
+    world.show(a)
+    error = await refusal(a.do(a.locks.acquire(LockOwner(1), [name], X)))
+    assert error.details == {"reason": "not the owner"}
+    world.show(b, c)
+    await a.do(a.locks.acquire(LockOwner(1), [name], X))
+    assert held(c) == 1
+    await world.end()
+
+
+# ---------------------------------------------------------------- what grants are worth
+
+
+@simulated
+async def test_grants_of_who_is_no_member_any_more_are_worth_nothing():
+    world, (a, *_) = await members("a", "b", "c")
+    rests, does_not = LockOwner(1), LockOwner(2)
+    await a.do(a.locks.acquire(rests, [*world.names("b", 1), *world.names("c", 1)], X))
+    await a.do(a.locks.acquire(does_not, world.names("c", 1), X))
+    a.locks.require_in_force(rests)
+    world.bury("b")
+    world.show(a)
+    with pytest.raises(TransactionAborted) as gone:
+        a.locks.require_in_force(rests)
+    assert gone.value.details == {"reason": "grantor gone"}
+    a.locks.require_in_force(does_not)
+    world.write(dead=())
+    world.show(a)
+    with pytest.raises(TransactionAborted):
+        a.locks.require_in_force(rests)  # names are new with each session: b does not come back
+    await world.end()
+
+
+@simulated
+async def test_who_may_not_commit_rests_on_nothing():
+    world, (a, b) = await members("a", "b")
+    owner = LockOwner(1)
+    assert a.locks.take(owner, world.names("a", 1)[0], X)
+    a.locks.require_in_force(owner)
+    world.bury("a")
+    world.show(a)
+    with pytest.raises(Unavailable):
+        a.locks.require_in_force(owner)
+    joining = await world.party("j")
+    world.change(dead=(), members=(*world.assignment.members, joining.member))
+    with pytest.raises(Unavailable):
+        joining.locks.require_in_force(LockOwner(1))
+    b.locks.require_in_force(LockOwner(1))
+    await world.end()
+
+
+@simulated
+async def test_a_new_attempt_after_its_grantor_has_gone_asks_the_new_owner():
+    world, (a, _, c) = await members("a", "b", "c")
+    (name,) = world.names("b", 1)
+    first = LockOwner((1, 1, "a"))
+    await a.do(a.locks.acquire(first, [name], X))
+    world.bury("b")
+    world.parties["b"].die()
+    world.show()
+    a.begin(release(a, first))
+    slots = tuple(owner or "c" for owner in world.assignment.slots)
+    world.change(dead=(), slots=slots)
+    again = LockOwner((1, 1, "a"))
+    await a.do(a.locks.acquire(again, [name], X))
+    a.locks.require_in_force(again)
+    assert c.guests.holds({slot_of(name)})
+    await world.end()
+
+
+# ---------------------------------------------------------------- ways that break
+
+
+@simulated
+async def test_a_lock_asked_for_when_the_way_breaks_is_given_up_and_freed_on_the_next_one():
+    world, (a, b) = await members("a", "b")
+    name, taken = world.names("b", 2)
+    assert b.locks.take(LockOwner((1, 1, "b")), taken, X)
+    owner = LockOwner((0, 1, "a"))
+    await a.do(a.locks.acquire(owner, [name], X))
+    waits = a.begin(a.locks.acquire(owner, [taken], X))
+    await soon()
+    a.peers.cut()
+    error = await refusal(waits)
+    assert isinstance(error, TransactionAborted)
+    assert error.details == {"reason": "no answer"}
+    assert (held(b), b.table.waiting_count) == (2, 1)
+    a.begin(release(a, owner))
+    await soon()
+    assert (held(b), b.table.waiting_count) == (1, 0)
+    assert [number for _, number in a.peers.connected] == [1, 2]
+    await world.end()
+
+
+@simulated
+async def test_a_lock_is_never_taken_after_the_release_of_its_attempt():
+    """Ways break at every moment, and each attempt is given up at once."""
+    world, (a, b) = await members("a", "b", seed=5)
+    names = world.names("b", 3)
+    for number in range(200):
+        owner = LockOwner((number, 1, "a"))
+        asks = a.begin(a.locks.acquire(owner, names, X))
+        await asyncio.sleep(world.chaos.random.uniform(0, 0.004))
+        if world.chaos.random.random() < 0.5:
+            a.peers.cut()
+        asks.cancel()
+        a.begin(release(a, owner))
+    await until(lambda: held(b) == 0, 2.0)
+    seen = {attempt: kind for kind, attempt in told(b)}
+    assert len(seen) > 50
+    freed = set()
+    for kind, attempt in told(b):
+        if kind is Release:
+            freed.add(attempt)
+        else:
+            assert attempt not in freed
+    await world.end()
+
+
+def told(party):
+    """Kind and attempt of each message, in order."""
+    for _, request in party.received:
+        for attempt in attempts([request]):
+            yield type(request), attempt
