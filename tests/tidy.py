@@ -14,6 +14,7 @@ from pathlib import Path
 PACKAGES = ("schema", "storage", "query", "viewselect", "maintain", "txlayer", "api")
 ADAPTERS = (
     *("storage/local/", "storage/rocks/", "storage/hbase/", "storage/hdfs/", "storage/zookeeper/"),
+    "storage/tcp/",
     "api/serve.py",
 )
 SEEDED = {"random.Random"}

@@ -135,7 +135,7 @@ class TravellingLocks:
         except Unavailable as error:
             raise _aborted(f"A node did not answer: {error.message}", "no answer") from error
         match answer:
-            case Granted():
+            case Granted(owner=name) if name == grantor:
                 self._hlc.follow(answer.clock)
                 attempt.grantors.add(grantor)
                 attempt.clock = max(attempt.clock, answer.clock)
@@ -183,7 +183,7 @@ class Guests:
             return Refused(error.message, str(error.details.get("reason", "")))
         except StatementTimeout as error:
             return Refused(error.message, TIMEOUT)
-        return Granted(self._hlc.last)
+        return Granted(self._view.name, self._hlc.last)
 
     def release(self, caller: str, request: Release) -> Freed:
         """What the dead say is not heeded: they may be wrong about what is in their logs."""

@@ -29,6 +29,7 @@ from txlayer.messages import (
     Lock,
     Owned,
     Reach,
+    Refused,
     Release,
     Response,
     Unfinished,
@@ -72,6 +73,9 @@ class Answering:
                 return await self._guests.lock(caller, request)
             case Release():
                 return self._guests.release(caller, request)
+            case Reach() if caller not in self._view.members:
+                # It may have been replaced, and reads by an older catalog then.
+                return Refused("The node is no member.", "not a member")
             case Reach():
                 self._hlc.follow(request.least)
                 return await self._snapshots.reach(request.least)
@@ -246,6 +250,8 @@ class Member:
             self._recover,
             claim.catalog.version,
         )
+        # What it began at may be known to nobody but the leader before.
+        master.raise_clock(claim.catalog.since)
         await _together(master.run(), self._change_catalogs(claim, master))
 
     async def _claimed(self) -> Claim:

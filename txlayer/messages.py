@@ -51,8 +51,9 @@ Request = Lock | Release | Reach | Unfinished
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True, tag="granted"):
-    """The locks, and the owner's clock: no later than all that was committed under them."""
+    """The locks, and the owner's clock: nothing that was committed under them is later."""
 
+    owner: str
     clock: int
 
 
@@ -68,9 +69,10 @@ class Freed(msgspec.Struct, frozen=True, array_like=True, tag="freed"):
 
 
 class Reached(msgspec.Struct, frozen=True, array_like=True, tag="reached"):
-    """Everything of the sender's at or below `watermark` is in the store, and nothing comes there
+    """Everything of this member's at or below `watermark` is in the store, and nothing comes there
     any more. `acknowledged` is the latest commit that it has told anybody of."""
 
+    member: str
     watermark: int
     acknowledged: int
 

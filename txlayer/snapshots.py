@@ -95,7 +95,7 @@ class MembersSnapshots:
     async def reach(self, least: int) -> Reached:
         """What another member is told of this one's watermark. Raises Unavailable."""
         watermark = await self._own.read_point(least)
-        return Reached(watermark, self._committer.acknowledged)
+        return Reached(self._view.name, watermark, self._committer.acknowledged)
 
     def see(self) -> None:
         """Count who is new: nothing of it comes at or below the clock of the version that brought
@@ -131,10 +131,10 @@ class MembersSnapshots:
             version = self._view.version
             await self._own.read_point(least)
             behind = [name for name in self._others() if self._known[name] < least]
-            told = await asyncio.gather(
+            await asyncio.gather(
                 *(self._ask(name, least) for name in behind), return_exceptions=True
             )
-            if self.newest() < least and not all(isinstance(one, Reached) for one in told):
+            if self.newest() < least:
                 await self._next_version(version, deadline)
         return at
 
@@ -179,8 +179,8 @@ class MembersSnapshots:
 
     async def _question(self, name: str, least: int) -> Reached:
         answer = await self._links.ask(name, Reach(least))
-        if not isinstance(answer, Reached):
-            raise Unavailable(f"Node {name} answered {answer!r}.")
+        if not isinstance(answer, Reached) or answer.member != name:
+            raise Unavailable(f"Node {name} does not say its watermark, but {answer!r}.")
         if name in self._known:
             self._known[name] = max(self._known[name], answer.watermark)
         return answer
