@@ -63,6 +63,12 @@ class OwnSnapshots:
                 await committer.reserve()
         return committer.watermark()
 
+    async def advanced(self, least: int) -> int:
+        """The watermark, at least `least`. While nothing is committed it would stand at what the
+        log has reserved: then more is reserved."""
+        idle = self._committer.begun == self._committer.finished
+        return await self.read_point(max(least, self._hlc.observe()) if idle else least)
+
 
 class MembersSnapshots:
     """Of a member, which asks the others for their watermarks when what it knows is too old."""
@@ -77,7 +83,8 @@ class MembersSnapshots:
         self._clock = clock
         self._known: dict[str, int] = {}
         """Watermarks of the others, and of the dead; 0 where nothing is known."""
-        self._seen = False
+        self._counts = False
+        """Was this node a member in the version before? Then who is new waits for its word."""
         self._asking: dict[str, tuple[int, asyncio.Future[Reached]]] = {}
         self._fresh_until = 0.0
 
@@ -86,6 +93,9 @@ class MembersSnapshots:
 
     async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
         deadline = self._clock.monotonic() + PATIENCE_S
+        if self._committer.watermark() < least:
+            # Before anybody else is told of it: it may lie in the future.
+            await self._ask(self._view.name, least)
         if strong:
             least = max(least, await self._acknowledged(deadline))
         else:
@@ -93,18 +103,19 @@ class MembersSnapshots:
         return await self._reached(least, deadline)
 
     async def reach(self, least: int) -> Reached:
-        """What another member is told of this one's watermark. Raises Unavailable."""
-        watermark = await self._own.read_point(least)
+        """What members are told of this one's watermark. Raises Unavailable."""
+        watermark = await self._own.advanced(least)
         return Reached(self._view.name, watermark, self._committer.acknowledged)
 
     def see(self) -> None:
-        """Count who is new: nothing of it comes at or below the clock of the version that brought
-        it, which it merges before all else. Of who was there before this node nothing is known."""
+        """Count who is new: it commits nothing before this member has acknowledged it, and then
+        above the clock of the version that brought it. Of who was there before this one was a
+        member nothing is known."""
         assignment = self._view.assignment
         names = {m.name for m in (*assignment.members, *assignment.dead)} - {self._view.name}
-        unknown = assignment.clock if self._seen else 0
+        unknown = assignment.clock if self._counts else 0
         self._known = {name: self._known.get(name, unknown) for name in names}
-        self._seen = True
+        self._counts = self._view.name in self._view.members
 
     # ------------------------------------------------------------ inside
 
@@ -112,8 +123,8 @@ class MembersSnapshots:
         return sorted(self._view.members - {self._view.name})
 
     async def _acknowledged(self, deadline: float) -> int:
-        """The latest commit that anybody was told of before the call: by members, all of which are
-        asked, or by the dead, so that nobody must be."""
+        """Nothing above this was told to anybody before the call: by members, all of which are
+        asked, or by the dead, whose logs are recovered and in the assignment's clock."""
         while True:
             version, questions = (
                 self._view.version,
@@ -122,14 +133,15 @@ class MembersSnapshots:
             told = await asyncio.gather(*questions, return_exceptions=True)
             answers = [one.acknowledged for one in told if isinstance(one, Reached)]
             if len(answers) == len(told) and not self._view.assignment.dead:
-                return max([self._committer.acknowledged, *answers])
+                clock = self._view.assignment.clock
+                return max([clock, self._committer.acknowledged, *answers])
             await self._next_version(version, deadline)
 
     async def _reached(self, least: int, deadline: float) -> int:
         """Waits for recovery, when what is asked for may be in the log of a member that died."""
         while (at := self.newest()) < least:
             version = self._view.version
-            await self._own.read_point(least)
+            await self._ask(self._view.name, least)
             behind = [name for name in self._others() if self._known[name] < least]
             await asyncio.gather(
                 *(self._ask(name, least) for name in behind), return_exceptions=True
@@ -152,25 +164,27 @@ class MembersSnapshots:
                     await self._view.change()
 
     async def _refresh(self, least: int) -> None:
-        """Know all that is older than `FRESH_S` of the others, and what this node has acknowledged.
-        Whoever does not answer is left at what is known: reads get older, never wrong."""
+        """Know all that is older than `FRESH_S` of all members, and what this node has
+        acknowledged. Whoever does not answer is left at what is known: reads get older, never
+        wrong."""
         now = self._clock.monotonic()
         least = max(least, self._committer.acknowledged)
         if now < self._fresh_until and self.newest() >= least:
             return
-        asked = [asyncio.ensure_future(self._ask(name, least)) for name in self._others()]
-        if asked:
-            _, late = await asyncio.wait(asked, timeout=HURRY_S)
+        names = (self._view.name, *self._others())
+        asked = [asyncio.ensure_future(self._ask(name, least)) for name in names]
+        try:
+            await asyncio.wait(asked, timeout=HURRY_S)
+        finally:
             for question in asked:
-                if question in late:
-                    question.cancel()
-                else:
+                if not question.cancel():
                     question.exception()  # seen
         self._fresh_until = now + FRESH_S
 
     async def _ask(self, name: str, least: int, *, anew: bool = False) -> Reached:
-        """The watermark of another member, at least `least`; shares a question that is under way,
-        unless asked `anew`. Raises Unavailable."""
+        """The watermark of a member, at least `least`; shares a question that is under way, unless
+        asked `anew`. A question goes on when who asked it does not wait any more: one's own may be
+        in the middle of an append to the log. Raises Unavailable."""
         under_way = self._asking.get(name)
         if anew or under_way is None or under_way[0] < least or under_way[1].done():
             under_way = (least, asyncio.ensure_future(self._question(name, least)))
@@ -178,6 +192,8 @@ class MembersSnapshots:
         return await asyncio.shield(under_way[1])
 
     async def _question(self, name: str, least: int) -> Reached:
+        if name == self._view.name:
+            return await self.reach(least)
         answer = await self._links.ask(name, Reach(least))
         if not isinstance(answer, Reached) or answer.member != name:
             raise Unavailable(f"Node {name} does not say its watermark, but {answer!r}.")

@@ -8,7 +8,7 @@ those that `live` look for versions by themselves, and acknowledge.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import count
@@ -19,7 +19,7 @@ from txlayer_world import MemoryLog, MemoryStore
 from schema.catalog import Catalog, Forest
 from schema.errors import HornbeamError
 from schema.model import Schema
-from storage.ports import Answer, Caller, Link
+from storage.ports import Answer, Caller, Link, Position
 from storage.simulated.chaos import Chaos, Profile
 from storage.simulated.clock import SimulatedClock
 from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
@@ -89,6 +89,17 @@ class Peers(SimulatedPeers):
             link.lost("the test cut it")
 
 
+class Log(MemoryLog):
+    """Takes no more after an append that was cancelled, as the port says."""
+
+    async def append(self, payloads: Sequence[bytes]) -> Position:
+        try:
+            return await super().append(payloads)
+        except BaseException:
+            self.broken = True
+            raise
+
+
 class Party:
     """One member."""
 
@@ -98,7 +109,7 @@ class Party:
         self.process = asyncio.get_running_loop().process(name)
         self.clock = SimulatedClock(skew_ms=skew_ms)
         self.store = world.store
-        self.log = MemoryLog()
+        self.log = Log()
         self.hlc = HybridClock(self.clock)
         self.committer = Committer(
             store=self.store,

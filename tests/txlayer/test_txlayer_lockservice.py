@@ -1,4 +1,4 @@
-"""Travelling locks: what owners grant to others, and what that is worth (docs/protocols/locks.md)."""
+"""Travelling locks: what owners grant to others, and what that is worth (decision 21)."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ async def test_an_owner_grants_what_is_its_own_and_says_its_clock():
     world, (a, _) = await members("a", "b")
     (name,) = world.names("a", 1)
     a.hlc.follow(77)
-    assert await a.guests.lock("b", asking(1, name)) == Granted(77)
+    assert await a.guests.lock("b", asking(1, name)) == Granted("a", 77)
     assert a.guests.holds({slot_of(name)})
     assert held(a) == 1
     await world.end()
@@ -53,7 +53,7 @@ async def test_a_grant_says_the_clock_as_it_is_when_the_wait_is_over():
     waits = asyncio.ensure_future(a.guests.lock("c", asking(1, name)))
     await soon()
     free(a, "b", 1, commit_ts=5_000)
-    assert await waits == Granted(5_000)
+    assert await waits == Granted("a", 5_000)
     await world.end()
 
 
@@ -304,7 +304,7 @@ async def test_who_dies_in_the_moment_of_a_grant_is_granted_no_more():
 
 @simulated
 async def test_what_the_dead_say_themselves_frees_nothing():
-    """One that goes on running believes that its commit failed, and the log may have it (rule 4)."""
+    """One that goes on running believes that its commit failed; the log may have it (rule 4)."""
     world, (a, *_) = await members("a", "b", "c")
     (name,) = world.names("a", 1)
     await guest(a, "b", name)
@@ -327,7 +327,7 @@ async def test_what_the_recovered_held_or_waited_for_is_freed():
     assert not waits.done()
     world.write(dead=(), clock=8_000_000_000_000)
     world.show(a)
-    assert await waits == Granted(8_000_000_000_000)
+    assert await waits == Granted("a", 8_000_000_000_000)
     free(a, "c", 1)
     assert held(a) == 0
     await guest(a, "c", other, attempt=2)
@@ -419,7 +419,7 @@ async def test_two_transactions_of_one_name_are_kept_apart():
 @simulated
 async def test_wait_die_looks_at_locks_elsewhere():
     """Neither table alone sees that these two wait for each other."""
-    world, (a, b, c) = await members("a", "b", "c")
+    world, (_, b, c) = await members("a", "b", "c")
     (at_a,), (at_b,) = world.names("a", 1), world.names("b", 1)
     older, younger = LockOwner((1, 1, "c")), LockOwner((2, 1, "b"))
     await c.do(c.locks.acquire(older, [at_a], X))
@@ -463,7 +463,7 @@ async def test_the_time_limit_ends_a_wait_at_another_member_and_here():
 @simulated
 async def test_the_owner_ends_the_wait_of_who_does_not():
     """The clocks of both run alike, whatever they show; a coordinator that stands still is late."""
-    world, (a, b) = await members("a", "b")
+    world, (_, b) = await members("a", "b")
     (name,) = world.names("b", 1)
     assert b.locks.take(LockOwner((1, 1, "b")), name, X)
     began = b.clock.monotonic()

@@ -1,0 +1,356 @@
+"""Where members read: the least watermark of all, the dead included (decision 21, rule 9)."""
+
+import asyncio
+
+import pytest
+from members_world import members, refusal, simulated, soon
+from txlayer_world import prepared
+
+from schema.errors import InvalidRequest, Unavailable
+from storage.simulated.loop import run_simulated
+from txlayer.messages import Reach
+from txlayer.snapshots import FRESH_S, HURRY_S, PATIENCE_S
+
+
+async def commit(party, number=1, key="k"):
+    """One transaction of this member's, to its end; its timestamp."""
+    committed = await party.do(party.committer.commit(prepared(number, [f"{key}{number}"])))
+    return committed.ts
+
+
+async def read_point(party, least=0, **options):
+    return await party.do(party.snapshots.read_point(least, **options))
+
+
+async def newest_of_all(*parties):
+    """Let them know of one another."""
+    for party in parties:
+        await read_point(party, strong=True)
+
+
+def stuck(party, hold):
+    """Does not answer until `hold` is set."""
+    answer = party.answer
+
+    async def late(caller, message):
+        await hold.wait()
+        return await answer(caller, message)
+
+    party.answer = late
+
+
+# ---------------------------------------------------------------- what is known
+
+
+@simulated
+async def test_of_members_that_were_there_before_nothing_is_known_at_first():
+    world, (a, b) = await members("a", "b")
+    assert a.snapshots.newest() == 0
+    at = await read_point(a)
+    assert at == a.snapshots.newest()
+    assert 0 < at <= min(a.committer.watermark(), b.committer.watermark())
+    await world.end()
+
+
+@simulated
+async def test_the_newest_snapshot_is_the_least_watermark():
+    world, (a, b, c) = await members("a", "b", "c")
+    b.clock.skew_ms = 9_000
+    await newest_of_all(a)
+    at = a.snapshots.newest()
+    watermarks = [party.committer.watermark() for party in (a, b, c)]
+    assert at <= min(watermarks)
+    assert max(watermarks) - at > 8_000
+    await world.end()
+
+
+@simulated
+async def test_who_is_new_is_counted_from_the_clock_of_the_version_that_brings_it():
+    world, (a, _) = await members("a", "b")
+    await newest_of_all(a)
+    at = a.snapshots.newest()
+    world.change(
+        clock=at - 100, members=(*world.assignment.members, (await world.party("j")).member)
+    )
+    assert a.snapshots.newest() == at - 100
+    world.write(clock=at + 500)
+    world.show(a)
+    assert a.snapshots.newest() == at - 100  # it was counted before
+    await world.end()
+
+
+@simulated
+async def test_who_came_while_this_node_was_no_member_is_not_new_to_it():
+    """It did not wait for this one's word: it may have commits below the version's clock that are
+    not applied."""
+    world, _ = await members("a", "b")
+    late = await world.party("late")
+    late.see(world.version, world.assignment)
+    k = await world.party("k")
+    grown = (*world.assignment.members, k.member)
+    world.write(members=grown)
+    world.write(members=(*grown, late.member), clock=late.hlc.observe())
+    stuck(k, asyncio.Event())
+    world.show()
+    assert await read_point(late) == 0
+    world.change(clock=late.hlc.last + 1)
+    assert await read_point(late) == 0
+    await world.end()
+
+
+@simulated
+async def test_a_dead_members_watermark_stands_still_until_it_is_recovered():
+    world, (a, b, c) = await members("a", "b", "c")
+    await newest_of_all(a)
+    known = a.snapshots.newest()
+    world.bury("b")
+    world.show(a, c)
+    await asyncio.sleep(20)
+    at = await read_point(a)
+    assert at == a.snapshots.newest()
+    assert known <= at <= b.committer.watermark()
+    assert b.heard(Reach)[1:] == []
+    world.change(dead=())
+    assert await read_point(a) > at + 10_000
+    await world.end()
+
+
+@simulated
+async def test_an_answer_of_who_was_recovered_meanwhile_is_not_counted():
+    world, (a, b, _) = await members("a", "b", "c")
+    held = asyncio.Event()
+    stuck(b, held)
+    reads = a.begin(a.snapshots.read_point())
+    await soon()
+    world.bury("b")
+    world.change(dead=())
+    held.set()
+    await reads
+    assert a.snapshots.newest() > 0
+    await world.end()
+
+
+# ---------------------------------------------------------------- reads that ask for nothing
+
+
+@simulated
+async def test_a_read_holds_what_this_node_has_acknowledged():
+    world, (a, b) = await members("a", "b")
+    b.clock.skew_ms = -1_000
+    ts = await commit(a)
+    assert await read_point(a) >= ts
+    await world.end()
+
+
+@simulated
+async def test_what_is_known_is_asked_for_again_when_it_is_old():
+    world, (a, b) = await members("a", "b")
+    await read_point(a)
+    await read_point(a)
+    assert len(b.heard(Reach)) == 1
+    await asyncio.sleep(FRESH_S)
+    await read_point(a)
+    assert len(b.heard(Reach)) == 2
+    await world.end()
+
+
+@simulated
+async def test_reads_at_one_time_share_their_questions():
+    world, (a, b) = await members("a", "b")
+    points = await asyncio.gather(*(read_point(a) for _ in range(20)))
+    assert len(b.heard(Reach)) == 1
+    assert len(set(points)) == 1
+    await world.end()
+
+
+@simulated
+async def test_reads_do_not_stand_still_with_a_member_that_commits_nothing():
+    """Its watermark never passes what its log has reserved."""
+    world, (a, b, c) = await members("a", "b", "c")
+    for number in range(5):
+        ts = await commit(a, number)
+        await asyncio.sleep(10)
+        assert await read_point(b) >= ts
+        assert await read_point(c) >= ts
+    assert len(c.log.appends) <= 6  # an idle member reserves once in a while, not at each read
+    await world.end()
+
+
+@simulated
+async def test_a_member_that_does_not_answer_makes_reads_older_but_not_wrong():
+    world, (a, b, _) = await members("a", "b", "c")
+    await newest_of_all(a)
+    known = a.snapshots.newest()
+    never = asyncio.Event()
+    stuck(b, never)
+    await asyncio.sleep(1)
+    ts = await commit(a)
+    began = a.clock.monotonic()
+    at = await read_point(a)
+    assert known <= at < ts
+    assert a.clock.monotonic() - began == pytest.approx(HURRY_S, abs=0.01)
+    never.set()
+    await soon()
+    assert await read_point(a) >= ts
+    await world.end()
+
+
+@simulated
+async def test_a_read_that_is_given_up_leaves_the_log_in_order():
+    """Else an append would be cancelled half way, and the log take no more."""
+    world, (a, b) = await members("a", "b")
+    for steps in range(1, 300):
+        reading = a.begin(a.snapshots.read_point(a.committer.watermark() + 1))
+        await soon(steps // 10 / 10_000)
+        for _ in range(steps % 10):
+            await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.sleep(5)
+    for party in (a, b):
+        assert party.committer.failed is None
+        await commit(party, 1 + (party is a))
+    await world.end()
+
+
+# ---------------------------------------------------------------- reads that ask for more
+
+
+@simulated
+async def test_a_read_with_a_bookmark_waits_for_everybody_to_pass_it():
+    world, (a, b, _) = await members("a", "b", "c")
+    ts = await commit(b)
+    assert await read_point(a, ts) >= ts
+    assert await read_point(a, a.clock.wall_ms() + 500) >= a.clock.wall_ms()
+    await world.end()
+
+
+@simulated
+async def test_a_bookmark_in_the_future_is_refused_and_nobody_is_told_of_it():
+    """A clock that follows it would never come back."""
+    world, (a, b) = await members("a", "b")
+    future = a.clock.wall_ms() + 60_000
+    assert isinstance(await refusal(read_point(a, future)), InvalidRequest)
+    await soon()
+    assert max(a.hlc.last, b.hlc.last) < future
+    await world.end()
+
+
+@simulated
+async def test_a_strong_read_holds_what_anybody_has_acknowledged():
+    world, (a, b, c) = await members("a", "b", "c")
+    await newest_of_all(a)
+    for number, party in enumerate([b, c, b, a, c]):
+        ts = await commit(party, number)
+        assert await read_point(a, strong=True) >= ts
+    await world.end()
+
+
+@simulated
+async def test_a_strong_read_asks_anew():
+    """An answer that is under way may be from before the commit."""
+    world, (a, b) = await members("a", "b")
+    await newest_of_all(a)
+    hold = asyncio.Event()
+    answer = b.answer
+
+    async def slow_way_back(caller, message):
+        answered = await answer(caller, message)
+        if len(b.heard(Reach)) == 2:
+            await hold.wait()
+        return answered
+
+    b.answer = slow_way_back
+    await asyncio.sleep(1)
+    weak = a.begin(a.snapshots.read_point())
+    await soon()
+    b.hlc.follow(a.hlc.observe() + 300)
+    ts = await commit(b)
+    reading = a.begin(a.snapshots.read_point(strong=True))
+    await soon()
+    hold.set()
+    assert await reading >= ts
+    await weak
+    await world.end()
+
+
+@pytest.mark.parametrize("strong", [False, True])
+def test_a_read_that_asks_for_more_waits_for_a_member_that_does_not_answer(strong):
+    async def scenario():
+        world, (a, b, _) = await members("a", "b", "c")
+        ts = await commit(a)
+        b.peers.cut()
+        stuck(b, hold := asyncio.Event())
+        reading = a.begin(a.snapshots.read_point(ts, strong=strong))
+        await asyncio.sleep(PATIENCE_S / 2)
+        assert not reading.done()
+        hold.set()
+        assert await reading >= ts
+        await world.end()
+
+    run_simulated(scenario())
+
+
+@pytest.mark.parametrize("strong", [False, True])
+def test_a_read_that_asks_for_more_waits_for_a_stopped_member_to_be_gone(strong):
+    async def scenario():
+        world, (a, b, c) = await members("a", "b", "c")
+        await b.do(b.peers.close())
+        reading = a.begin(a.snapshots.read_point(a.clock.wall_ms(), strong=strong))
+        await asyncio.sleep(PATIENCE_S / 2)
+        world.bury("b")
+        world.show(a, c)
+        await asyncio.sleep(1)
+        assert not reading.done()
+        world.write(dead=())
+        world.show(a, c)
+        await soon(0.5)
+        assert reading.done()
+        await world.end()
+
+    run_simulated(scenario())
+
+
+@pytest.mark.parametrize("strong", [False, True])
+def test_a_read_that_asks_for_more_gives_up_in_the_end(strong):
+    async def scenario():
+        world, (a, b, _) = await members("a", "b", "c")
+        await b.do(b.peers.close())
+        began = a.clock.monotonic()
+        error = await refusal(read_point(a, a.clock.wall_ms(), strong=strong))
+        assert isinstance(error, Unavailable)
+        assert a.clock.monotonic() - began == pytest.approx(PATIENCE_S, abs=1.0)
+        await world.end()
+
+    run_simulated(scenario())
+
+
+@simulated
+async def test_a_strong_read_waits_for_what_a_dead_member_may_have_acknowledged():
+    world, (a, b, c) = await members("a", "b", "c")
+    await newest_of_all(a)
+    ts = await commit(b)
+    world.bury("b")
+    world.show(a, c)
+    reading = a.begin(a.snapshots.read_point(strong=True))
+    await asyncio.sleep(2)
+    assert not reading.done()
+    world.write(dead=(), clock=ts)
+    world.show(a, c)
+    assert await reading >= ts
+    await world.end()
+
+
+@simulated
+async def test_a_strong_read_holds_what_was_recovered():
+    """All who live may have acknowledged less, and know of less."""
+    world, (a, b, c) = await members("a", "b", "c")
+    for party in (a, c):
+        party.clock.skew_ms = -2_000
+    await newest_of_all(a)
+    ts = await commit(b)
+    world.bury("b")
+    world.show(a, c)
+    world.write(dead=(), clock=ts)
+    world.show(a, c)
+    assert await read_point(a, strong=True) >= ts
+    await world.end()
