@@ -1,64 +1,77 @@
 """The oracle: at every commit, every view and index equals its definition over the base rows.
 
-The log holds what was committed, in order, with all bytes that were written. It is replayed here
-batch by batch; after each the views that it could have changed are recomputed from the base rows:
-those whose own rows or base rows are in it. At the end the store must
-hold exactly what the log says, and so must have every snapshot that was read meanwhile.
+The logs hold what was committed, with all bytes that were written. They are replayed here together,
+timestamp by timestamp (several nodes may have committed at one; no snapshot is in between); after
+each the views that it could have changed are recomputed from the base rows: those whose own rows or
+base rows are in it. At the end the store must hold exactly what the logs say, and so must every
+snapshot have that was read meanwhile.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from operator import attrgetter
 
 from simulated_cluster import Cluster
 
 from api.database import Database
 from maintain.recompute import recompute
 from schema.catalog import Catalog
+from schema.types import Row
+from storage.codec.rows import Codecs
 from storage.log.format import scan_segment
 from storage.ports import NEWEST, TOMBSTONE
 from storage.snapshot import ReadItem
-from txlayer.records import Batch, commits, decode, merged_writes
+from txlayer.records import Batch, Commit, commits, decode, merged_writes
 
 
 async def check_every_commit(
-    cluster: Cluster, database: Database, acknowledged: dict[str, int]
+    cluster: Cluster, database: Database, acknowledged: Mapping[str, int]
 ) -> None:
-    """Raises AssertionError with the commit at which something differs."""
+    """Raises AssertionError with the commit at which something differs. `acknowledged` says when
+    a transaction was committed, by its id."""
     catalog, codecs = database.catalog, database.manager.state.codecs
     maintained = [n for n in (*catalog.view, *catalog.index) if catalog.maintained(n)]
     names = {codecs(name).layout.table: name for name in (*catalog.schema.names, *maintained)}
     rows = {name: {} for name in names.values()}
     reads = {name: {name, *_bases(catalog, name)} for name in maintained}
     changed = set(rows)
-    last_ts, told = 0, Counter(acknowledged.values())
-    for batch in _batches(cluster):
-        assert batch.ts > last_ts, f"commit {batch.ts} follows {last_ts} in the log"
-        last_ts = batch.ts
-        for commit in commits(batch):
-            for table, puts in commit.writes.items():
-                if table in names:
-                    changed.add(names[table])
-                    codec, stored = codecs(names[table]), rows[names[table]]
-                    for put in puts:
-                        if put.value == TOMBSTONE:
-                            stored.pop(put.key, None)
-                        else:
-                            stored[put.key] = codec.decode(put.value)
-        told.pop(batch.ts, None)
+    told = dict(acknowledged)
+    for ts, at_once in groupby(_batches(cluster), key=attrgetter("ts")):
+        for batch in at_once:
+            for commit in commits(batch):
+                changed |= _take(commit, names, codecs, rows)
+                at = told.pop(commit.transaction_id.hex(), ts)
+                assert at == ts, f"committed at {ts}, and its client was told {at}"
         stale = [name for name in maintained if not reads[name].isdisjoint(changed)]
         base = {name: list(rows[name].values()) for name in catalog.schema.names}
         for name in stale:
             expected = Counter(recompute(catalog, base, name))
-            assert Counter(rows[name].values()) == expected, f"{name} at {batch.ts}"
+            assert Counter(rows[name].values()) == expected, f"{name} at {ts}"
         changed.clear()
-    assert not told, f"acknowledged, and not in the log: {sorted(told)[:3]}"
+    assert not told, f"acknowledged, and not in a log: {sorted(told)[:3]}"
     for name, expected in rows.items():
         cells = cluster.tables.chunk(codecs(name).layout.table, b"", None, NEWEST, False, 1 << 30)
         found = {cell.key: codecs(name).decode(cell.value) for cell in cells}
         assert found == expected, f"the store's {name} is not what the log says"
+
+
+def _take(
+    commit: Commit, names: Mapping[str, str], codecs: Codecs, rows: Mapping[str, dict[bytes, Row]]
+) -> set[str]:
+    """Put what a commit wrote into `rows`; the names of what it changed."""
+    changed = {names[table]: puts for table, puts in commit.writes.items() if table in names}
+    for name, puts in changed.items():
+        codec, stored = codecs(name), rows[name]
+        for put in puts:
+            if put.value == TOMBSTONE:
+                stored.pop(put.key, None)
+            else:
+                stored[put.key] = codec.decode(put.value)
+    return set(changed)
 
 
 def _bases(catalog: Catalog, name: str) -> Sequence[str]:
@@ -92,11 +105,19 @@ def check_every_snapshot(
 
 
 def _batches(cluster: Cluster) -> list[Batch]:
-    """Everything that was committed, in the order of the log."""
-    found = []
-    for name, data in sorted(cluster.whole_log().items()):
+    """Everything that was committed, in the order of the timestamps, which is that of each log."""
+    found: list[Batch] = []
+    for segments in cluster.whole_logs().values():
+        of_one = list(_batches_of(segments))
+        for before, after in pairwise(of_one):
+            assert before.ts < after.ts, f"commit {after.ts} follows {before.ts} in the log"
+        found += of_one
+    return sorted(found, key=attrgetter("ts"))
+
+
+def _batches_of(segments: Mapping[str, bytes]) -> Iterator[Batch]:
+    for name, data in sorted(segments.items()):
         for payload, _ in scan_segment(data, name).frames:
             record = decode(payload)
             if isinstance(record, Batch):
-                found.append(record)
-    return found
+                yield record

@@ -5,6 +5,8 @@ process. One process at a time owns the database, as far as the coordination ser
 that has given the owner up (dead, frozen, cut off), the supervisor starts a successor under the
 next epoch, which fences the log and recovers. The old owner may still run: a zombie.
 
+Several that serve at the same time are in `simulated_members`, which shares the world with this.
+
 Clients are part of the world. They never fail; their requests and the answers may get lost.
 """
 
@@ -12,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from api.settings import Settings
 from schema.errors import Corruption, DiskFull, HornbeamError, Unavailable
 from storage.log.format import scan_segment
 from storage.log.segments import SegmentedLog
+from storage.ports import Peers, Position
 from storage.simulated import files
 from storage.simulated.chaos import Chaos, Fault, Profile
 from storage.simulated.clock import SimulatedClock, SimulatedIds
@@ -51,13 +55,31 @@ class Node:
     def __init__(self, process: Process, clock: SimulatedClock) -> None:
         self.process = process
         self.clock = clock
+        self.log = ""
+        """The name of the one that it commits in, once it has opened it."""
         self.database: Database | None = None
         self.failure: BaseException | None = None
         self.replaced_at: float | None = None
+        self.requests = 0
+        """Under way."""
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.stopping = self.refuses = False
+        """In good order: first all goes on, then nothing new is begun."""
+
+    def begin(self) -> None:
+        """A request."""
+        self.requests += 1
+        self.idle.clear()
+
+    def end(self) -> None:
+        self.requests -= 1
+        if not self.requests:
+            self.idle.set()
 
     @property
     def serves(self) -> bool:
-        return self.database is not None and not self.process.dead
+        return self.database is not None and not self.process.dead and not self.refuses
 
     @property
     def healthy(self) -> bool:
@@ -65,8 +87,25 @@ class Node:
         return self.serves and not self.process.frozen and self.database.ready()
 
 
+class WatchedLog(SegmentedLog):
+    """One whose damage the world is told of, by whomever it is found."""
+
+    found: Callable[[Corruption], None]
+
+    async def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:
+        try:
+            async for record in super().read(start):
+                yield record
+        except Corruption as error:
+            self.found(error)
+            raise
+
+
 class Cluster:
     """`start` it, `ask` it, `heal` it, `stop` it. All inside one `SimulatedLoop`."""
+
+    several = False
+    """Do several nodes serve at the same time?"""
 
     def __init__(
         self,
@@ -90,8 +129,10 @@ class Cluster:
         """Told of each step of the protocol that a process reaches (txlayer/steps.py)."""
         self.healed = False
         self._unleashed = False
-        self._archive: dict[str, bytes] = {}
-        self._flipped: list[tuple[str, int, int]] = []
+        self._logs: dict[str, dict[str, bytes]] = {}
+        """Segments that have been dropped, by log and name."""
+        self._flipped: tuple[str, str, int, int] | None = None
+        self._unexplained: list[Corruption] = []
         self._segment_bytes = segment_bytes
         self._patience_s = patience_s
         self._scan_rows = scan_rows
@@ -105,7 +146,7 @@ class Cluster:
         """Serve; faults begin with `unleash`."""
         self._launch()
         self._world.append(asyncio.ensure_future(self._supervise()))
-        await self.owner()
+        await self.leader()
 
     def unleash(self) -> None:
         """Let things go wrong from now on."""
@@ -119,24 +160,49 @@ class Cluster:
         """No more faults, no zombies; the database as its last owner serves it."""
         self.healed = True
         self.chaos.calm()
-        self._restore_bits()
+        self._restore_bit()
         self._outage.away = self._disk_full = False
         for node in self.nodes:
             node.process.crash_after(None)
             node.process.thaw()
         await asyncio.sleep(2 * SESSION_S)  # until everybody knows who has lost a session
-        owner = await self.owner()
-        for node in self.nodes[:-1]:
-            node.process.crash()
-        return owner
+        await self._until("nobody serves", self._is_whole)
+        for node in self.nodes:
+            if node not in self.serving:
+                node.process.crash()
+        assert not self._unexplained, self._unexplained
+        return await self.owner()
+
+    @property
+    def serving(self) -> list[Node]:
+        """Those that are to serve now."""
+        return self.nodes[-1:]
+
+    def _is_whole(self) -> bool:
+        """Is everything as it is to be when nothing goes wrong?"""
+        return self.nodes[-1].healthy
+
+    async def leader(self) -> Node:
+        """Waits until there is a healthy one: the node that changes the schema."""
+        await self._until("nobody leads", lambda: any(map(_leads, self.serving)))
+        return next(filter(_leads, self.serving))
 
     async def owner(self) -> Database:
-        """Waits until there is a healthy one."""
+        """That of the `leader`."""
+        database = (await self.leader()).database
+        assert database is not None
+        return database
+
+    async def _until(self, failure: str, condition: Callable[[], bool]) -> None:
         for _ in range(round(OWNER_TIMEOUT_S / SUPERVISION_S)):
-            if self.nodes[-1].healthy:
-                return self.nodes[-1].database
+            if condition():
+                return
             await asyncio.sleep(SUPERVISION_S)
-        raise AssertionError(f"nobody serves: {self.nodes[-1].failure!r}")
+        raise AssertionError(f"{failure}: {self._told()}")
+
+    def _told(self) -> str:
+        """What there is to say when nothing goes on."""
+        return repr(self.nodes[-1].failure)
 
     async def stop(self) -> None:
         """End everything and unwind what is left of it."""
@@ -149,20 +215,23 @@ class Cluster:
             if node.database is not None:
                 node.database.engine.close()
 
-    def whole_log(self) -> dict[str, bytes]:
-        """Every segment there ever was, by name, those that have been dropped too."""
-        return self._archive | self._segments(list(self.disk.files(SLAVE)))
+    def whole_logs(self) -> dict[str, dict[str, bytes]]:
+        """Every segment of every log there ever was, by name, those that have been dropped too."""
+        return {
+            log: dropped | self._segments(log, list(self.disk.files(log)))
+            for log, dropped in self._logs.items()
+        }
 
-    def _segments(self, names: Sequence[str]) -> dict[str, bytes]:
-        stored = self.disk.files(SLAVE)
-        return {name: self._undamaged(name, stored[name]) for name in names if name in stored}
+    def _segments(self, log: str, names: Iterable[str]) -> dict[str, bytes]:
+        stored = self.disk.files(log)
+        return {name: self._undamaged(log, name) for name in names if name in stored}
 
-    def _undamaged(self, name: str, file: files.SimulatedFile) -> bytes:
-        """What was written, bits that have flipped since turned back."""
-        data = bytearray(file.data)
-        for flipped, offset, mask in self._flipped:
-            if flipped == name:
-                data[offset] ^= mask
+    def _undamaged(self, log: str, name: str) -> bytes:
+        """What was written, a bit that has flipped since turned back."""
+        data = bytearray(self.disk.files(log)[name].data)
+        if self._flipped is not None and self._flipped[:2] == (log, name):
+            _, _, offset, mask = self._flipped
+            data[offset] ^= mask
         return bytes(data)
 
     # ------------------------------------------------------------ clients
@@ -182,10 +251,13 @@ class Cluster:
                 node.process.start(handle())
 
         async def handle() -> None:
+            node.begin()
             try:
                 result = await work(node.database)
             except Exception as error:
                 result = error
+            finally:
+                node.end()
             if not self.chaos.strikes(Fault.REPLY_LOST):
                 answer(result)
 
@@ -201,6 +273,10 @@ class Cluster:
         except TimeoutError:
             raise NoAnswer from None
 
+    async def ask_leader(self, work: Callable[[Database], Awaitable[Any]]) -> Any:
+        """`ask` the node that changes the schema, whichever it is."""
+        return await self.ask(work)
+
     def _addressed(self) -> Node:
         """Mostly the newest process; some clients have not heard of it yet."""
         known = [node for node in self.nodes if not node.process.dead] or self.nodes
@@ -210,14 +286,15 @@ class Cluster:
 
     # ------------------------------------------------------------ processes
 
-    def _launch(self) -> None:
-        """A new process that will own the database."""
+    def _launch(self) -> Node:
+        """A new process that will serve the database."""
         process = self.loop.process(f"node {len(self.nodes) + 1}")
         clock = SimulatedClock(skew_ms=self._skew())
         node = Node(process, clock)
         self.nodes.append(node)
         self.chaos.note(f"{self.loop.time():.6f} launch")
         process.start(self._serve(node))
+        return node
 
     def _skew(self) -> int:
         limit = self.chaos.profile.skew_ms
@@ -227,12 +304,12 @@ class Cluster:
 
     async def _serve(self, node: Node) -> None:
         try:
-            node.database = await Database.start(self.settings, await self._ports(node))
-        except Corruption as error:
-            node.failure = error
-            self._mend(error)
+            node.database = await self._open(node, await self._ports(node))
         except HornbeamError as error:
             node.failure = error
+
+    async def _open(self, node: Node, ports: Ports) -> Database:
+        return await Database.start(self.settings, ports)
 
     async def _ports(self, node: Node) -> Ports:
         def calls(service: str, **faults: Any) -> RemoteCalls:
@@ -244,13 +321,17 @@ class Cluster:
             return await files_calls.one(operation.kind, operation.apply)
 
         async def open_log(name: str, epoch: int, catalog_version: int) -> SegmentedLog:
-            return await SegmentedLog.open(
+            node.log = node.log or name
+            self._logs.setdefault(name, {})
+            log = await WatchedLog.open(
                 SimulatedFiles(self.disk, name, carry=carry),
                 name,
                 epoch,
                 catalog_version=catalog_version,
                 segment_bytes=self._segment_bytes,
             )
+            log.found = self._mend
+            return log
 
         store = calls(
             "store", refused=Fault.STORE_REFUSED, unknown=Fault.STORE_UNKNOWN, outage=self._outage
@@ -264,15 +345,20 @@ class Cluster:
             node.clock,
             SimulatedIds(self.chaos.random),
             InlineExecutor,
-            self._reached,
+            partial(self._reached, node),
+            peers=self._peers(node),
         )
 
-    def _reached(self, step: str) -> None:
+    def _peers(self, node: Node) -> Peers | None:
+        """Who serves alone has none."""
+        return None
+
+    def _reached(self, node: Node, step: str) -> None:
         """Schema changes are rare and so are faults: some strike just when they would not meet."""
         self.steps(step)
         likely = AT_STEP if step in SCHEMA_STEPS else 0.0
         if self._unleashed and not self.healed and self.chaos.random.random() < likely:
-            self.loop.in_world(0.0, self._strike_any)
+            self.loop.in_world(0.0, self._strike_any, node)
 
     async def _supervise(self) -> None:
         """Replace an owner that has failed, or that the coordination service has given up."""
@@ -303,7 +389,8 @@ class Cluster:
 
     # ------------------------------------------------------------ faults that strike by themselves
 
-    def _strikes(self) -> dict[Fault, Callable[[], Awaitable[bool]]]:
+    def _strikes(self) -> Mapping[Fault, Callable[[Node], Awaitable[bool]]]:
+        """Each is told whom to strike, if it strikes a single process."""
         return {
             Fault.CRASH: self._crash,
             Fault.MACHINE_CRASH: self._crash_machine,
@@ -319,23 +406,25 @@ class Cluster:
         while not self.healed:
             await asyncio.sleep(self.chaos.until_next(fault))
             if not self.healed:
-                await self._strike_now(fault)
+                await self._strike_now(fault, self._victim())
 
-    def _strike_any(self) -> None:
+    def _victim(self) -> Node:
+        return self.nodes[-1]
+
+    def _strike_any(self, node: Node) -> None:
         if faults := sorted(self.chaos.profile.every_s):
             fault = self.chaos.random.choice(faults)
-            self._world.append(asyncio.ensure_future(self._strike_now(fault)))
+            self._world.append(asyncio.ensure_future(self._strike_now(fault, node)))
 
-    async def _strike_now(self, fault: Fault) -> None:
-        if await self._strikes()[fault]():
+    async def _strike_now(self, fault: Fault, node: Node) -> None:
+        if await self._strikes()[fault](node):
             self.chaos.strike(fault)
 
-    async def _crash(self) -> bool:
-        node = self.nodes[-1]
+    async def _crash(self, node: Node) -> bool:
         node.process.crash_after(self.chaos.random.randint(0, 200))
         return not node.process.dead
 
-    async def _crash_machine(self) -> bool:
+    async def _crash_machine(self, _: Node) -> bool:
         """The machine under everything: what nobody has synced is lost in part."""
         for node in self.nodes:
             node.process.crash()
@@ -350,8 +439,7 @@ class Cluster:
         torn = end.without_sectors(lambda _: self.chaos.random.random() < 0.5)
         return torn[: self.chaos.random.randint(0, len(torn))]
 
-    async def _freeze(self) -> bool:
-        node = self.nodes[-1]
+    async def _freeze(self, node: Node) -> bool:
         if not node.serves or node.process.frozen:
             return False
         node.process.freeze()
@@ -359,21 +447,21 @@ class Cluster:
         self.loop.in_world(duration, node.process.thaw)
         return True
 
-    async def _expire(self) -> bool:
-        return self.registry.cut_off(SLAVE)
+    async def _expire(self, node: Node) -> bool:
+        return self.registry.cut_off(node.log)
 
-    async def _jump(self) -> bool:
+    async def _jump(self, node: Node) -> bool:
         limit = self.chaos.profile.jump_ms
-        self.nodes[-1].clock.skew_ms = self.chaos.random.randint(-limit, limit)
+        node.clock.skew_ms = self.chaos.random.randint(-limit, limit)
         return True
 
-    async def _take_store_away(self) -> bool:
+    async def _take_store_away(self, _: Node) -> bool:
         self._outage.away = True
         await asyncio.sleep(self.chaos.between(self.chaos.profile.away_s))
         self._outage.away = False
         return True
 
-    async def _fill_disk(self) -> bool:
+    async def _fill_disk(self, _: Node) -> bool:
         self._disk_full = True
         await asyncio.sleep(self.chaos.between(self.chaos.profile.away_s))
         self._disk_full = False
@@ -381,7 +469,7 @@ class Cluster:
 
     def _file_fault(self, operation: files.Operation) -> files.Fault | None:
         if operation.kind is files.Kind.DELETE:
-            self._archive |= self._segments(operation.names)
+            self._logs[operation.folder] |= self._segments(operation.folder, operation.names)
         if operation.kind not in (files.Kind.CREATE, files.Kind.APPEND, files.Kind.FINISH):
             return None
         part = self.chaos.random.randint(0, len(operation.data)) if self.chaos.fails else 0
@@ -396,12 +484,12 @@ class Cluster:
             return files.Fault(Unavailable("No answer."), files.ALL, synced=True)
         return None
 
-    async def _flip(self) -> bool:
-        """Turn one stored bit of the log over, but not in the last append of an unsealed segment:
+    async def _flip(self, node: Node) -> bool:
+        """Turn one stored bit of a log over, but not in the last append of an unsealed segment:
         damage there cannot be told from a write that never finished."""
-        if self._flipped:
+        if self._flipped is not None:
             return False
-        stored = self.disk.files(SLAVE)
+        stored = self.disk.files(node.log)
         name = self.chaos.random.choice(sorted(stored)) if stored else ""
         if not name:
             return False
@@ -415,21 +503,26 @@ class Cluster:
         if not limit:
             return False
         offset, mask = self.chaos.random.randrange(limit), 1 << self.chaos.random.randrange(8)
-        self.disk.flip(SLAVE, name, offset, mask)
-        self._flipped.append((name, offset, mask))
+        self.disk.flip(node.log, name, offset, mask)
+        self._flipped = (node.log, name, offset, mask)
         return True
 
     def _mend(self, found: Corruption) -> None:
         """Recovery has noticed damage: put the bit back, as an operator would from a replica."""
-        if not self._flipped:
-            raise found
-        self._restore_bits()
+        if self._flipped is None:
+            self._unexplained.append(found)
+        self._restore_bit()
 
-    def _restore_bits(self) -> None:
-        for name, offset, mask in self._flipped:
-            if name in self.disk.files(SLAVE):
-                self.disk.flip(SLAVE, name, offset, mask)
-        self._flipped.clear()
+    def _restore_bit(self) -> None:
+        if self._flipped is not None:
+            log, name, offset, mask = self._flipped
+            if name in self.disk.files(log):
+                self.disk.flip(log, name, offset, mask)
+        self._flipped = None
+
+
+def _leads(node: Node) -> bool:
+    return node.healthy and node.database is not None and node.database.keeper.leads
 
 
 def drawn_options(rng: random.Random) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeVar
 import structlog
 from oracle import check_every_commit, check_every_snapshot
 from simulated_cluster import Cluster, NoAnswer, drawn_options
+from simulated_members import MembersCluster
 
 from api.database import Database
 from schema.catalog import Catalog
@@ -80,7 +81,7 @@ class Journal:
     seen: list[tuple[int, list[ReadItem]]] = field(default_factory=list)
     """Snapshots, and the versions of rows that were read in them."""
     newest: int = 0
-    """The latest commit that any client has been told of as applied: everybody must see it."""
+    """The latest commit that any client has been told of as applied: strong reads must see it."""
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -104,6 +105,12 @@ class Client:
         self.bookmark = 0
         self._cluster = cluster
         self._requests = 0
+
+    @property
+    def is_strong(self) -> bool:
+        """Is the next read to see all that anybody has been told of? If one node serves, all are;
+        if several do, it is drawn: others are cheaper, and must see what this client knows of."""
+        return not self._cluster.several or self.random.random() < 0.5
 
     async def change(self, change: Awaitable[T]) -> T | None:
         """A change of the schema: what `change` gives; None when it was not acknowledged."""
@@ -137,8 +144,9 @@ class Client:
                 raise
             except Unavailable:
                 await self._pause(attempt)
-            except LIES:
-                raise
+            except LIES as error:
+                self._require_clocks(error)
+                await self._pause(attempt)
             except HornbeamError as error:
                 if not maybe_done:
                     self._settle(key, None)
@@ -150,6 +158,13 @@ class Client:
                 return result
         self.journal.counts["gave up"] += 1
         return None
+
+    def _require_clocks(self, error: HornbeamError) -> None:
+        """One lie is none: what a node whose clock is fast gave out lies in the future for one
+        whose clock is slow, until they have heard of one another. Raises any other."""
+        if not (self._cluster.several and "ahead_ms" in error.details):
+            raise error
+        self.journal.counts["clocks differ"] += 1
 
     async def _pause(self, attempt: int) -> None:
         """Back off, as well-behaved clients do."""
@@ -168,16 +183,25 @@ class Client:
             if result.applied:
                 self.journal.newest = max(self.journal.newest, result.commit_ts)
 
-    async def read(self, *queries: str | tuple[str, Sequence[Any]]) -> list[list[tuple]] | None:
-        """Queries at one snapshot that holds all this client knows of; None when refused."""
+    async def read(
+        self, *queries: str | tuple[str, Sequence[Any]], strong: bool | None = None
+    ) -> list[list[tuple]] | None:
+        """Queries at one snapshot that holds all this client knows of, and if it is `strong`
+        (default: `is_strong`) all that anybody does; None when refused."""
+        strong = self.is_strong if strong is None else strong
 
         async def work(database: Database) -> tuple[int, int, list[list[tuple]], list[ReadItem]]:
-            found, at, told = [], None, self.journal.newest
+            found, at, told = [], None, self.journal.newest if strong else 0
             seen: list[ReadItem] = []
             for query in queries:
                 sql, parameters = query if isinstance(query, tuple) else (query, ())
                 async with database.query(
-                    sql, parameters, bookmark=self.bookmark, snapshot=at, trace=True
+                    sql,
+                    parameters,
+                    bookmark=self.bookmark,
+                    snapshot=at,
+                    strong=strong and at is None,
+                    trace=True,
                 ) as result:
                     at = result.snapshot
                     found.append(list(await result.stream.all()))
@@ -201,8 +225,9 @@ class Client:
         for attempt in range(READ_TRIES):
             try:
                 return await self._cluster.ask(work)
-            except LIES:
-                raise
+            except LIES as error:
+                self._require_clocks(error)
+                await self._pause(attempt)
             except Unavailable:
                 await self._pause(attempt)
             except (NoAnswer, HornbeamError) as error:
@@ -234,15 +259,17 @@ def simulate(
     workload: Callable[[random.Random], Workload],
     profile: Profile,
     transactions: int = 500,
+    nodes: int = 1,
     **options: Any,
 ) -> Report:
-    """Run it. Raises AssertionError, or whatever the cluster could not handle."""
+    """Run it, with so many `nodes` that serve at the same time. Raises AssertionError, or whatever
+    the cluster could not handle."""
     gc.collect()
     gc.disable()  # when it runs depends on what ran before, and it runs finalizers
     began = time.process_time()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
-        report = run_simulated(_run(seed, workload, profile, transactions, options))
+        report = run_simulated(_run(seed, workload, profile, transactions, nodes, options))
     finally:
         gc.enable()
     return replace(report, cpu_s=time.process_time() - began)
@@ -253,6 +280,7 @@ async def _run(
     new_workload: Callable[[random.Random], Workload],
     profile: Profile,
     transactions: int,
+    nodes: int,
     options: dict[str, Any],
 ) -> Report:
     loop = asyncio.get_running_loop()
@@ -260,8 +288,7 @@ async def _run(
     chaos, journal = Chaos(seed, profile), Journal()
     rng = random.Random(f"workload {seed}")
     workload = new_workload(rng)
-    drawn = drawn_options(random.Random(f"cluster {seed}"))
-    cluster = Cluster(loop, chaos, **drawn | options)
+    cluster = _new_cluster(loop, chaos, seed, nodes, options)
     try:
         await _prepare(cluster, workload)
         cluster.unleash()
@@ -277,10 +304,13 @@ async def _run(
         )
         database = await cluster.heal()
         await _resolve(cluster, journal)
-        await _require_nothing_stuck(database)
+        await _require_nothing_stuck(cluster)
         assert profile.faults or not journal.counts["unknown"], "no answer, and nothing went wrong"
         if workload.oracle:
-            at = {key: answer.commit_ts for key, answer in journal.acknowledged.items()}
+            at = {
+                transaction_id_for(key): answer.commit_ts
+                for key, answer in journal.acknowledged.items()
+            }
             await check_every_commit(cluster, database, at)
             check_every_snapshot(cluster, database, journal.seen)
         await workload.check(database, journal)
@@ -301,16 +331,28 @@ async def _run(
     )
 
 
+def _new_cluster(
+    loop: SimulatedLoop, chaos: Chaos, seed: int, nodes: int, options: dict[str, Any]
+) -> Cluster:
+    rng = random.Random(f"cluster {seed}")
+    drawn = drawn_options(rng) | options
+    if nodes == 1:
+        return Cluster(loop, chaos, **drawn)
+    stops_s = rng.choice([None, 2.0, 6.0])
+    return MembersCluster(loop, chaos, **{"places": nodes, "stops_s": stops_s} | drawn)
+
+
 async def _prepare(cluster: Cluster, workload: Workload) -> None:
     await cluster.start()
-    database = await cluster.owner()
+    leader = await cluster.leader()
+    database = leader.database
 
     async def set_up() -> None:
         await database.keeper.apply(workload.catalog())
         await database.keeper.wait_built()
         await workload.set_up(database)
 
-    await cluster.nodes[-1].process.start(set_up())
+    await leader.process.start(set_up())
 
 
 async def _all(work: Any) -> None:
@@ -346,13 +388,19 @@ async def _find_late_copies(cluster: Cluster, journal: Journal) -> None:
             journal.acknowledged[key] = done.answer
 
 
-async def _require_nothing_stuck(database: Database) -> None:
-    """Proof 12: some time after the last fault no lock is held and the watermark moves."""
+async def _require_nothing_stuck(cluster: Cluster) -> None:
+    """Proof 12: some time after the last fault no lock is held and the watermark moves, at every
+    node that serves."""
     await asyncio.sleep(STUCK_AFTER_S)
-    locks = database.locks
-    assert locks.held_count == 0, "locks are held though nothing runs"
-    assert locks.waiting_count == 0, "somebody waits for a lock that nobody will free"
-    assert not database.manager.unfinished, "transactions are in doubt though nothing runs"
-    before = database.watermark()
+    databases = [node.database for node in cluster.serving]
+    before = [database.watermark() for database in databases]
+    for database in databases:
+        locks = database.locks
+        assert locks.held_count == 0, "locks are held though nothing runs"
+        assert locks.waiting_count == 0, "somebody waits for a lock that nobody will free"
+        assert not database.manager.unfinished, "transactions are in doubt though nothing runs"
+        assert not database.manager.gate.inside, "a transaction has not ended though nothing runs"
     await asyncio.sleep(1)
-    assert database.watermark() >= before
+    assert all(
+        database.watermark() >= ts for database, ts in zip(databases, before, strict=True)
+    ), "a watermark has fallen"

@@ -233,11 +233,13 @@ class ListAppend:
         self._writes[key] = _Write(client.name, invoked, _completed(told), looked, appends)
 
     async def _read(self, client: Client) -> None:
-        """A stranger has heard of nothing yet: what it must see is real time's alone."""
+        """A stranger has heard of nothing yet: what it must see is real time's alone, and that
+        only if it asks for it."""
         invoked, numbers, stranger = _now(), self._some(client, 4), client.random.random() < 0.4
+        strong = client.is_strong
         asked = [self.form.queries(n, client.random.random() < 0.5) for n in numbers]
         queries = [query for part in asked for query in part]
-        found, at = await self._found(client, queries, stranger)
+        found, at = await self._found(client, queries, stranger, strong)
         if found is None:
             return
         completed, answers, reads = _now(), iter(found), []
@@ -252,21 +254,21 @@ class ListAppend:
                 invoked,
                 completed,
                 kind="snapshot",
-                strong=True,
+                strong=strong,
                 bookmark=not stranger,
                 snapshot_ts=at,
             )
         )
 
     async def _found(
-        self, client: Client, queries: Sequence[Query], stranger: bool
+        self, client: Client, queries: Sequence[Query], stranger: bool, strong: bool = True
     ) -> tuple[list[list[tuple]] | None, int | None]:
         """Rows of all queries at one snapshot, and which; None when there was no answer."""
         if not stranger:
-            return await client.read(*queries), client.bookmark
+            return await client.read(*queries, strong=strong), client.bookmark
         look, found = Interactive(client, stranger=True), []
         for sql, parameters in queries:
-            rows = await look.look(sql, parameters)
+            rows = await look.look(sql, parameters, strong=strong and look.snapshot is None)
             if rows is None:
                 return None, None
             found.append(rows)

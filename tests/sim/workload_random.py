@@ -119,7 +119,7 @@ class Random:
 
             await database.keeper.change(other)
 
-        await client.change(client._cluster.ask(work))
+        await client.change(client._cluster.ask_leader(work))
 
     # ------------------------------------------------------------ what must hold
 

@@ -170,8 +170,8 @@ class ChangingSchema:
             self._known[thing] = wanted.part(thing)
 
     async def _changed(self, client: Client, thing: Thing) -> _Wanted:
-        ask = client._cluster.ask
-        seen = await ask(_catalog)
+        ask = client._cluster.ask_leader
+        seen = await client._cluster.ask(_catalog)
         wanted = _Wanted.of(seen).changed(thing, client.random)
         await ask(_changing(seen.version, wanted))
         return wanted

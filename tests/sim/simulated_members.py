@@ -1,0 +1,182 @@
+"""A simulated cluster whose database several nodes serve at the same time.
+
+There are so many places, and a process at each: a member, or one that would be. Nobody decides who
+owns what: the members do. When a process has failed, or its term has ended, another is started in
+its place; some of those that were replaced live on for a while as zombies. Now and then a node is
+stopped in good order, so that what it owns moves to the others, and back to its successor.
+
+A fault that strikes a process strikes any. Clients ask any node, zombies too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from simulated_cluster import Cluster, Node
+
+from api.database import Database, Ports
+from schema.errors import HornbeamError, Unavailable
+from storage.ports import Peers
+from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
+from txlayer.assignment import PATH, Assignment
+
+SUPERVISION_S = 0.1
+ZOMBIE_S = 10.0
+"""A process that has been replaced is killed for good so long after."""
+TRIES = 40
+"""To find the node that leads; there may be none for a while."""
+STOP_S = 30.0
+
+
+class MembersCluster(Cluster):
+    """`places` nodes serve. One is stopped in good order about every `stops_s`; None: never."""
+
+    several = True
+
+    def __init__(
+        self, *arguments: Any, places: int, stops_s: float | None = None, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self.network = SimulatedNetwork(self.loop, self.chaos)
+        self.stopped = 0
+        """Nodes that were stopped in good order."""
+        self._places: list[Node] = []
+        self._count = places
+        self._stops_s = stops_s
+
+    # ------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        self._places = [self._launch() for _ in range(self._count)]
+        for place in range(self._count):
+            self._world.append(asyncio.ensure_future(self._keep(place)))
+        await self._until("not all serve", self._is_whole)
+
+    def unleash(self) -> None:
+        super().unleash()
+        if self._stops_s is not None:
+            self._world.append(asyncio.ensure_future(self._stop_in_turn(self._stops_s)))
+
+    @property
+    def serving(self) -> list[Node]:
+        return self._places
+
+    def assignment(self) -> Assignment:
+        """The newest, as the coordination service has it."""
+        known = self.registry.read(PATH)
+        return Assignment.decode(known.value) if known is not None else Assignment.founded("", 0)
+
+    def _is_whole(self) -> bool:
+        """All serve, nobody else does, nobody is dead, all slots have owners, nothing moves."""
+        known = self.assignment()
+        return (
+            all(node.healthy for node in self._places)
+            and {member.name for member in known.members} == {node.log for node in self._places}
+            and all(member.commits for member in known.members)
+            and not known.dead
+            and "" not in known.slots
+            and not known.leaving
+            and not known.gate_closed
+            and any(node.database.keeper.leads for node in self._places)
+        )
+
+    def _told(self) -> str:
+        known = self.assignment()
+        return (
+            f"{[(node.process.name, node.healthy, node.failure) for node in self._places]},"
+            f" members {[m.name for m in known.members]}, dead {[m.name for m in known.dead]},"
+            f" {len(known.leaving)} slots leave, {known.slots.count('')} have no owner"
+        )
+
+    # ------------------------------------------------------------ clients
+
+    async def ask_leader(self, work: Callable[[Database], Awaitable[Any]]) -> Any:
+        """At one after the other, until one does not say that another leads."""
+        for _ in range(TRIES):
+            try:
+                return await self.ask(work)
+            except Unavailable as error:
+                if not error.details.get("standby"):
+                    raise
+                standby = error
+                await asyncio.sleep(SUPERVISION_S)
+        raise standby
+
+    def _addressed(self) -> Node:
+        living = [node for node in self.nodes if not node.process.dead]
+        return self.chaos.random.choice(living or self.nodes)
+
+    # ------------------------------------------------------------ processes
+
+    async def _open(self, node: Node, ports: Ports) -> Database:
+        return await Database.join(self.settings, ports, f"http://{node.process.name}")
+
+    def _peers(self, node: Node) -> Peers:
+        return SimulatedPeers(self.network, node.process)
+
+    async def _keep(self, place: int) -> None:
+        """Somebody is to serve at this place."""
+        while True:
+            await asyncio.sleep(SUPERVISION_S)
+            node = self._places[place]
+            if not self._is_over(node):
+                continue
+            if node.process.frozen or (not self.healed and self.chaos.random.random() < 0.3):
+                self.loop.in_world(ZOMBIE_S, node.process.crash)
+            else:
+                node.process.crash()
+            await asyncio.sleep(self.chaos.between(self.chaos.profile.down_s))
+            self._places[place] = self._launch()
+
+    def _is_over(self, node: Node) -> bool:
+        """Has it failed, its term ended, or has the coordination service given it up?"""
+        if node.process.dead or node.failure is not None:
+            return True
+        if node.database is None or node.stopping:
+            return False
+        shown = node.log in self.registry.members()
+        return not shown or not (node.process.frozen or node.database.ready())
+
+    async def _stop_in_turn(self, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(self.chaos.random.expovariate(1 / every_s))
+            if self.healed:
+                return
+            node = self.chaos.random.choice(self._places)
+            if node.healthy and sum(other.healthy for other in self._places) > 1:
+                await self._stop_one(node)
+
+    async def _stop_one(self, node: Node) -> None:
+        """In good order, if nothing strikes it meanwhile: what was begun is finished."""
+        node.stopping = True
+        self.chaos.note(f"{self.loop.time():.6f} stop {node.process.name}")
+        closing = node.process.start(_close(node))
+        await asyncio.wait({closing}, timeout=STOP_S)
+        assert closing.done() or self.chaos.profile.faults, f"{node.process.name} does not stop"
+        node.process.crash()
+        self.stopped += 1
+
+    # ------------------------------------------------------------ faults
+
+    def _victim(self) -> Node:
+        return self.chaos.random.choice(self._places)
+
+    async def _flip(self, node: Node) -> bool:
+        """A bit that nobody will read any more does not keep others from flipping."""
+        if self._flipped is not None:
+            read = {other.log for other in self._places}
+            read |= {member.name for member in self.assignment().dead}
+            if self._flipped[0] not in read:
+                self._restore_bit()
+        return await super()._flip(node)
+
+
+async def _close(node: Node) -> None:
+    await node.database.leave()
+    node.refuses = True
+    await node.idle.wait()
+    with suppress(HornbeamError):  # a service was away: what was not finished is recovered
+        await node.database.close()
