@@ -62,7 +62,7 @@ def strike(plan: Sequence[str], seed: int, folder: Path, until: float) -> Iterat
         place = folder / f"world-{worlds}"
         shutil.rmtree(place, ignore_errors=True)
         with world(place) as struck:
-            database = Database(struck)
+            database = Database(struck.addresses)
             database.prepare(list(KINDS))
             sound = True
             while sound and left and time.monotonic() < until:
@@ -78,7 +78,8 @@ def _tell(verdict: Verdict) -> None:
     found = "sound" if verdict.sound else "NOT SOUND"
     print(
         f"{verdict.fault}: {found}, {verdict.acknowledged} writes, {verdict.failed} requests"
-        f" failed, none acknowledged for {verdict.outage_s} s (seed {verdict.seed})",
+        f" failed, none acknowledged for {verdict.outage_s} s, recovery {verdict.recovery_s} s"
+        f" (seed {verdict.seed})",
         flush=True,
     )
     for words in (*verdict.lost, *verdict.torn, *verdict.stuck, *verdict.ended)[:20]:

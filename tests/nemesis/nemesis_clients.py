@@ -1,7 +1,8 @@
 """Clients of the nodes through the client library, and the journal of what they were told.
 
-Each client is a session that passes its bookmark on. A write is repeated under its key for as long
-as the library does so; what became of one that was given up is asked when all is over.
+Each client is a session that passes its bookmark on, and begins at a node of its own. A write is
+repeated under its key for as long as the library does so; what became of one that was given up is
+asked when all is over.
 """
 
 from __future__ import annotations
@@ -35,10 +36,6 @@ class GivenUp(Exception):
     """The library has no answer after all its patience."""
 
 
-class _Outdated(Exception):
-    """A snapshot that is no longer served."""
-
-
 class _TooSlow(Exception):
     """A transaction or query that took longer than its time limit, and has done nothing."""
 
@@ -48,10 +45,16 @@ _KINDS: dict[str, type[Exception]] = {
     "foreign-key-violation": Refused,
     "not-null-violation": Refused,
     "read-conflict": Refused,
-    "snapshot-too-old": _Outdated,
     "statement-timeout": _TooSlow,
     "unique-violation": Refused,
 }
+
+
+def url_of(addresses: Sequence[str], first: int = 0) -> str:
+    """Of all nodes, to begin at one of them."""
+    first %= len(addresses)
+    begin, *others = [*addresses[first:], *addresses[:first]]
+    return f"hornbeam://{begin}" + (f"?also={','.join(others)}" if others else "")
 
 
 @dataclass(frozen=True)
@@ -155,17 +158,13 @@ class Client:
         no answer."""
         bodies = [_query(query, trace, use_views) for query in queries]
         try:
-            while True:
-                try:
-                    return await self._found(bodies)
-                except _Outdated:  # a snapshot does not outlive who serves it: begin again
-                    self.journal.counts["reads begun again"] += 1
+            return await self._found(bodies)
         except (GivenUp, Refused) as error:
             self.journal.failed.append(f"read: {error}")
             return None
 
     async def _found(self, bodies: Sequence[dict[str, Any]]) -> Found:
-        """Raises _Outdated, Refused and GivenUp."""
+        """Raises Refused and GivenUp."""
         invoked, told, at = time.monotonic(), self.journal.newest, None
         rows: list[Rows] = []
         reads: list[list[Any]] = []
@@ -186,7 +185,7 @@ class Client:
         return self._transport.json("POST", "/v1/query", body)
 
     async def _asked(self, send: Callable[[], T]) -> T:
-        """Raises _Outdated, Refused and GivenUp."""
+        """Raises Refused and GivenUp."""
         loop = asyncio.get_running_loop()
         for _ in range(TRIES):
             try:

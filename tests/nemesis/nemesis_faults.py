@@ -6,10 +6,10 @@ A fault may draw whom it meets; what it met it remembers, to heal it. Both calls
 from __future__ import annotations
 
 import random
-import signal
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from nemesis_proxy import Mode
 from nemesis_world import Node, World
@@ -24,6 +24,9 @@ class Fault(Protocol):
     """From the end of the strike until healing begins."""
     silent: bool
     """No request may fail, as clients see it."""
+    taken_over: float | None
+    """When others owned all roots, after a strike that takes nodes away (by the monotonic clock).
+    None: it takes none away, or all."""
 
     def strike(self, world: World, rng: random.Random) -> None: ...
 
@@ -34,83 +37,87 @@ class Fault(Protocol):
 # ---------------------------------------------------------------- nodes
 
 
-@dataclass
-class KillNodes:
-    """kill -9 of nodes, which are started again."""
-
-    which: Callable[[World], Sequence[Node]]
-    hold_s: float = 3.0
-    silent: bool = False
-    _killed: Sequence[Node] = ()
-
-    def strike(self, world: World, rng: random.Random) -> None:
-        self._killed = self.which(world)
-        for node in self._killed:
-            node.kill()
-
-    def heal(self, world: World) -> None:
-        for node in self._killed:
-            node.start()
+Choice = Callable[[World, random.Random], Sequence[Node]]
 
 
-def _serving(world: World) -> Sequence[Node]:
-    return [world.serving()]
+def a_follower(world: World, rng: random.Random) -> Sequence[Node]:
+    """A node that does not lead."""
+    return [rng.choice(world.following())]
 
 
-def _standby(world: World) -> Sequence[Node]:
-    return world.standing_by()[:1]
+def the_leader(world: World, rng: random.Random) -> Sequence[Node]:
+    return [world.leading()]
 
 
-def _all(world: World) -> Sequence[Node]:
+def a_node(world: World, rng: random.Random) -> Sequence[Node]:
+    return [rng.choice(world.nodes)]
+
+
+def two_nodes(world: World, rng: random.Random) -> Sequence[Node]:
+    return rng.sample(world.nodes, 2)
+
+
+def all_nodes(world: World, rng: random.Random) -> Sequence[Node]:
     return world.nodes
 
 
 @dataclass
+class TakeAway:
+    """Nodes go, the others take over, and they come back: killed or stopped and started again, or
+    frozen until the others take them for dead (then they are zombies)."""
+
+    which: Choice
+    how: Literal["kill", "stop", "freeze"]
+    hold_s: float = 2.0
+    silent: bool = False
+    taken_over: float | None = None
+    _away: Sequence[Node] = ()
+
+    def strike(self, world: World, rng: random.Random) -> None:
+        self._away = self.which(world, rng)
+        for node in self._away:
+            {"kill": node.kill, "stop": node.stop, "freeze": node.freeze}[self.how]()
+        if others := world.but(*self._away):
+            world.settle(others, TAKE_OVER_S)
+            self.taken_over = time.monotonic()
+
+    def heal(self, world: World) -> None:
+        for node in self._away:
+            if self.how == "freeze":
+                node.thaw()
+            else:
+                node.start()
+
+
+@dataclass
 class RollingRestart:
-    """SIGTERM, one node after the other; each is back before the next one goes."""
+    """SIGTERM, one node after the other; each owns its share again before the next one goes."""
 
     hold_s: float = 0.0
     silent: bool = True
+    taken_over: float | None = None
 
     def strike(self, world: World, rng: random.Random) -> None:
         for node in rng.sample(world.nodes, len(world.nodes)):
             node.stop()
             node.start()
-            world.await_live(node)
-            world.serving()
+            world.settle(seconds=TAKE_OVER_S)
 
     def heal(self, world: World) -> None: ...
 
 
 @dataclass
-class FreezeServing:
-    """SIGSTOP of the node that serves until another has taken over, then SIGCONT: a zombie."""
-
-    hold_s: float = 3.0
-    silent: bool = False
-    _frozen: Node | None = None
-
-    def strike(self, world: World, rng: random.Random) -> None:
-        self._frozen = world.serving()
-        self._frozen.signal(signal.SIGSTOP)
-        world.serving(but=self._frozen, seconds=TAKE_OVER_S)
-
-    def heal(self, world: World) -> None:
-        assert self._frozen is not None
-        self._frozen.signal(signal.SIGCONT)
-
-
-@dataclass
 class Clock:
-    """The wall clock of the node that serves jumps, and jumps back."""
+    """The wall clock of a node jumps, and jumps back."""
 
     ahead_ms: Sequence[int]
     hold_s: float = 6.0
     silent: bool = False
+    taken_over: float | None = None
     _node: Node | None = None
 
     def strike(self, world: World, rng: random.Random) -> None:
-        self._node = world.serving()
+        self._node = rng.choice(world.nodes)
         self._node.set_clock(rng.choice(self.ahead_ms))
 
     def heal(self, world: World) -> None:
@@ -128,6 +135,7 @@ class KillProcess:
     role: Role
     hold_s: float = 4.0
     silent: bool = False
+    taken_over: float | None = None
     _killed: str = ""
 
     def strike(self, world: World, rng: random.Random) -> None:
@@ -145,6 +153,7 @@ class FreezeProcess:
     role: Role
     hold_s: float = 8.0
     silent: bool = False
+    taken_over: float | None = None
     _frozen: str = ""
 
     def strike(self, world: World, rng: random.Random) -> None:
@@ -160,16 +169,41 @@ class FreezeProcess:
 
 @dataclass
 class Disturb:
-    """Links of the node that serves: cut, mute, slow."""
+    """Links of a node to gateways, ZooKeeper or the NameNode are cut, muted, slowed."""
 
+    which: Choice
     to: str
     mode: Mode
     hold_s: float = 8.0
     silent: bool = False
-    _links: list[str] = field(default_factory=list)
+    taken_over: float | None = None
+    _links: Sequence[str] = ()
 
     def strike(self, world: World, rng: random.Random) -> None:
-        self._links = world.serving().links[self.to]
+        (node,) = self.which(world, rng)
+        self._links = node.links[self.to]
+        world.set_links(self._links, self.mode)
+
+    def heal(self, world: World) -> None:
+        world.set_links(self._links, "pass")
+
+
+@dataclass
+class Part:
+    """Links between nodes: of two with one another, or of one with all others."""
+
+    which: Choice
+    mode: Mode
+    hold_s: float = 8.0
+    silent: bool = False
+    taken_over: float | None = None
+    _links: Sequence[str] = ()
+
+    def strike(self, world: World, rng: random.Random) -> None:
+        one, *others = self.which(world, rng)
+        pairs = [(one, other) for other in others or world.but(one)]
+        both = [*pairs, *((b, a) for a, b in pairs)]
+        self._links = [link for a, b in both for link in a.links[b.name]]
         world.set_links(self._links, self.mode)
 
     def heal(self, world: World) -> None:
@@ -186,6 +220,7 @@ class Regions:
     verb: str
     hold_s: float = 2.0
     silent: bool = False
+    taken_over: float | None = None
 
     def strike(self, world: World, rng: random.Random) -> None:
         assert world.admin(self.verb, world.database), f"nothing to {self.verb}"
@@ -200,6 +235,7 @@ class FullLog:
 
     hold_s: float = 10.0
     silent: bool = False
+    taken_over: float | None = None
 
     def strike(self, world: World, rng: random.Random) -> None:
         world.admin("room", f"/{world.database}/log", "1")
@@ -209,11 +245,14 @@ class FullLog:
 
 
 FAULTS: dict[str, Callable[[], Fault]] = {
-    "kill the serving node": lambda: KillNodes(_serving),
-    "kill a standby": lambda: KillNodes(_standby),
-    "kill all nodes": lambda: KillNodes(_all),
+    "kill a node": lambda: TakeAway(a_follower, "kill"),
+    "kill the leader": lambda: TakeAway(the_leader, "kill"),
+    "kill all nodes": lambda: TakeAway(all_nodes, "kill"),
+    "stop a node": lambda: TakeAway(a_follower, "stop", silent=True),
+    "stop the leader": lambda: TakeAway(the_leader, "stop", silent=True),
     "rolling restart": RollingRestart,
-    "freeze the serving node": FreezeServing,
+    "freeze a node": lambda: TakeAway(a_follower, "freeze"),
+    "freeze the leader": lambda: TakeAway(the_leader, "freeze"),
     "kill a Thrift gateway": lambda: KillProcess(Role.THRIFT),
     "kill a RegionServer": lambda: KillProcess(Role.REGION_SERVER),
     "kill the HMaster": lambda: KillProcess(Role.MASTER),
@@ -222,14 +261,20 @@ FAULTS: dict[str, Callable[[], Fault]] = {
     "kill ZooKeeper": lambda: KillProcess(Role.ZOOKEEPER),
     "freeze a DataNode": lambda: FreezeProcess(Role.DATA_NODE),
     "freeze a RegionServer": lambda: FreezeProcess(Role.REGION_SERVER),
-    "cut node from gateways": lambda: Disturb("gateway", "cut"),
-    "drop the gateways' replies": lambda: Disturb("gateway", "mute"),
-    "slow gateways": lambda: Disturb("gateway", "slow"),
-    "cut node from ZooKeeper": lambda: Disturb("zookeeper", "cut"),
-    "drop ZooKeeper's replies": lambda: Disturb("zookeeper", "mute"),
+    "cut a node from the gateways": lambda: Disturb(a_node, "gateways", "cut"),
+    "drop the gateways' replies to a node": lambda: Disturb(a_node, "gateways", "mute"),
+    "slow gateways for a node": lambda: Disturb(a_node, "gateways", "slow"),
+    "cut a node from ZooKeeper": lambda: Disturb(a_follower, "zookeeper", "cut"),
+    "cut the leader from ZooKeeper": lambda: Disturb(the_leader, "zookeeper", "cut"),
+    "drop ZooKeeper's replies to a node": lambda: Disturb(a_node, "zookeeper", "mute"),
+    "cut a node from the NameNode": lambda: Disturb(a_node, "name-node", "cut"),
+    "cut two nodes from each other": lambda: Part(two_nodes, "cut"),
+    "cut a node from the others": lambda: Part(a_node, "cut"),
+    "drop replies between two nodes": lambda: Part(two_nodes, "mute"),
+    "slow links between nodes": lambda: Part(a_node, "slow"),
     "split regions": lambda: Regions("split"),
     "move regions": lambda: Regions("move"),
     "full disk for the log": FullLog,
-    "clock jumps a little": lambda: Clock((-400, 400)),
-    "clock jumps far": lambda: Clock((-60_000, 60_000)),
+    "a node's clock jumps a little": lambda: Clock((-400, 400)),
+    "a node's clock jumps far": lambda: Clock((-60_000, 60_000)),
 }

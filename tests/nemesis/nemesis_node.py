@@ -1,18 +1,22 @@
 """A node whose clock can be set while it runs: `hornbeam serve`, set up by the environment.
 
-`python -m nemesis_node FILE`: the node's wall clock shows as many milliseconds more than the
-machine's as FILE says. Segments of its log are small, so that they are rolled all the time.
+`python -m nemesis_node FILE ADDRESS=WAY …`: the node's wall clock shows as many milliseconds more
+than the machine's as FILE says, and the other node at each ADDRESS is reached by that WAY. Segments
+of its log are small, so that they are rolled all the time.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from api.serve import serve
 from storage.hdfs.log import HdfsLog
 from storage.local.system import SystemClock
+from storage.ports import Link
+from storage.tcp.peers import TcpPeers
 
 SEGMENT_BYTES = 1 << 16
 
@@ -26,8 +30,19 @@ def skew(file: Path) -> None:
     SystemClock.wall_ms = wall_ms
 
 
+def lead_through(ways: Mapping[str, str]) -> None:
+    direct = TcpPeers.connect
+
+    async def connect(peers: TcpPeers, name: str, address: str, number: int) -> Link:
+        return await direct(peers, name, ways[address], number)
+
+    TcpPeers.connect = connect
+
+
 def main() -> None:
-    skew(Path(sys.argv[1]))
+    clock, *ways = sys.argv[1:]
+    skew(Path(clock))
+    lead_through(dict(way.split("=") for way in ways))
     HdfsLog.open = staticmethod(partial(HdfsLog.open, segment_bytes=SEGMENT_BYTES))
     serve()
 

@@ -16,7 +16,7 @@ from cluster import artefacts
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 HEAD = (
     "| fault | runs | acknowledged | lost | torn | view differences | stuck | failed requests |"
-    " no write for, p50 | p99 |"
+    " no write for, p50 | p99 | recovery, p50 | p99 |"
 )
 
 
@@ -29,6 +29,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 def _line(fault: str, verdicts: Sequence[Verdict]) -> str:
     outages = [verdict.outage_s for verdict in verdicts]
+    recoveries = [verdict.recovery_s for verdict in verdicts]
     cells = [
         fault,
         len(verdicts),
@@ -38,8 +39,7 @@ def _line(fault: str, verdicts: Sequence[Verdict]) -> str:
         sum(v.differences for v in verdicts),
         sum(len(v.stuck) for v in verdicts),
         sum(v.failed for v in verdicts),
-        f"{percentile(outages, 0.5):.1f} s",
-        f"{percentile(outages, 0.99):.1f} s",
+        *(f"{percentile(of, p):.1f} s" for of in (outages, recoveries) for p in (0.5, 0.99)),
     ]
     return "| " + " | ".join(map(str, cells)) + " |"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import subprocess
@@ -14,7 +15,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from nemesis_clients import Client, GivenUp, Journal, Refused, Statement
+from nemesis_clients import Client, GivenUp, Journal, Refused, Statement, url_of
 from nemesis_faults import FAULTS, Fault
 from nemesis_workloads import KINDS, Workload, seeded
 from nemesis_world import START_S, Stuck, World
@@ -26,10 +27,9 @@ from schema.errors import Unavailable
 
 SHARES = {"bank": 5, "appends": 5, "list": 3, "shop": 3}
 """Of sixteen clients."""
-MOVES_S = 5.0
-"""The watermark moves in that time."""
 BEFORE_S, AFTER_S = 3.0, 4.0
 THINK_S = 0.03
+POLL_S = 0.2
 PATIENCE_S = 300.0
 """For a schema of many tables."""
 STUCK_S = 60.0
@@ -38,8 +38,8 @@ STUCK_S = 60.0
 
 @dataclass
 class Verdict:
-    """What a round found. `outage_s` is the longest time in which no write was acknowledged, from
-    the strike on; `healed_s` lies between strike and the end of healing."""
+    """What a round found. From the strike on: `outage_s` is the longest time in which no write was
+    acknowledged, `recovery_s` the time until every root had an owner again that serves."""
 
     fault: str
     seed: int
@@ -48,7 +48,7 @@ class Verdict:
     refused: int
     failed: int
     outage_s: float
-    healed_s: float
+    recovery_s: float
     differences: int
     lost: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
@@ -66,8 +66,9 @@ class Verdict:
 class Database:
     """What is asked of the database outside of the clients' work."""
 
-    def __init__(self, world: World) -> None:
-        self._transport: Transport = open_transport(parse_url(world.url), PATIENCE_S)
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._transport: Transport = open_transport(parse_url(url_of(addresses)), PATIENCE_S)
+        self._each = [open_transport(parse_url(url_of([each])), PATIENCE_S) for each in addresses]
 
     def prepare(self, kinds: Sequence[str]) -> None:
         """Schema, views, first rows. The views that the workloads look at must be among them."""
@@ -90,9 +91,9 @@ class Database:
 
     def _await_built(self) -> None:
         give_up = time.monotonic() + START_S
-        while not all(build["finished"] for build in self.status()["builds"]):
+        while not all(build["finished"] for each in self._statuses() for build in each["builds"]):
             assert time.monotonic() < give_up, "views are not built"
-            time.sleep(0.2)
+            time.sleep(POLL_S)
 
     def _load(self, relation: str, rows: Sequence[Sequence[Any]]) -> None:
         relations = self._transport.json("GET", "/v1/schema")["relations"]
@@ -101,9 +102,9 @@ class Database:
         headers = {"Content-Type": "text/csv", "Idempotency-Key": f"load {relation}"}
         persistently(lambda: self._transport.post(f"/v1/load/{relation}", text.encode(), headers))
 
-    def status(self) -> dict[str, Any]:
-        document: dict[str, Any] = persistently(lambda: self._transport.json("GET", "/v1/status"))
-        return document
+    def _statuses(self) -> list[dict[str, Any]]:
+        """Of every node."""
+        return [persistently(partial(node.json, "GET", "/v1/status")) for node in self._each]
 
     def differences(self) -> int:
         def verify() -> int:
@@ -116,26 +117,47 @@ class Database:
         return persistently(verify)
 
     def stuck(self, touched: Sequence[Statement], healed: float) -> list[str]:
-        """What has not come loose in time: locks, a root, the watermark."""
-        deadline = max(healed + STUCK_S, time.monotonic() + MOVES_S)
-        found: list[str] = []
-        if not _before(deadline, lambda: self.status()["locks"]["held"] == 0):
-            found.append(f"locks are held: {self.status()['locks']}")
-        watermark = self.status()["watermark"]
-        for sql, parameters in touched:
+        """What has not come loose in time: a lock, a root, what a node may read."""
+        try:
+            held = self._held(healed + STUCK_S)
+            newest, found = self._touch(touched)
+            return held + found + self._behind(newest)
+        except Error as error:
+            return [f"a node does not answer: {error.code}: {error}"]
+
+    def _held(self, deadline: float) -> list[str]:
+        def held() -> list[str]:
+            return [str(each["locks"]) for each in self._statuses() if each["locks"]["held"]]
+
+        return [f"locks are held: {held()}"] if not _before(deadline, lambda: not held()) else []
+
+    def _touch(self, touched: Sequence[Statement]) -> tuple[int, list[str]]:
+        """Write to every root, by way of all nodes in turn. The last commit, and what failed."""
+        newest, found = 0, []
+        for (sql, parameters), node in zip(touched, itertools.cycle(self._each)):
             statement = {"sql": sql, "parameters": list(parameters)}
             body = {"statements": [statement], "timeout_ms": 10_000}
             try:
-                persistently(partial(self._transport.json, "POST", "/v1/transactions", body))
+                told = persistently(partial(node.json, "POST", "/v1/transactions", body))
             except Error as error:
                 found.append(f"{sql} {parameters}: {error.code}")
-        deadline = max(deadline, time.monotonic() + MOVES_S)
-        if not _before(deadline, lambda: self.status()["watermark"] > watermark):
-            found.append(f"the watermark stays at {watermark}")
+            else:
+                newest = max(newest, told["commit_ts"])
+        return newest, found
+
+    def _behind(self, newest: int) -> list[str]:
+        """Nodes that do not read up to that commit, which was acknowledged somewhere."""
+        body = {"sql": "SELECT COUNT(*) FROM account", "consistency": "strong"}
+        found = []
+        for number, node in enumerate(self._each, 1):
+            at = persistently(partial(node.json, "POST", "/v1/query", body))["snapshot"]
+            if at < newest:
+                found.append(f"node {number} reads at {at}, before {newest}")
         return found
 
     def close(self) -> None:
-        self._transport.close()
+        for transport in (self._transport, *self._each):
+            transport.close()
 
 
 def _before(deadline: float, holds: Any) -> bool:
@@ -144,7 +166,7 @@ def _before(deadline: float, holds: Any) -> bool:
             return True
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.2)
+        time.sleep(POLL_S)
 
 
 class Round:
@@ -165,7 +187,7 @@ class Round:
             kind: [
                 Client(
                     f"{kind}-{number}-{n}",
-                    world.url,
+                    url_of(world.addresses, n),
                     self._journals[kind],
                     seeded((seed, kind, n)),
                     self._pool,
@@ -199,12 +221,14 @@ class Round:
         struck = time.monotonic()
         stuck = await self._struck_and_healed(fault, rng)
         healed = time.monotonic()
-        late, ended = await self._await_writes(healed)
+        late, ended = await self._await_settled(healed)
+        recovered = time.monotonic() if fault.taken_over is None else fault.taken_over
+        late += await self._await_writes(healed)
         await asyncio.sleep(AFTER_S)
         self._over.set()
         over = time.monotonic()
         await asyncio.gather(*self._working)
-        verdict = self._verdict(name, self._outage(struck, over), healed - struck)
+        verdict = self._verdict(name, self._outage(struck, over), recovered - struck)
         verdict.stuck = stuck + late
         verdict.ended = ended + await asyncio.to_thread(self._world.revive)
         if fault.silent and verdict.failed:
@@ -239,24 +263,32 @@ class Round:
     def _written_at(self) -> list[float]:
         return sorted(t for journal in self._journals.values() for t in journal.written_at)
 
-    async def _await_writes(self, healed: float) -> tuple[list[str], list[str]]:
-        """Wait until each workload writes again. What does not, and which nodes had ended."""
-        late: list[str] = []
+    async def _await_settled(self, healed: float) -> tuple[list[str], list[str]]:
+        """Wait until all nodes serve and own what there is. What is late, and what had ended."""
         ended: list[str] = []
+        while not await asyncio.to_thread(self._world.is_settled):
+            ended += await asyncio.to_thread(self._world.revive)
+            if time.monotonic() > healed + STUCK_S:
+                return [f"the nodes do not settle in {STUCK_S:g} s"], ended
+            await asyncio.sleep(POLL_S)
+        return [], ended
+
+    async def _await_writes(self, healed: float) -> list[str]:
+        """Wait until each workload writes again. What does not."""
+        late: list[str] = []
         for kind, journal in self._journals.items():
             while not (journal.written_at and journal.written_at[-1] > healed):
-                ended += await asyncio.to_thread(self._world.revive)
                 if time.monotonic() > healed + STUCK_S:
                     late.append(f"no write of {kind} in {STUCK_S:g} s")
                     break
-                await asyncio.sleep(0.3)
-        return late, ended + await asyncio.to_thread(self._world.revive)
+                await asyncio.sleep(POLL_S)
+        return late
 
     def _outage(self, struck: float, over: float) -> float:
         moments = [struck, *(t for t in self._written_at() if struck < t < over), over]
         return max(later - earlier for earlier, later in pairwise(moments))
 
-    def _verdict(self, fault: str, outage_s: float, healed_s: float) -> Verdict:
+    def _verdict(self, fault: str, outage_s: float, recovery_s: float) -> Verdict:
         journals = self._journals.values()
         complaints = [words for journal in journals for words in journal.failed]
         return Verdict(
@@ -267,7 +299,7 @@ class Round:
             refused=sum(journal.counts["refused"] for journal in journals),
             failed=len(complaints),
             outage_s=round(outage_s, 2),
-            healed_s=round(healed_s, 2),
+            recovery_s=round(recovery_s, 2),
             differences=0,
             torn=[words for journal in journals for words in journal.torn],
             complaints=complaints[:5],

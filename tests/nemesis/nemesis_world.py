@@ -1,7 +1,7 @@
 """What the nemesis strikes: a real HBase, and Hornbeam's nodes, on this machine.
 
-Between each node and ZooKeeper, and between each node and each gateway, lies a link of its own that
-can be cut (`nemesis_proxy.py`). Everything that is started here ends with the world.
+From each node to each gateway, to ZooKeeper, to the NameNode and to each other node leads a link of
+its own that can be cut (`nemesis_proxy.py`). Everything that is started here ends with the world.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 from nemesis_proxy import Mode
@@ -24,6 +24,7 @@ from real_cluster import guarded_cluster
 from bench.nodes import NodeProcess
 from cluster import Cluster, Role, artefacts, processes
 from cluster.ports import free_ports
+from txlayer.assignment import SLOTS
 
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
@@ -63,7 +64,13 @@ class Node(NodeProcess):
         fresh.write_text(str(ahead_ms))
         fresh.replace(clock)
 
-    def signal(self, number: signal.Signals) -> None:
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)
 
@@ -72,6 +79,27 @@ class Node(NodeProcess):
             return httpx.get(f"{self.url}{path}", timeout=2, trust_env=False).is_success
         except httpx.TransportError:
             return False
+
+    def seen(self) -> dict[str, Any] | None:
+        """The assignment as this node has seen it; None while it does not serve."""
+        try:
+            return self.assignment() if self.answers("/readyz") else None
+        except httpx.HTTPError:
+            return None
+
+    def sees_alone(self, members: Sequence[Node]) -> bool:
+        """Are those the members, all of them and nobody else, and do they own all for good?"""
+        seen = self.seen()
+        if seen is None or seen["dead"] or seen["moving_slots"] or seen["gate_closed"]:
+            return False
+        shares = [member["slots"] for member in seen["members"] if member["commits"]]
+        addresses = sorted(member["address"] for member in seen["members"])
+        return (
+            addresses == sorted(member.url for member in members)
+            and len(shares) == len(members)
+            and all(shares)
+            and sum(shares) == SLOTS
+        )
 
 
 def _clock_of(folder: Path) -> Path:
@@ -85,20 +113,19 @@ class World:
         self.cluster = cluster
         self.folder = folder
         self.database = f"nemesis{time.time_ns() // 1_000_000:x}"
+        names = [f"node-{number}" for number in range(1, NODES + 1)]
         gateways = [process.address for process in cluster.layout.of(Role.THRIFT)]
-        ports = iter(free_ports(NODES * (len(gateways) + 2)))
+        ports = iter(free_ports(NODES * (len(gateways) + NODES + 3)))
+        peers = {name: f"127.0.0.1:{next(ports)}" for name in names}
         self.nodes: list[Node] = []
         links: list[str] = []
-        for name in (f"node-{number}" for number in range(1, NODES + 1)):
-            targets = {f"{name}.gateway-{n}": each for n, each in enumerate(gateways, 1)}
-            targets[f"{name}.zookeeper"] = cluster.zookeeper
-            listen = {link: next(ports) for link in targets}
-            links += [f"{link}={listen[link]}:{target}" for link, target in targets.items()]
-            of = {
-                "gateway": [link for link in listen if "gateway" in link],
-                "zookeeper": [f"{name}.zookeeper"],
-            }
-            self.nodes.append(self._node(name, next(ports), of, listen))
+        for name in names:
+            targets = {f"gateway-{n}": str(each) for n, each in enumerate(gateways, 1)}
+            targets |= {"zookeeper": str(cluster.zookeeper), "name-node": str(cluster.name_node)}
+            targets |= {other: peers[other] for other in names if other != name}
+            ways = {to: f"127.0.0.1:{next(ports)}" for to in targets}
+            links += [f"{name}.{to}={ways[to].split(':')[1]}:{targets[to]}" for to in targets]
+            self.nodes.append(self._node(name, next(ports), peers, ways))
         self._proxy = subprocess.Popen(
             [sys.executable, str(HERE / "nemesis_proxy.py"), *links],
             stdin=subprocess.PIPE,
@@ -108,61 +135,68 @@ class World:
         self._told("ready")
 
     def _node(
-        self, name: str, port: int, links: dict[str, list[str]], listen: dict[str, int]
+        self, name: str, port: int, peers: Mapping[str, str], ways: Mapping[str, str]
     ) -> Node:
+        """`peers`: where each node listens for the others; `ways`: how this one reaches what."""
         folder = self.folder / name
         folder.mkdir(parents=True)
-        here = [f"127.0.0.1:{listen[link]}" for link in links["gateway"]]
         settings = {
             "store": "hbase",
             "database": self.database,
-            "gateways": ",".join(here),
-            "zookeeper": f"127.0.0.1:{listen[links['zookeeper'][0]]}",
-            "hdfs": self.cluster.hdfs_url,
+            "gateways": ",".join(way for to, way in ways.items() if to.startswith("gateway")),
+            "zookeeper": ways["zookeeper"],
+            "hdfs": f"hdfs://{ways['name-node']}",
             "data": str(folder / "data"),
             "port": str(port),
+            "peer_port": peers[name].split(":")[1],
             "log_level": "info",
         }
         environment = {k: v for k, v in os.environ.items() if not k.startswith("HORNBEAM_")}
         environment |= {f"HORNBEAM_{k.upper()}": v for k, v in settings.items()}
         environment["PYTHONPATH"] = f"{ROOT}:{HERE}:{environment.get('PYTHONPATH', '')}"
-        program = ("-m", "nemesis_node", str(_clock_of(folder)))
+        to_others = [f"{peers[to]}={way}" for to, way in ways.items() if to in peers]
+        program = ("-m", "nemesis_node", str(_clock_of(folder)), *to_others)
+        links = {
+            "gateways": [f"{name}.{to}" for to in ways if to.startswith("gateway")],
+            **{to: [f"{name}.{to}"] for to in ways},
+        }
         return Node(name, port, folder / "node.log", environment, program, links=links)
 
     @property
-    def url(self) -> str:
-        """For the client library."""
-        first, *others = [node.url.removeprefix("http://") for node in self.nodes]
-        return f"hornbeam://{first}?also={','.join(others)}"
+    def addresses(self) -> list[str]:
+        """Of the nodes, for the client library."""
+        return [node.url.removeprefix("http://") for node in self.nodes]
 
     def close(self) -> None:
-        """Those that stand by first, so that none of them takes over."""
-        serving = self.serving_now()
-        for node in sorted(self.nodes, key=lambda node: node is serving):
+        for node in self.nodes:
             node.kill()
         self._proxy.communicate(timeout=STOP_S)
 
     # ------------------------------------------------------------ nodes
 
-    def serving_now(self) -> Node | None:
-        running = [node for node in self.nodes if node.process is not None]
-        return next((node for node in running if node.answers("/readyz")), None)
-
-    def serving(self, *, but: Node | None = None, seconds: float = START_S) -> Node:
-        """The node that serves, another than `but`; waits for one. Raises Stuck."""
+    def leading(self) -> Node:
+        """The node that leads; waits for one. Raises Stuck."""
 
         def look() -> Node | None:
-            found = self.serving_now()
-            return found if found is not but else None
+            return next((n for n in self.nodes if (seen := n.seen()) and seen["leads"]), None)
 
-        return wait_for("a node serves", look, seconds)
+        return wait_for("a node leads", look)
 
-    def standing_by(self) -> list[Node]:
-        serving = self.serving()
-        return [node for node in self.nodes if node is not serving]
+    def following(self) -> list[Node]:
+        leading = self.leading()
+        return [node for node in self.nodes if node is not leading]
 
-    def await_live(self, node: Node) -> None:
-        wait_for(f"{node.name} answers", lambda: node.answers("/livez") or None)
+    def but(self, *away: Node) -> list[Node]:
+        return [node for node in self.nodes if node not in away]
+
+    def is_settled(self, members: Sequence[Node] | None = None) -> bool:
+        """Do `members` (default: all) serve, they alone, and is every root theirs for good?"""
+        expected = self.nodes if members is None else members
+        return all(node.sees_alone(expected) for node in expected)
+
+    def settle(self, members: Sequence[Node] | None = None, seconds: float = START_S) -> None:
+        """Wait until it is so. Raises Stuck."""
+        wait_for("the nodes settle", lambda: self.is_settled(members) or None, seconds)
 
     def revive(self) -> list[str]:
         """Start what has ended by itself, as whoever looks after it would: nodes, and processes of
@@ -181,7 +215,7 @@ class World:
 
     # ------------------------------------------------------------ network
 
-    def set_links(self, names: list[str], mode: Mode) -> None:
+    def set_links(self, names: Sequence[str], mode: Mode) -> None:
         assert self._proxy.stdin is not None
         for name in names:
             print(name, mode, file=self._proxy.stdin, flush=True)
@@ -214,14 +248,14 @@ class World:
 
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
-    """Everything up, and one of the nodes serving an empty database. HORNBEAM_CLUSTER names the
+    """Everything up, and all nodes serving an empty database. HORNBEAM_CLUSTER names the
     folder of a cluster that is up and is to be used instead of a new one."""
     with _cluster(folder) as cluster:
         made = World(cluster, folder / "nodes")
         try:
             for node in made.nodes:
                 node.start()
-            made.serving()
+            made.settle()
             yield made
         finally:
             made.close()

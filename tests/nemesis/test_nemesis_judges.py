@@ -13,6 +13,7 @@ from typing import Any
 
 import nemesis_run
 import pytest
+from nemesis_clients import url_of
 from nemesis_faults import FAULTS
 from nemesis_run import Database, Round
 from nemesis_workloads import ROUND
@@ -36,10 +37,12 @@ def world(tmp_path_factory):
     try:
         while not node.ready:
             time.sleep(0.1)
-        url = f"hornbeam://127.0.0.1:{port}"
-        database = Database(SimpleNamespace(url=url))
+        addresses = [f"127.0.0.1:{port}"]
+        database = Database(addresses)
         database.prepare(KINDS)
-        yield SimpleNamespace(url=url, revive=list, database=database)
+        yield SimpleNamespace(
+            addresses=addresses, revive=list, is_settled=lambda: True, database=database
+        )
         database.close()
     finally:
         node.kill()
@@ -52,9 +55,10 @@ class Tamper:
     statements: list[str]
     hold_s: float = 0.2
     silent: bool = True
+    taken_over: float | None = None
 
     def strike(self, world: Any, rng: random.Random) -> None:
-        with hornbeam.connect(world.url) as db:
+        with hornbeam.connect(url_of(world.addresses)) as db:
             for statement in self.statements:
                 db.cursor().execute(statement)
             db.commit()
