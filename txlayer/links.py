@@ -27,6 +27,7 @@ class Links:
         self._view = view
         self._clock = clock
         self._ways: dict[str, _Way] = {}
+        self._closed = False
         self._closing: set[asyncio.Task[None]] = set()
 
     async def ask(self, member: str, request: Request) -> Response:
@@ -34,8 +35,9 @@ class Links:
         return await self._way(member).ask(request)
 
     def release(self, member: str, attempt: int, commit_ts: int) -> None:
-        """Sent in time; not waited for."""
-        if member in self._view.members:
+        """Sent in time; not waited for. After the end it is not sent: it is freed with all that
+        this member holds, when that is none any more."""
+        if member in self._view.members and not self._closed:
             self._way(member).release(attempt, commit_ts)
 
     def forget_strangers(self) -> None:
@@ -46,12 +48,16 @@ class Links:
             closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
+        """Nobody is asked or told anything any more."""
+        self._closed = True
         ways, self._ways = self._ways, {}
         for way in ways.values():
             await way.close()
 
     def _way(self, member: str) -> _Way:
         way = self._ways.get(member)
+        if self._closed:
+            raise Unavailable("This node is being stopped.", cure="Ask another node.")
         if way is None:
             address = self._view.member(member).peer
             way = self._ways[member] = _Way(self._peers, self._view.name, address, self._clock)
@@ -79,12 +85,19 @@ class _Way:
 
     async def _connected(self) -> Link:
         async with self._connecting:
-            if self._closed:
-                raise Unavailable("The other node is no member any more.", cure="Try again.")
+            self._require_open()
             if self._link is None or self._link.broken:
                 self._number += 1
-                self._link = await self._peers.connect(self._name, self._address, self._number)
+                link = await self._peers.connect(self._name, self._address, self._number)
+                if self._closed:
+                    await link.close()
+                self._require_open()
+                self._link = link
             return self._link
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Unavailable("The other node is no member any more.", cure="Try again.")
 
     def release(self, attempt: int, commit_ts: int) -> None:
         self._unreleased[attempt] = commit_ts
