@@ -124,7 +124,7 @@ class Membership:
         if version == self._word.version and now < self._say_again_at:
             return
         newest = self._manager.state.catalog.version
-        self._word = msgspec.structs.replace(
+        word = msgspec.structs.replace(
             self._word,
             version=version,
             clock=self._hlc.last,
@@ -132,7 +132,8 @@ class Membership:
             holding=self._readers.oldest_snapshot(),
             leaves=self._leaves,
         )
-        await self._coordination.join(view.name, self._word.encode())
+        await self._coordination.join(view.name, word.encode())
+        self._word = word  # what may not have arrived is said again at the next look
         self._say_again_at = now + WORD_S
 
     def _is_done(self) -> bool:
