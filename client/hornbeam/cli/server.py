@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from hornbeam.cli.common import OUT, AsJson, fail, print_json, server_module, table
-
-_TOML = Path("hornbeam.toml")
 
 
 def register(app: typer.Typer) -> None:
@@ -40,34 +36,13 @@ def serve(
 
 def show_config(as_json: AsJson = False) -> None:
     """Show every setting, and where its value comes from."""
-    settings = _settings()
-    fields = type(settings).model_fields
-    rows = [
-        (name, _plain(getattr(settings, name)), _source(name), field.description or "")
-        for name, field in fields.items()
-    ]
-    if as_json:
-        print_json({name: {"value": value, "source": source} for name, value, source, _ in rows})
-    else:
-        OUT.print(table(("setting", "value", "from", "meaning"), rows))
-
-
-def _settings(**given: Any) -> Any:
-    module = server_module("api.settings")
     try:
-        return module.load_settings(**given)
+        settings = server_module("api.settings").describe()
     except ValueError as error:  # pydantic's ValidationError is one
         fail(f"The settings are wrong: {error}")
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
-
-
-def _source(name: str) -> str:
-    variable = f"HORNBEAM_{name.upper()}"
-    if variable in {key.upper() for key in os.environ}:
-        return variable
-    if _TOML.exists() and name in tomllib.loads(_TOML.read_text(encoding="utf-8")):
-        return str(_TOML)
-    return "default"
+    if as_json:
+        print_json({s["name"]: {"value": s["value"], "source": s["source"]} for s in settings})
+    else:
+        columns = ("name", "value", "source", "description")
+        rows = [[setting[column] for column in columns] for setting in settings]
+        OUT.print(table(("setting", "value", "from", "meaning"), rows))
