@@ -22,14 +22,13 @@ from api.settings import Settings
 from schema.errors import DiskFull, Unavailable
 from storage.local.system import RandomIds, SystemClock
 from storage.log.segments import SegmentedLog
-from storage.ports import Coordination
 from storage.simulated import files
 from storage.simulated.chaos import Chaos, Fault, Profile
 from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
 from storage.simulated.network import Outage
 from storage.simulated.store import SimulatedStore, SimulatedTables
+from storage.tcp.peers import TcpPeers
 
-SLAVE = "a"
 PROFILE = Profile(
     latency_ms=(0.0, 0.2),
     slow_ms=(10.0, 200.0),
@@ -119,9 +118,7 @@ class Services:
 
     async def _start(self) -> None:
         """Returns when it serves."""
-        node = Node(
-            self._serving, self._connect, self._open, SystemClock(), RandomIds(), "http://node"
-        )
+        node = Node(self._serving, self._join, SystemClock())
         self._node = asyncio.ensure_future(node.run())
         while self._serving.database is None:
             if self._node.done():
@@ -141,7 +138,7 @@ class Services:
         calls = FailingCalls(self.chaos, "coordination", refused=Fault.COORDINATION_REFUSED)
         return await SimulatedCoordination.open(self._registry, calls)
 
-    async def _open(self, coordination: Coordination) -> Database:
+    async def _join(self) -> Database:
         log = FailingCalls(self.chaos, "log")
 
         async def carry(operation: files.Operation) -> Any:
@@ -149,8 +146,8 @@ class Services:
 
         async def open_log(name: str, epoch: int, catalog_version: int) -> SegmentedLog:
             return await SegmentedLog.open(
-                files.SimulatedFiles(self._disk, SLAVE, carry=carry),
-                SLAVE,
+                files.SimulatedFiles(self._disk, name, carry=carry),
+                name,
                 epoch,
                 catalog_version=catalog_version,
                 segment_bytes=1 << 16,
@@ -163,15 +160,17 @@ class Services:
             unknown=Fault.STORE_UNKNOWN,
             outage=self._outage,
         )
-        return await Database.start(
+        return await Database.join(
             self.settings,
             Ports(
                 SimulatedStore(self._tables, store),
-                coordination,
+                await self._connect(),
                 open_log,
                 SystemClock(),
                 RandomIds(),
+                peers=TcpPeers("fuzzed", b""),
             ),
+            "http://node",
         )
 
     # ------------------------------------------------------------ what goes wrong by itself
@@ -210,7 +209,7 @@ class Services:
 @contextlib.contextmanager
 def faulty_world(folder: Path, seed: int, **options: Any) -> AsyncIterator[tuple[World, Services]]:
     """A client and the services behind its server; nothing fails before `unleash`."""
-    settings = Settings(data=folder / "data", slave=SLAVE, **options)
+    settings = Settings(data=folder / "data", **options)
     made: list[Services] = []
 
     @contextlib.asynccontextmanager
