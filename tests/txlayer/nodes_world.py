@@ -1,0 +1,204 @@
+"""Whole nodes that serve one database together, over simulated services; nothing fails by chance.
+
+Each node is a process of its own; the store, the logs' disk and the coordination service outlive
+them. What a test does at a node runs inside that node's process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+from members_world import until
+
+from api.database import Database, Ports
+from api.settings import Settings
+from schema.catalog import Catalog
+from storage.log.segments import SegmentedLog
+from storage.simulated.chaos import Chaos, Profile
+from storage.simulated.clock import SimulatedClock, SimulatedIds
+from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from storage.simulated.files import SimulatedDisk, SimulatedFiles
+from storage.simulated.loop import InlineExecutor
+from storage.simulated.network import RemoteCalls
+from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
+from storage.simulated.store import SimulatedStore, SimulatedTables
+from txlayer.assignment import PATH, Assignment
+from txlayer.model import Statement, TransactionRequest, TransactionResult
+
+
+class Node:
+    """`database` is there once it has joined."""
+
+    database: Database
+
+    def __init__(self, world: Nodes, name: str, skew_ms: int) -> None:
+        self.world = world
+        self.process = asyncio.get_running_loop().process(name)
+        self.skew_ms = skew_ms
+
+    async def join(self) -> None:
+        self.database = await Database.join(
+            self.world.settings, await self._ports(), f"http://{self.process.name}"
+        )
+
+    async def _ports(self) -> Ports:
+        world = self.world
+        self.coordination = await SimulatedCoordination.open(
+            world.registry, self._calls("coordination")
+        )
+        return Ports(
+            store=SimulatedStore(world.tables, self._calls("store")),
+            coordination=self.coordination,
+            open_log=self._open_log,
+            clock=SimulatedClock(skew_ms=self.skew_ms),
+            ids=SimulatedIds(world.chaos.random),
+            new_threads=InlineExecutor,
+            peers=SimulatedPeers(world.network, self.process),
+        )
+
+    def _calls(self, service: str) -> RemoteCalls:
+        world = self.world
+        return RemoteCalls(asyncio.get_running_loop(), world.chaos, self.process, service)
+
+    async def _open_log(self, name: str, epoch: int, version: int) -> SegmentedLog:
+        calls = self._calls("log")
+
+        async def carry(operation: Any) -> Any:
+            return await calls.one(operation.kind, operation.apply)
+
+        files = SimulatedFiles(self.world.disk, name, carry=carry)
+        return await SegmentedLog.open(
+            files, name, epoch, catalog_version=version, segment_bytes=1 << 16
+        )
+
+    # ------------------------------------------------------------ what a test does
+
+    async def do(self, work: Awaitable[Any]) -> Any:
+        return await self.begin(work)
+
+    def begin(self, work: Awaitable[Any]) -> asyncio.Task[Any]:
+        async def run() -> Any:
+            return await work
+
+        return self.process.start(run())
+
+    async def transact(self, *statements: str, **options: Any) -> TransactionResult:
+        request = TransactionRequest(tuple(Statement(sql) for sql in statements), **options)
+        return await self.do(self.database.transact(request))
+
+    async def fetch(self, sql: str, **options: Any) -> list[tuple[Any, ...]]:
+        return await self.do(self.database.fetch(sql, **options))
+
+    async def value(self, sql: str, **options: Any) -> Any:
+        ((value,),) = await self.fetch(sql, **options)
+        return value
+
+    async def apply(self, catalog: Catalog) -> None:
+        """Put a catalog into force; this node must lead."""
+        await self.do(self.database.keeper.apply(catalog))
+        await self.do(self.database.keeper.wait_built())
+
+    async def differences(self) -> int:
+        """That `verify` finds."""
+        report = await self.do(self.database.verify())
+        return report.differences
+
+    @property
+    def name(self) -> str:
+        """In the assignment."""
+        return self.database.manager._name
+
+    @property
+    def slots(self) -> int:
+        return self.world.assignment.slots.count(self.name)
+
+    @property
+    def seen(self) -> int:
+        """The newest version of the assignment that it knows."""
+        return self.database.manager._locks._view.version
+
+    def die(self) -> None:
+        """And its session ends."""
+        self.process.crash()
+        self.world.registry.end(self.coordination._session)
+
+    async def stop(self) -> None:
+        """In good order."""
+        await self.do(self.database.leave())
+        await self.do(self.database.close())
+        self.process.crash()
+
+
+class Nodes:
+    def __init__(self, *, seed: int = 1, profile: Profile | None = None, **options: Any) -> None:
+        loop = asyncio.get_running_loop()
+        self.settings = Settings(data=Path("simulated"), **options)
+        self.chaos = Chaos(seed, profile or Profile())
+        self.tables = SimulatedTables()
+        self.disk = SimulatedDisk()
+        self.registry = SimulatedRegistry(loop.time)
+        self.network = SimulatedNetwork(loop, self.chaos)
+        self.all: list[Node] = []
+
+    def launch(self, skew_ms: int = 0) -> asyncio.Task[Node]:
+        node = Node(self, f"node {len(self.all) + 1}", skew_ms)
+        self.all.append(node)
+
+        async def join() -> Node:
+            await node.join()
+            return node
+
+        return node.process.start(join())
+
+    @property
+    def assignment(self) -> Assignment:
+        known = self.registry.read(PATH)
+        return Assignment.decode(known.value) if known is not None else Assignment.founded("", 0)
+
+    @property
+    def living(self) -> list[Node]:
+        return [node for node in self.all if not node.process.dead]
+
+    @property
+    def leader(self) -> Node:
+        (leader,) = [node for node in self.living if node.database.keeper.leads]
+        return leader
+
+    async def settled(self, *, seconds: float = 30.0) -> None:
+        """Those that live are the members, share the slots, and use one catalog."""
+        await until(self._is_settled, seconds)
+
+    def _is_settled(self) -> bool:
+        known = self.assignment
+        names = {node.name for node in self.living}
+        return (
+            {member.name for member in known.members} == names == set(known.slots)
+            and not (known.dead or known.leaving or known.gate_closed)
+            and any(node.database.keeper.leads for node in self.living)
+            and all(node.database.ready() for node in self.living)
+            and {node.seen for node in self.living} == {self.registry.read(PATH).version}
+            and len({node.database.catalog.version for node in self.living}) == 1
+        )
+
+    async def end(self) -> None:
+        for node in self.all:
+            node.process.crash()
+        for node in self.all:
+            await node.process.bury()
+        assert asyncio.get_running_loop().uncaught == []
+
+
+async def nodes(*skews_ms: int, catalog: Catalog | None = None, **options: Any) -> Nodes:
+    """A node for each of the skews of their wall clocks; all have joined. Of the `catalog` all
+    views are built."""
+    world = Nodes(**options)
+    for joining in [world.launch(skew_ms) for skew_ms in skews_ms]:
+        await joining
+    await world.settled()
+    if catalog is not None:
+        await world.leader.apply(catalog)
+        await world.settled()
+    return world
