@@ -132,7 +132,7 @@ class Database:
         return [f"locks are held: {held()}"] if not _before(deadline, lambda: not held()) else []
 
     def _touch(self, touched: Sequence[Statement]) -> tuple[int, list[str]]:
-        """Write to every root, by way of all nodes in turn. The last commit, and what failed."""
+        """Ask for every root, by way of all nodes in turn. The last commit, and what failed."""
         newest, found = 0, []
         for (sql, parameters), node in zip(touched, itertools.cycle(self._each)):
             statement = {"sql": sql, "parameters": list(parameters)}
@@ -142,7 +142,8 @@ class Database:
             except Error as error:
                 found.append(f"{sql} {parameters}: {error.code}")
             else:
-                newest = max(newest, told["commit_ts"])
+                # What changed nothing is no commit: its timestamp is above all that it met.
+                newest = max(newest, told["commit_ts"] if told["affected"] else 0)
         return newest, found
 
     def _behind(self, newest: int) -> list[str]:
