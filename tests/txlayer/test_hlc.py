@@ -59,3 +59,19 @@ def test_what_is_reserved_ahead_does_not_add_up():
     assert clock.ahead(3_000) == 8_000
     assert HybridClock(wall, last=8_000).ahead(3_000) == 8_000
     assert HybridClock(wall, last=8_001).ahead(3_000) == 8_001
+
+
+def test_what_another_node_says_is_followed_however_far_it_is_ahead():
+    wall = VirtualClock(5_000)
+    clock = HybridClock(wall)
+    clock.follow(9_000_000)
+    assert (clock.last, clock.tick(), clock.observe()) == (9_000_000, 9_000_001, 9_000_001)
+    clock.merge(8_999_999)  # what is not above what it has is nobody's future
+    wall.base_ms = 10_000_000
+    assert clock.tick() == 10_000_000
+
+
+def test_following_the_past_changes_nothing():
+    clock = HybridClock(VirtualClock(5_000), last=7_000)
+    clock.follow(6_999)
+    assert clock.last == 7_000

@@ -250,6 +250,157 @@ def test_hot_names_are_those_that_most_wait_for():
     asyncio.run(run())
 
 
+def test_who_waits_can_be_refused_and_keeps_what_it_holds():
+    async def run():
+        locks, holder, waiter, behind = LockTable(), LockOwner(2), LockOwner(1), LockOwner(3)
+        await locks.acquire(holder, ["a"], X)
+        await locks.acquire(waiter, ["b"], X)
+        wait = begin(locks.acquire(waiter, ["a"], X))
+        following = begin(locks.acquire(behind, ["a"], X))
+        await settle()
+        locks.refuse(waiter, "not now", "leaving")
+        with pytest.raises(TransactionAborted, match="not now") as refused:
+            await wait
+        assert refused.value.details == {"reason": "leaving"}
+        assert (waiter.held, waiter.waiting) == ({"b": X}, None)
+        locks.release_all(holder)
+        await following
+        assert locks.waiting_count == 0
+
+    asyncio.run(run())
+
+
+def test_refusing_who_does_not_wait_changes_nothing():
+    async def run():
+        locks, holder, waiter = LockTable(), LockOwner(1), LockOwner(2)
+        await locks.acquire(holder, ["a"], X)
+        locks.refuse(holder, "not now", "leaving")
+        locks.refuse(waiter, "not now", "leaving")
+        wait = begin(locks.acquire(waiter, ["a"], X))
+        await settle()
+        locks.release_all(holder)
+        locks.refuse(waiter, "not now", "leaving")  # it has been granted, and does not know yet
+        await wait
+        assert waiter.held == {"a": X}
+
+    asyncio.run(run())
+
+
+def test_all_who_wait_for_some_names_can_be_refused():
+    async def run():
+        locks, holder = LockTable(), LockOwner(0)
+        await locks.acquire(holder, "abc", X)
+        waits = {n: begin(locks.acquire(LockOwner(n), ["abcab"[n]], X)) for n in range(5)}
+        await settle()
+        locks.refuse_waiting(lambda name: name in "ab", "they move", "leaving")
+        await settle()
+        refused = {n for n, wait in waits.items() if wait.done()}
+        assert refused == {0, 1, 3, 4}
+        for n in refused:
+            with pytest.raises(TransactionAborted, match="they move"):
+                await waits[n]
+        assert (locks.held_count, locks.waiting_count) == (3, 1)
+        locks.release_all(holder)
+        await waits[2]
+
+    asyncio.run(run())
+
+
+def test_refused_upgrades_keep_the_lock_that_they_have():
+    async def run():
+        locks, upgrader, reader = LockTable(), LockOwner(1), LockOwner(2)
+        await locks.acquire(upgrader, ["a"], S)
+        await locks.acquire(reader, ["a"], S)
+        upgrade = begin(locks.acquire(upgrader, ["a"], X))
+        await settle()
+        locks.refuse_waiting(lambda _: True, "it moves", "leaving")
+        with pytest.raises(TransactionAborted):
+            await upgrade
+        assert upgrader.held == {"a": S}
+        locks.release_all(upgrader)
+        locks.release_all(reader)
+        assert locks.held_count == 0
+
+    asyncio.run(run())
+
+
+def test_what_is_released_while_it_waits_is_refused():
+    async def run():
+        locks, holder, waiter = LockTable(), LockOwner(2), LockOwner(1)
+        await locks.acquire(holder, ["a"], X)
+        await locks.acquire(waiter, ["b"], X)
+        wait = begin(locks.acquire(waiter, ["a"], X))
+        await settle()
+        locks.release_all(waiter)
+        with pytest.raises(TransactionAborted) as refused:
+            await wait
+        assert refused.value.details == {"reason": "given up"}
+        assert (locks.held_count, locks.waiting_count) == (1, 0)
+
+    asyncio.run(run())
+
+
+def test_the_table_knows_whether_any_of_some_names_is_held():
+    async def run():
+        locks, owner = LockTable(), LockOwner(1)
+        assert not locks.holds_any(lambda _: True)
+        await locks.acquire(owner, ["a"], S)
+        wait = begin(locks.acquire(LockOwner(2), ["a"], X))
+        await settle()
+        assert locks.holds_any(lambda name: name == "a")
+        assert not locks.holds_any(lambda name: name == "b")
+        locks.release_all(owner)
+        assert locks.holds_any(lambda name: name == "a")  # it was handed on
+        wait.cancel()
+        await settle()
+
+    asyncio.run(run())
+
+
+def test_who_holds_something_in_another_table_dies_as_if_it_did_here():
+    async def run():
+        locks, older, younger, oldest = LockTable(), LockOwner(2), LockOwner(3), LockOwner(1)
+        await locks.acquire(older, ["a"], X)
+        younger.elsewhere = oldest.elsewhere = True
+        with pytest.raises(TransactionAborted) as died:
+            await locks.acquire(younger, ["a"], X)
+        assert died.value.details == {"reason": "wait-die"}
+        assert locks.take(younger, "b", X)  # what is free needs no waiting
+        wait = begin(locks.acquire(oldest, ["a"], X))
+        await settle()
+        locks.release_all(older)
+        await wait
+
+    asyncio.run(run())
+
+
+def test_an_attempt_dies_behind_an_earlier_one_of_its_own_age():
+    """Its release may not have arrived yet: to wait for it could be to wait for oneself."""
+
+    async def run():
+        locks, earlier, again = LockTable(), LockOwner(1), LockOwner(1)
+        await locks.acquire(earlier, ["a"], X)
+        await locks.acquire(again, ["b"], X)
+        with pytest.raises(TransactionAborted):
+            await locks.acquire(again, ["a"], X)
+
+    asyncio.run(run())
+
+
+def test_ages_are_told_apart_by_number_and_node():
+    ages = [LockOwner(age).age for age in (7, (1, 1, "b"), (1, 2, "a"), (1, 1, "a"), (0, 9, "z"))]
+    assert sorted(ages) == [(0, 7, ""), (0, 9, "z"), (1, 1, "a"), (1, 1, "b"), (1, 2, "a")]
+
+
+def test_one_process_alone_rests_on_its_own_table():
+    locks, owner = LockTable(), LockOwner(1)
+    assert locks.take(owner, "a", X)
+    locks.require_in_force(owner)
+    assert locks.clock(owner) == 0
+    locks.release_all(owner, 700)
+    assert locks.held_count == 0
+
+
 class Crowd:
     """Transactions that take random locks in random order, and are repeated when they die."""
 
