@@ -14,7 +14,7 @@ SEED ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo demo-cluster test check sim mutants models fuzz nemesis serve cluster cluster-down bench lock clean
+.PHONY: demo demo-cluster test check sim mutants models fuzz nemesis serve cluster cluster-down bench bench-cluster lock clean
 
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -74,6 +74,9 @@ cluster-down: $(READY)  ## stop it; data stay
 
 bench: $(READY)  ## measure, and write bench/reports/latest.json
 	@$(BIN)/python -m bench.micro
+
+bench-cluster: $(READY)  ## the same on a real HBase with several nodes (needs Java, Maven)
+	@$(BIN)/python -m bench.cluster
 
 lock:  ## resolve the dependencies anew
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --group dev --all-extras \

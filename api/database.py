@@ -148,7 +148,7 @@ class Database:
         self.engine = parts.engine
         self._coordination = ports.coordination
         self._peers = ports.peers
-        self._member = member
+        self.member = member
         self._opened_at = self._forget_at = self.clock.monotonic()
         self._housekeeping = asyncio.ensure_future(self._keep_house())
         self.queries = 0
@@ -268,8 +268,8 @@ class Database:
 
     async def leave(self) -> None:
         """Let other nodes take over what this one owns, while it still serves."""
-        if self._member is not None and self.ready():
-            await self._member.leave()
+        if self.member is not None and self.ready():
+            await self.member.leave()
 
     async def close(self) -> None:
         """Finish what was begun, write a checkpoint, release the folder."""
@@ -285,8 +285,8 @@ class Database:
             last.push_async_callback(self.log.close)
             last.push_async_callback(self.committer.close)
             last.push_async_callback(self.manager.close)
-            if self._member is not None:
-                last.push_async_callback(self._member.close)
+            if self.member is not None:
+                last.push_async_callback(self.member.close)
             last.push_async_callback(self.keeper.close)
             if self.ready():
                 await self.keeper.refresh_counts(factor=1.2)
@@ -339,8 +339,8 @@ class Database:
         """Whose transaction it is that has reached the log, its outcome unknown; None: no such
         one. Raises Unavailable."""
         owner = self.manager.unfinished.get(transaction_id)
-        if owner is None and self._member is not None:
-            return await self._member.unfinished(transaction_id)
+        if owner is None and self.member is not None:
+            return await self.member.unfinished(transaction_id)
         return owner
 
     async def load(
@@ -574,20 +574,20 @@ class Database:
             "log": {"segments": len(segments), "bytes": sum(s.bytes for s in segments)},
             "views": {name: self.catalog.state[name].value for name in self.catalog.view},
             "builds": [vars(build) for build in self.keeper.builds.values()],
-            "nodes": None if self._member is None else self._member.status(),
+            "nodes": None if self.member is None else self.member.status(),
         }
 
     def ready(self) -> bool:
         """May requests be sent here?"""
-        serves = self._member is None or self._member.serves
+        serves = self.member is None or self.member.serves
         return serves and self.committer.failed is None and self._coordination.alive()
 
     def require_ready(self) -> None:
         """Raises what keeps requests from being sent here."""
         self.committer.require_working()
         self._require_owner()
-        if self._member is not None:
-            self._member.require_serving()
+        if self.member is not None:
+            self.member.require_serving()
 
     # ------------------------------------------------------------ housekeeping
 
@@ -611,8 +611,8 @@ class Database:
         retention_ms = int(self.settings.snapshot_retention_s * 1000)
         building = [b.at for b in self.keeper.builds.values() if not b.ended]
         holding = [self.keeper.readers.oldest_snapshot()]
-        if self._member is not None:
-            holding.append(self._member.holding)
+        if self.member is not None:
+            holding.append(self.member.holding)
         horizon = min([self.watermark() - retention_ms, *building, *filter(None, holding)])
         await self._forget_outcomes()
         dropped = 0

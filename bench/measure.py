@@ -1,4 +1,5 @@
-"""What every benchmark needs: rounds and medians, figures with goals, where they were measured.
+"""What every benchmark needs: rounds and medians, figures with goals, where they were measured,
+a table and a report.
 
 A figure is the median over rounds. Times of a shared machine scatter, so figures that can be
 compared within one run are given as ratios as well.
@@ -8,16 +9,20 @@ from __future__ import annotations
 
 import cProfile
 import importlib.metadata
+import json
 import math
 import os
 import platform
 import pstats
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
+from rich.table import Table
 
 LIBRARIES = ("duckdb", "fastapi", "msgspec", "pyarrow", "rocksdict", "sqlglot", "uvicorn", "uvloop")
 PROFILE_LINES = 4
@@ -143,3 +148,64 @@ def _file_system(folder: Path) -> str:
         if here.startswith(at) and len(at) > len(best[0]):
             best = at, kind
     return best[1]
+
+
+def write_report(
+    output: Path,
+    folder: Path,
+    options: Mapping[str, Any],
+    figures: Sequence[Figure],
+    took_s: float,
+) -> None:
+    """The JSON document: what was measured with the data in `folder`, under which options."""
+    document = {
+        "machine": machine(folder.parent),
+        "versions": versions(),
+        "settings": {key: str(v) if isinstance(v, Path) else v for key, v in options.items()},
+        "figures": [figure.json() for figure in figures],
+        "missed": [sentence(figure) for figure in figures if figure.met is False],
+        "seconds": round(took_s, 1),
+    }
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def sentence(figure: Figure) -> str:
+    """A missed goal in words."""
+    goal = f"at least {figure.at_least:,g}" if figure.at_least else f"at most {figure.at_most:,g}"
+    said = f"{figure.section}, {figure.name}: {shown(figure.value)} {figure.unit}, wanted {goal}"
+    return f"{said}; {figure.why}." if figure.why else f"{said}."
+
+
+def shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def print_figures(console: Console, figures: Sequence[Figure]) -> None:
+    table = Table(title="Medians of this run")
+    for name in ("", "measured", "goal", "spread"):
+        table.add_column(name, justify="left" if not name else "right")
+    table.add_column("", overflow="fold")
+    section = ""
+    for figure in figures:
+        if figure.section != section:
+            table.add_section()
+            section = figure.section
+        mark = {True: "[green]met[/green]", False: "[red]missed[/red]", None: ""}[figure.met]
+        sign, goal = ("≥", figure.at_least) if figure.at_least else ("≤", figure.at_most)
+        spread = (
+            ""
+            if len(figure.rounds) == 1
+            else f"{shown(min(figure.rounds))} … {shown(max(figure.rounds))}"
+        )
+        table.add_row(
+            f"{section}: {figure.name}",
+            f"{shown(figure.value)} {figure.unit}",
+            f"{sign} {goal:,g} {mark}" if goal else "",
+            spread,
+            figure.note,
+        )
+    console.print(table)
+    for figure in figures:
+        if figure.met is False:
+            console.print(sentence(figure), highlight=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
 import logging
 import math
 import random
@@ -21,19 +20,24 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import structlog
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from api import keys
 from api.database import Database
 from api.serve import settle_collector
 from api.settings import Settings
 from bench import microdata, serving
-from bench.measure import Figure, machine, percentile, seconds, versions, where_time_goes
+from bench.measure import (
+    Figure,
+    percentile,
+    print_figures,
+    seconds,
+    where_time_goes,
+    write_report,
+)
 from bench.microdata import INSERT, POINT, PREFIX, Q1, Q2, V1, V2
 from bench.tpcw.data import TODAY
 from query.binder import bind
@@ -421,61 +425,6 @@ async def measure(options: Options, step: Callable[[str], None]) -> list[Figure]
 STEPS = 7
 
 
-def report(options: Options, figures: Sequence[Figure], took_s: float) -> dict[str, Any]:
-    """The JSON document."""
-    return {
-        "machine": machine(options.folder.parent),
-        "versions": versions(),
-        "settings": {
-            key: str(v) if isinstance(v, Path) else v for key, v in asdict(options).items()
-        },
-        "figures": [figure.json() for figure in figures],
-        "missed": [sentence(figure) for figure in figures if figure.met is False],
-        "seconds": round(took_s, 1),
-    }
-
-
-def sentence(figure: Figure) -> str:
-    """A missed goal in words."""
-    goal = f"at least {figure.at_least:,g}" if figure.at_least else f"at most {figure.at_most:,g}"
-    said = f"{figure.section}, {figure.name}: {shown(figure.value)} {figure.unit}, wanted {goal}"
-    return f"{said}; {figure.why}." if figure.why else f"{said}."
-
-
-def shown(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def print_table(console: Console, figures: Sequence[Figure]) -> None:
-    table = Table(title="Medians of this run")
-    for name in ("", "measured", "goal", "spread"):
-        table.add_column(name, justify="left" if not name else "right")
-    table.add_column("", overflow="fold")
-    section = ""
-    for figure in figures:
-        if figure.section != section:
-            table.add_section()
-            section = figure.section
-        mark = {True: "[green]met[/green]", False: "[red]missed[/red]", None: ""}[figure.met]
-        sign, goal = ("≥", figure.at_least) if figure.at_least else ("≤", figure.at_most)
-        spread = (
-            ""
-            if len(figure.rounds) == 1
-            else f"{shown(min(figure.rounds))} … {shown(max(figure.rounds))}"
-        )
-        table.add_row(
-            f"{section}: {figure.name}",
-            f"{shown(figure.value)} {figure.unit}",
-            f"{sign} {goal:,g} {mark}" if goal else "",
-            spread,
-            figure.note,
-        )
-    console.print(table)
-    for figure in figures:
-        if figure.met is False:
-            console.print(sentence(figure), highlight=False)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     options, console = parse_options(arguments), Console()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
@@ -489,11 +438,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             progress.advance(task)
 
         figures = asyncio.run(measure(options, step))
-    print_table(console, figures)
-    document = report(options, figures, time.perf_counter() - began)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(document, indent=2) + "\n")
-    console.print(f"{document['seconds']} s; written: {options.output}")
+    print_figures(console, figures)
+    took_s = time.perf_counter() - began
+    write_report(options.output, options.folder, asdict(options), figures, took_s)
+    console.print(f"{took_s:.1f} s; written: {options.output}")
 
 
 if __name__ == "__main__":

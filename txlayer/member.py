@@ -185,6 +185,10 @@ class Member:
             "gate_closed": assignment.gate_closed,
         }
 
+    def owns(self, slot: int) -> bool:
+        """Does this node grant the locks of `slot`?"""
+        return self._view.is_mine(slot)
+
     @property
     def holding(self) -> int:
         """The oldest snapshot that queries read at any member, as the leader knows; 0: none."""

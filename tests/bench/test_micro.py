@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench import microdata, serving
-from bench.measure import Figure, percentile, where_time_goes
-from bench.micro import main, parse_options, sentence
+from bench.measure import Figure, percentile, sentence, where_time_goes
+from bench.micro import main, parse_options
 
 TINY = ["--customers=3", "--rounds=1", "--reads=5", "--writes=20", "--requests=5"]
 SECTIONS = {"reads", "writes", "one write", "REST", "load", "joins", "memory"}

@@ -1,0 +1,416 @@
+"""The benchmark on a real HBase: what several nodes cost and gain (`make bench-cluster`).
+
+Members in this process next to bare calls of the gateway, then nodes as processes of their own over
+REST, killed and stopped. Everything is measured in one run on one machine, which the services, the
+nodes and the clients share, so ratios say more than figures. Needs Java 17 and Maven; `--help`
+lists the options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import random
+import shutil
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import structlog
+import uvloop
+from rich.console import Console
+
+import hornbeam
+from api.database import Database
+from api.ports import cluster_ports, session
+from api.serve import settle_collector
+from api.settings import Settings
+from bench import microdata
+from bench.measure import Figure, percentile, print_figures, write_report
+from bench.microdata import INSERT, V1
+from bench.nodes import NodeProcess, NodeProcesses
+from bench.serving import Client
+from bench.tpcw.data import TODAY
+from cluster import Cluster
+from storage.ports import NEWEST, Put
+from txlayer.model import Statement, TransactionRequest
+from txlayer.view import slot_of
+
+CUSTOMERS = 200
+CLIENTS = 64
+ORDER = "SELECT c_uname, o_total FROM customer, orders WHERE c_id = o_c_id AND o_id = ?"
+UPDATE = "UPDATE customer SET c_discount = c_discount + 0.01 WHERE c_id = ?"
+BARE = "b.bare"
+"""A table of plain cells, as large as an order's row."""
+CELL = b"x" * 100
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `--help` explains."""
+
+    requests: int = 300
+    rounds: int = 3
+    kills: int = 5
+    folder: Path = Path("var/bench-cluster")
+    output: Path = Path("bench/reports/cluster.json")
+
+
+def parse_options(arguments: Sequence[str] | None = None) -> Options:
+    default = Options()
+    parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=__doc__)
+    add = parser.add_argument
+    add("--requests", type=int, default=default.requests, help="per round, one after the other")
+    add("--rounds", type=int, default=default.rounds, help="figures are medians of so many")
+    add("--kills", type=int, default=default.kills, help="nodes killed, and nodes stopped")
+    add("--folder", type=Path, default=default.folder, help="of the cluster; emptied")
+    add("--output", type=Path, default=default.output, help="the JSON report")
+    return Options(**vars(parser.parse_args(arguments)))
+
+
+# ---------------------------------------------------------------- members in this process
+
+
+def _settings(cluster: Cluster, folder: Path, database: str) -> Settings:
+    return Settings(
+        store="hbase",
+        database=database,
+        gateways=str(cluster.thrift),
+        zookeeper=str(cluster.zookeeper),
+        hdfs=cluster.hdfs_url,
+        data=folder,
+    )
+
+
+@contextlib.asynccontextmanager
+async def member(settings: Settings) -> AsyncIterator[Database]:
+    """A node without REST."""
+    coordination = await session(settings)
+    ports = cluster_ports(settings, coordination, None)
+    database = await Database.join(settings, ports, "http://bench")
+    try:
+        yield database
+    finally:
+        await database.leave()
+        await database.close()
+
+
+class Keys:
+    """New orders of random customers."""
+
+    def __init__(self) -> None:
+        self._orders = itertools.count(1)
+        self._chance = random.Random(1)
+
+    def customer(self) -> int:
+        return self._chance.randint(1, CUSTOMERS)
+
+    def order(self) -> tuple[object, ...]:
+        return next(self._orders), self.customer(), TODAY, "10.00", "0.80", "10.80"
+
+
+async def in_process(settings: Settings, options: Options) -> list[Figure]:
+    keys = Keys()
+    async with member(settings) as one:
+        await _fill(one)
+        put = await _rounds(options, partial(_bare_put, one, itertools.count()))
+        get = await _rounds(options, partial(_bare_get, one))
+        insert = await _rounds(options, lambda: one.execute(INSERT, keys.order()))
+        crowd = [await _crowd(one, keys, options) for _ in range(options.rounds)]
+        async with member(settings) as other:
+            await _until(lambda: _is_shared(one) and _is_shared(other))
+            split = {node: _owned(node) for node in (one, other)}
+            chance = random.Random(2)
+            own = await _rounds(options, lambda: one.transact(_pair(*chance.sample(split[one], 2))))
+            both = await _rounds(
+                options,
+                lambda: one.transact(_pair(chance.choice(split[one]), chance.choice(split[other]))),
+            )
+    note = "keeps a join view, its view-index and a foreign-key index"
+    return [
+        Figure("bare", "put of one cell, p50", "ms", put),
+        Figure("bare", "get of one cell, p50", "ms", get),
+        Figure("one node", "insert, p50", "ms", insert, note=note),
+        _ratio("one node", "insert / bare put", insert, put, at_most=7),
+        Figure("one node", f"inserts by {CLIENTS} clients", "/s", tuple(crowd), at_least=2_000),
+        Figure("two nodes", "two roots of its own, p50", "ms", own),
+        Figure("two nodes", "one root of each, p50", "ms", both),
+        _ratio("two nodes", "one root of each / two of its own", both, own, at_most=2.5),
+    ]
+
+
+async def _fill(database: Database) -> None:
+    await _until(lambda: database.keeper.leads)
+    counts = microdata.row_counts(CUSTOMERS)
+    await database.keeper.apply(microdata.micro_catalog(1, (V1,), counts))
+    await database.keeper.wait_built()
+    columns = database.catalog.schema.relation("customer").column_names
+    await database.load("customer", columns, list(microdata.rows("customer", CUSTOMERS)))
+    await database.store.create_table(BARE)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 (nobody tells)
+        await asyncio.sleep(0.1)
+
+
+async def _bare_put(database: Database, numbers: Iterator[int]) -> None:
+    put = Put(next(numbers).to_bytes(8), CELL)
+    await database.store.put({BARE: [put]}, database.clock.wall_ms())
+
+
+async def _bare_get(database: Database) -> None:
+    await database.store.get(BARE, [(1).to_bytes(8)], NEWEST)
+
+
+def _pair(first: int, second: int) -> TransactionRequest:
+    return TransactionRequest((Statement(UPDATE, (first,)), Statement(UPDATE, (second,))))
+
+
+def _is_shared(database: Database) -> bool:
+    """Do both nodes own slots, and none is moving?"""
+    assert database.member is not None
+    seen = database.member.status()
+    owning = [member for member in seen["members"] if member["slots"]]
+    return len(owning) == 2 and not seen["moving_slots"]
+
+
+def _owned(database: Database) -> list[int]:
+    """Customers whose roots a node owns."""
+    assert database.member is not None
+    roots, owns = database.manager.state.roots, database.member.owns
+    customers = range(1, CUSTOMERS + 1)
+    return [c for c in customers if owns(slot_of(roots.name("customer", (c,))))]
+
+
+async def _rounds(options: Options, work: Callable[[], Awaitable[object]]) -> tuple[float, ...]:
+    """Medians of milliseconds, one call after the other."""
+    found = []
+    for _ in range(options.rounds):
+        times = []
+        for _ in range(options.requests):
+            began = time.perf_counter()
+            await work()
+            times.append((time.perf_counter() - began) * 1000)
+        found.append(percentile(times, 0.5))
+    return tuple(found)
+
+
+async def _crowd(database: Database, keys: Keys, options: Options) -> float:
+    """Transactions per second of many clients at once."""
+    count = 10 * options.requests
+    left = iter(range(count))
+
+    async def client() -> None:
+        for _ in left:
+            await database.execute(INSERT, keys.order())
+
+    began = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    return count / (time.perf_counter() - began)
+
+
+def _ratio(
+    section: str, name: str, of: Sequence[float], to: Sequence[float], *, at_most: float
+) -> Figure:
+    return Figure(
+        section, name, "×", tuple(a / b for a, b in zip(of, to, strict=True)), at_most=at_most
+    )
+
+
+# ---------------------------------------------------------------- nodes of their own
+
+
+def over_rest(cluster: Cluster, options: Options, database: str) -> list[Figure]:
+    """Over REST: one node that nobody shares, then three of which some are killed and stopped."""
+    folder = options.folder / "nodes"
+    with NodeProcesses(cluster, folder / "one", 1, database=database) as nodes:
+        one = nodes.nodes[0]
+        figures = _single(one, options)
+    with NodeProcesses(cluster, folder / "three", 3, database=database) as nodes:
+        killed = [_killed(nodes, number) for number in range(options.kills)]
+        stalls = [_stopped(nodes, number) for number in range(options.kills)]
+    return [
+        *figures,
+        Figure(
+            "three nodes",
+            "killed until its roots have owners, longest",
+            "s",
+            (max(killed),),
+            at_most=10,
+            note=f"of {len(killed)}, median {percentile(killed, 0.5):.1f} s",
+        ),
+        Figure(
+            "three nodes",
+            "longest request while a node is stopped",
+            "s",
+            (max(stalls),),
+            at_most=2,
+            note=f"of {len(stalls)} nodes that moved all their slots away",
+        ),
+    ]
+
+
+def _single(node: NodeProcess, options: Options) -> list[Figure]:
+    keys = Keys()
+    with Client(node.port) as client:
+        live = [client.times_ms(_LIVE, options.requests) for _ in range(options.rounds)]
+    with hornbeam.connect(_url([node]), autocommit=True) as db:
+        cursor = db.cursor()
+        cursor.execute(INSERT, (10**9, 1, TODAY.isoformat(), "10.00", "0.80", "10.80"))
+
+        def read() -> None:
+            cursor.execute(ORDER, [10**9])
+            cursor.fetchall()
+
+        reads = [_times_ms(read, options.requests) for _ in range(options.rounds)]
+    rates = [_crowd_over_rest(node, keys, options) for _ in range(options.rounds)]
+    return [
+        Figure("REST", "/livez, p50", "ms", tuple(percentile(times, 0.5) for times in live)),
+        Figure(
+            "REST",
+            "view point read through the client, p50",
+            "ms",
+            tuple(percentile(times, 0.5) for times in reads),
+        ),
+        Figure("REST", f"inserts by {CLIENTS} clients", "/s", tuple(rates), at_least=1_000),
+    ]
+
+
+_LIVE = b"GET /livez HTTP/1.1\r\nHost: bench\r\n\r\n"
+
+
+def _url(nodes: Sequence[NodeProcess]) -> str:
+    first, *others = (f"127.0.0.1:{node.port}" for node in nodes)
+    return f"hornbeam://{first}" + (f"?also={','.join(others)}" if others else "")
+
+
+def _times_ms(work: Callable[[], None], count: int) -> list[float]:
+    found = []
+    for _ in range(count):
+        began = time.perf_counter()
+        work()
+        found.append((time.perf_counter() - began) * 1000)
+    return found
+
+
+def _crowd_over_rest(node: NodeProcess, keys: Keys, options: Options) -> float:
+    """Transactions per second. The clients share this process: threads that mostly wait."""
+    count, lock = 5 * options.requests, threading.Lock()
+    orders = (keys.order() for _ in range(count))
+    shift = random.getrandbits(40)
+
+    def client() -> None:
+        with Client(node.port) as connection:
+            while True:
+                with lock:
+                    order = next(orders, None)
+                if order is None:
+                    return
+                number, customer, _, *money = order
+                assert isinstance(number, int)
+                parameters = [shift + number, customer, TODAY.isoformat(), *money]
+                connection.ask(_request(INSERT, parameters))
+
+    began = time.perf_counter()
+    _in_threads([client] * CLIENTS)
+    return count / (time.perf_counter() - began)
+
+
+def _request(sql: str, parameters: Sequence[object]) -> bytes:
+    body = json.dumps({"statements": [{"sql": sql, "parameters": parameters}]}).encode()
+    head = (
+        "POST /v1/transactions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _in_threads(works: Sequence[Callable[[], None]]) -> None:
+    """Run all; raises what one of them raises."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        for future in [pool.submit(work) for work in works]:
+            future.result()
+
+
+def _killed(nodes: NodeProcesses, number: int) -> float:
+    """Seconds from kill -9 until the others own all roots; the node comes back then."""
+    victim = nodes.nodes[number % len(nodes.nodes)]
+    began = time.monotonic()
+    victim.kill()
+    nodes.settled()
+    took_s = time.monotonic() - began
+    victim.start()
+    nodes.settled()
+    return took_s
+
+
+def _stopped(nodes: NodeProcesses, number: int) -> float:
+    """Seconds that the longest of many transactions took at the other nodes, while one moved all
+    its slots away and went; it comes back then."""
+    victim = nodes.nodes[number % len(nodes.nodes)]
+    others = [node for node in nodes.nodes if node is not victim]
+    longest, over = [0.0], threading.Event()
+
+    def client(node: NodeProcess, seed: int) -> None:
+        chance = random.Random(seed)
+        with hornbeam.connect(_url([node]), autocommit=True) as db:
+            while not over.is_set():
+                began = time.monotonic()
+                db.cursor().execute(UPDATE, [chance.randint(1, CUSTOMERS)])
+                longest[0] = max(longest[0], time.monotonic() - began)
+
+    def stop() -> None:
+        time.sleep(1)
+        victim.stop()
+        time.sleep(1)
+        over.set()
+
+    _in_threads([stop, *(partial(client, node, seed) for seed, node in enumerate(others * 2))])
+    victim.start()
+    nodes.settled()
+    return longest[0]
+
+
+# ---------------------------------------------------------------- all of it
+
+
+def measure(cluster: Cluster, options: Options) -> list[Figure]:
+    database = f"bench{time.time_ns() // 1_000_000:x}"
+    settings = _settings(cluster, options.folder / "data", database)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        figures = runner.run(in_process(settings, options))
+    figures += over_rest(cluster, options, database)
+    value = {(figure.section, figure.name): figure.value for figure in figures}
+    floor = 3 * value["bare", "get of one cell, p50"] + value["REST", "/livez, p50"]
+    read = value["REST", "view point read through the client, p50"]
+    goal = "(3 × bare get + /livez)"
+    return [*figures, Figure("REST", f"view point read / {goal}", "×", (read / floor,), at_most=1)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options, console = parse_options(arguments), Console()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    shutil.rmtree(options.folder, ignore_errors=True)
+    began = time.perf_counter()
+    with Cluster.start(
+        options.folder / "cluster", on_change=lambda name, news: console.print(f"{name}: {news}")
+    ) as cluster:
+        figures = measure(cluster, options)
+    print_figures(console, figures)
+    took_s = time.perf_counter() - began
+    write_report(options.output, options.folder, asdict(options), figures, took_s)
+    console.print(f"{took_s:.1f} s; written: {options.output}")
+
+
+if __name__ == "__main__":
+    settle_collector()  # as the server does
+    main()
