@@ -272,11 +272,16 @@ class TransactionManager:
             # In one step with the handing over to the log: `commit` queues before it suspends.
             self._locks.require_in_force(attempt.owner)
             committed = await self._committer.commit(prepared)
+        except OutcomeUnknown:
+            # Whether it is in the log is found out by who recovers it. Until then it is unfinished,
+            # and keeps its locks: others go on when this process is replaced.
+            self.gate.leave()
+            raise
         except BaseException:
+            del self.unfinished[attempt.transaction_id]
             self._release(attempt.owner)
             raise
-        finally:
-            self.unfinished.pop(attempt.transaction_id, None)
+        del self.unfinished[attempt.transaction_id]
         self.committed += 1
         for mutation in prepared.mutations:
             self.growth[mutation.layout] += (mutation.old is None) - (mutation.new is None)

@@ -1,0 +1,67 @@
+"""Several nodes that serve at the same time: each hole that the simulation found, as its own story."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from database_world import catalog_of
+from simulated_members import MembersCluster
+from workload_bank import SCHEMA
+
+from schema.errors import OutcomeUnknown, Unavailable
+from storage.simulated import files
+from storage.simulated.chaos import Chaos, Profile
+from storage.simulated.loop import run_simulated
+from txlayer.model import Statement, TransactionRequest
+
+
+@asynccontextmanager
+async def three_nodes(**options):
+    """Their cluster, with three accounts of 100."""
+    cluster = MembersCluster(asyncio.get_running_loop(), Chaos(1, Profile()), places=3, **options)
+    try:
+        await cluster.start()
+        leader = await cluster.leader()
+        await run(leader, _begin(leader.database))
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+async def _begin(database):
+    await database.keeper.apply(catalog_of(SCHEMA))
+    await database.keeper.wait_built()
+    await database.load("account", ["a_id", "a_balance"], [(n, 100) for n in range(3)])
+
+
+def run(node, work):
+    return node.process.start(work)
+
+
+def test_what_may_have_been_committed_is_not_done_again_elsewhere():
+    """The log has the commit, and says that it failed. Who asks another node with the same key waits
+    until that log is recovered."""
+
+    async def scenario():
+        async with three_nodes() as cluster:
+            node, other, _ = cluster.serving
+            move = Statement("UPDATE account SET a_balance = a_balance + 1 WHERE a_id = 0")
+            request = TransactionRequest((move,), idempotency_key="once")
+            lost = files.Fault(Unavailable("No answer."), files.ALL, synced=True)
+
+            def lose(operation):
+                theirs = (node.log, 1, files.Kind.APPEND)
+                found = (operation.folder, operation.epoch, operation.kind)
+                return lost if found == theirs else None
+
+            cluster.disk.fault = lose
+            with pytest.raises(OutcomeUnknown) as unknown:
+                await run(node, node.database.transact(request))
+            transaction = unknown.value.details["transaction_id"]
+            assert await run(other, other.database.unfinished(transaction)) is not None
+            again = await run(other, other.database.transact(request))
+            assert again.transaction_id == transaction
+            sql = "SELECT a_balance FROM account WHERE a_id = 0"
+            assert await run(other, other.database.fetch(sql, strong=True)) == [(101,)]
+
+    run_simulated(scenario())
