@@ -240,7 +240,8 @@ def _moved(now: Assignment, _: Known) -> Assignment:
 
 
 def _leaving(now: Assignment, known: Known) -> Assignment:
-    if now.dead:
+    """Not while the gate is closed: who waits there may hold a lock that would have to be freed."""
+    if now.dead or now.gate_closed:
         return now
     new = enumerate(balanced(now.slots, _staying(now, known)))
     return replace(now, leaving={slot: name for slot, name in new if name != now.slots[slot]})

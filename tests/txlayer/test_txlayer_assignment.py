@@ -334,6 +334,21 @@ def test_the_gate_is_shut_when_all_have_acknowledged_it_and_opened_with_the_new_
     assert (world.assignment.catalog, world.assignment.clock) == (1, 12)
 
 
+def test_no_slot_leaves_while_the_gate_is_closed():
+    """Who waits at the gate may hold a lock, and would be waited for."""
+    world = World("a", "b", close=True)
+    world.step()
+    world.acknowledge()
+    world.say("b", leaves=True)
+    assert not world.step()
+    world.close = False
+    assert world.step()
+    assert not world.assignment.gate_closed
+    world.acknowledge()
+    assert world.step()
+    assert set(world.assignment.leaving.values()) == {"a"}
+
+
 def test_a_death_opens_a_gate_that_is_not_shut_and_it_is_closed_again_after_death_2():
     world = World("a", "b", close=True)
     world.step()
@@ -536,6 +551,8 @@ class Everything(RuleBasedStateMachine):
         assert world.assignment.leaving == {}
         assert world.assignment.gate_closed == world.held == world.close
         assert world.assignment.catalog == world.catalog or world.close
+        if world.assignment.gate_closed:
+            return  # nothing moves
         staying = [name for name in self.members() if not world.words[name].leaves]
         assert set(world.assignment.slots) <= set(staying or [NOBODY])
         sizes = [world.owned()[name] for name in staying] or [0]
