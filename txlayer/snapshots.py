@@ -188,6 +188,7 @@ class MembersSnapshots:
         under_way = self._asking.get(name)
         if anew or under_way is None or under_way[0] < least or under_way[1].done():
             under_way = (least, asyncio.ensure_future(self._question(name, least)))
+            under_way[1].add_done_callback(_see)
             self._asking[name] = under_way
         return await asyncio.shield(under_way[1])
 
@@ -200,3 +201,9 @@ class MembersSnapshots:
         if name in self._known:
             self._known[name] = max(self._known[name], answer.watermark)
         return answer
+
+
+def _see(question: asyncio.Future[Reached]) -> None:
+    """Whoever asked may have gone before it failed."""
+    if not question.cancelled():
+        question.exception()
