@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from schema.errors import Unavailable
+
 
 class Gate:
     """Shared passage, exclusive closing."""
@@ -22,12 +24,26 @@ class Gate:
         self._empty = asyncio.Event()
         self._empty.set()
         self._closing = asyncio.Lock()
+        self._over = False
 
-    async def enter(self) -> None:
-        while not self._open.is_set():
-            await self._open.wait()
+    async def enter(self, deadline: float | None = None) -> None:
+        """Raises Unavailable at the deadline, in seconds of the event loop's clock, and when
+        nobody will ever enter again."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                while not self._open.is_set():
+                    await self._open.wait()
+        except TimeoutError:
+            raise _closed("The schema is being changed") from None
+        if self._over:
+            raise _closed("This node has ended")
         self._inside += 1
         self._empty.clear()
+
+    def end(self) -> None:
+        """Nobody enters any more, nobody goes on waiting."""
+        self._over = True
+        self._open.set()
 
     def leave(self) -> None:
         self._inside -= 1
@@ -60,3 +76,7 @@ class Gate:
                 yield
             finally:
                 self.open()
+
+
+def _closed(why: str) -> Unavailable:
+    return Unavailable(f"{why}; nothing was written.", cure="Try again.")

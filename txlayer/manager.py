@@ -175,7 +175,7 @@ class TransactionManager:
         try:
             if alone:
                 await self._locks.acquire(owner, [_SLOW_LANE], Mode.EXCLUSIVE, deadline)
-            await self.gate.enter()
+            await self.gate.enter(deadline)
         except BaseException:
             self._locks.release_all(owner)
             raise
@@ -320,7 +320,8 @@ class TransactionManager:
     # ------------------------------------------------------------ dry runs
 
     async def _dry_run(self, request: TransactionRequest) -> TransactionResult:
-        await self.gate.enter()
+        limit_s = request.timeout_s or self._limits.timeout_s
+        await self.gate.enter(self._clock.monotonic() + limit_s)
         try:
             now = request.replay.now if request.replay else self._clock.wall_ms()
             replay = replace(request.replay or Replay(now), now=now)
@@ -329,7 +330,7 @@ class TransactionManager:
             at = await self._snapshots.read_point(least)
             transaction = self._unlocked(at, numbers, replay)
             plans = _plans(self.state, request.statements)
-            async with _time_limit(request.timeout_s or self._limits.timeout_s):
+            async with _time_limit(limit_s):
                 await transaction.validate(request.reads, request.preconditions)
                 results = await _run(transaction, request.statements, plans)
                 await transaction.check()
@@ -377,7 +378,8 @@ class TransactionManager:
         self.state = CatalogState(catalog, self._engine)
 
     async def close(self) -> None:
-        """Wait for commits under way."""
+        """Let nobody begin any more; wait for commits under way."""
+        self.gate.end()
         if self._finishing:
             await asyncio.wait(self._finishing)
 

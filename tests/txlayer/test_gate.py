@@ -1,0 +1,67 @@
+"""The gate between transactions and changes of the schema."""
+
+import asyncio
+
+import pytest
+
+from schema.errors import Unavailable
+from storage.simulated.loop import SimulatedLoop
+from txlayer.gate import Gate
+
+
+def simulated(scenario):
+    SimulatedLoop().run_until_complete(scenario)
+
+
+def test_who_waits_at_a_closed_gate_is_let_in_or_told_at_the_deadline():
+    async def scenario():
+        gate, now = Gate(), asyncio.get_running_loop().time
+        gate.close()
+        patient = asyncio.ensure_future(gate.enter(now() + 10))
+        with pytest.raises(Unavailable, match="being changed"):
+            await gate.enter(now() + 1)
+        assert (now(), gate.inside) == (1, 0)
+        gate.open()
+        await patient
+        assert gate.inside == 1
+
+    simulated(scenario())
+
+
+def test_closing_waits_for_those_inside_and_keeps_others_out():
+    async def scenario():
+        gate = Gate()
+        await gate.enter(1)
+        order = []
+
+        async def change():
+            async with gate.closed():
+                order.append(gate.inside)
+
+        async def enter():
+            await gate.enter(10)
+            order.append("entered")
+
+        tasks = [asyncio.ensure_future(change()), asyncio.ensure_future(enter())]
+        await asyncio.sleep(1)
+        assert order == []
+        gate.leave()
+        await asyncio.gather(*tasks)
+        assert order == [0, "entered"]
+
+    simulated(scenario())
+
+
+def test_nobody_waits_at_a_gate_that_has_ended():
+    async def scenario():
+        gate = Gate()
+        gate.close()
+        waiting = asyncio.ensure_future(gate.enter(10))
+        await asyncio.sleep(0)
+        gate.end()
+        for entering in (waiting, gate.enter(10)):
+            with pytest.raises(Unavailable, match="has ended"):
+                await entering
+        assert asyncio.get_running_loop().time() == 0
+
+    simulated(scenario())
