@@ -43,10 +43,11 @@ check: $(READY)  ## style, types, layers, dead code and dead files
 	$(BIN)/python -m tests.dead_files
 	$(BIN)/python -m tests.tidy
 
-sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MIX=, TRANSACTIONS=
+sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MIX=, NODES=, TRANSACTIONS=
 	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/txlayer:tests/checkers $(BIN)/python tests/sim \
 	  --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(if $(MINUTES),--minutes $(MINUTES)) \
-	  --transactions $(TRANSACTIONS) $(if $(JOBS),--jobs $(JOBS)) $(addprefix --workload ,$(WORKLOAD)) $(addprefix --mix ,$(MIX))
+	  --transactions $(TRANSACTIONS) $(if $(JOBS),--jobs $(JOBS)) $(addprefix --workload ,$(WORKLOAD)) $(addprefix --mix ,$(MIX)) \
+	  $(addprefix --nodes ,$(NODES))
 
 models: $(READY)  ## check the protocol's models exhaustively (needs spin and gcc)
 	@$(BIN)/python tests/models/run.py

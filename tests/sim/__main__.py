@@ -1,7 +1,7 @@
 """Run simulations: `make sim SEEDS=200 FIRST_SEED=1`, or `make sim MINUTES=60`.
 
-Every seed draws a workload and a mix of faults, runs them, and checks what must hold. The command
-that repeats a failure is printed with it.
+Every seed draws a workload, a mix of faults and a number of nodes, runs them, and checks what must
+hold. The command that repeats a failure is printed with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from scenarios import WORKLOADS, Scenario, load_mixes, scenario
+from scenarios import WORKLOADS, Scenario, load_mixes, load_nodes, scenario
 from simulation import Report, simulate
 
 from storage.simulated.chaos import Fault
@@ -38,6 +38,7 @@ class Totals:
     refused: int = 0
     reads: int = 0
     processes: int = 0
+    stopped: int = 0
     simulated_s: float = 0.0
     cpu_s: float = 0.0
     fired: Counter[str] = field(default_factory=Counter)
@@ -51,6 +52,7 @@ class Totals:
         self.refused += report.refused
         self.reads += report.reads
         self.processes += report.processes
+        self.stopped += report.stopped
         self.simulated_s += report.simulated_s
         self.cpu_s += report.cpu_s
         self.fired.update({str(fault): n for fault, n in report.fired.items()})
@@ -102,6 +104,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--mix", action="append", default=[],
                         choices=[mix.name for mix in load_mixes()],
                         help="only these faults; may be repeated")  # fmt: skip
+    parser.add_argument("--nodes", action="append", type=int, choices=sorted(load_nodes()),
+                        default=[], help="only so many that serve; may be repeated")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
     parser.add_argument("--json", action="store_true", help="print the totals as JSON")
     return parser.parse_args()
@@ -125,10 +129,14 @@ _done = multiprocessing.Value("q", 0)
 
 def _run(work: tuple[int, argparse.Namespace]) -> tuple[Scenario, Report | str]:
     seed, options = work
-    chosen = scenario(seed, options.workload or tuple(WORKLOADS), options.mix)
+    chosen = scenario(seed, options.workload or tuple(WORKLOADS), options.mix, options.nodes)
     try:
         outcome: Report | str = simulate(
-            seed, WORKLOADS[chosen.workload], chosen.mix.profile, options.transactions
+            seed,
+            WORKLOADS[chosen.workload],
+            chosen.mix.profile,
+            options.transactions,
+            nodes=chosen.nodes,
         )
     except BaseException:
         outcome = traceback.format_exc()
@@ -150,6 +158,7 @@ def _replay(chosen: Scenario, options: argparse.Namespace) -> str:
     extra = f" TRANSACTIONS={options.transactions}"
     extra += "".join(f" WORKLOAD={name}" for name in options.workload)
     extra += "".join(f" MIX={name}" for name in options.mix)
+    extra += "".join(f" NODES={number}" for number in options.nodes)
     return f"make sim SEEDS=1 FIRST_SEED={chosen.seed}{extra}"
 
 
@@ -190,7 +199,8 @@ def _tell(totals: Totals, real_s: float, silent: list[str], options: argparse.Na
     print(
         f"\n{totals.seeds} seeds, {totals.transactions:,} transactions"
         f" ({totals.committed:,} commits, {totals.refused:,} refused, {totals.reads:,} reads),"
-        f" {totals.processes:,} processes, {totals.simulated_s / 3600:.1f} simulated hours"
+        f" {totals.processes:,} processes, {totals.stopped:,} of them stopped in good order,"
+        f" {totals.simulated_s / 3600:.1f} simulated hours"
         f" in {real_s:.0f} s; {totals.per_second:,.0f} transactions per second and core"
     )
     for name in silent:

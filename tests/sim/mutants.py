@@ -57,17 +57,18 @@ class Edit:
 
 @dataclass(frozen=True)
 class Mutant:
-    """`broken` says in a sentence what no longer holds. `workloads` and `mixes` restrict the seeds'
-    draw; empty: any, as in `make sim`."""
+    """`broken` says in a sentence what no longer holds. `workloads`, `mixes` and `nodes` restrict
+    the seeds' draw; empty: any, as in `make sim`."""
 
     name: str
     broken: str
     edits: tuple[Edit, ...]
     workloads: tuple[str, ...] = ()
     mixes: tuple[str, ...] = ()
+    nodes: tuple[int, ...] = ()
 
     def scenario(self, seed: int) -> Scenario:
-        return scenario(seed, self.workloads or tuple(WORKLOADS), self.mixes)
+        return scenario(seed, self.workloads or tuple(WORKLOADS), self.mixes, self.nodes)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def load_mutants(file: Path = _FILE) -> list[Mutant]:
 
 def _mutant(entry: Mapping[str, Any]) -> Mutant:
     edits = tuple(Edit(**edit) for edit in entry["edit"])
-    lists = {name: tuple(entry.get(name, ())) for name in ("workloads", "mixes")}
+    lists = {name: tuple(entry.get(name, ())) for name in ("workloads", "mixes", "nodes")}
     return Mutant(entry["name"], entry["broken"], edits, **lists)
 
 
@@ -197,7 +198,13 @@ def failure(chosen: Scenario) -> str | None:
     """What a run fails with, in a line; None: it passes."""
     try:
         with _limited(CPU_LIMIT_S):
-            simulate(chosen.seed, WORKLOADS[chosen.workload], chosen.mix.profile, TRANSACTIONS)
+            simulate(
+                chosen.seed,
+                WORKLOADS[chosen.workload],
+                chosen.mix.profile,
+                TRANSACTIONS,
+                nodes=chosen.nodes,
+            )
     except (Exception, Hung) as error:
         return _told(error)
     return None

@@ -1,4 +1,5 @@
-"""Which workload meets which faults: drawn from the seed, composed in `scenarios.toml`."""
+"""Which workload meets which faults on how many nodes: drawn from the seed, composed in
+`scenarios.toml`."""
 
 from __future__ import annotations
 
@@ -53,10 +54,12 @@ class Scenario:
     seed: int
     workload: str
     mix: Mix
+    nodes: int
+    """That serve at the same time."""
 
     @property
     def name(self) -> str:
-        return f"{self.workload} × {self.mix.name}"
+        return f"{self.workload} × {self.mix.name} × {self.nodes}"
 
 
 def load_mixes(file: Path = _FILE) -> list[Mix]:
@@ -73,6 +76,12 @@ def load_weights(file: Path = _FILE) -> dict[str, float]:
     return dict.fromkeys(WORKLOADS, 1) | given
 
 
+def load_nodes(file: Path = _FILE) -> dict[int, float]:
+    """How often each number of nodes is drawn."""
+    given = tomllib.loads(file.read_text())["nodes"]
+    return {int(number): weight for number, weight in given.items()}
+
+
 def _mix(entry: Mapping[str, Any], groups: Mapping[str, Any]) -> Mix:
     taken = [groups[name] for name in entry["groups"]]
     rate = {_fault(n): v for group in taken for n, v in group.get("rate", {}).items()}
@@ -87,7 +96,10 @@ def _fault(name: str) -> Fault:
 
 
 def scenario(
-    seed: int, workloads: Sequence[str] = tuple(WORKLOADS), mixes: Sequence[str] = ()
+    seed: int,
+    workloads: Sequence[str] = tuple(WORKLOADS),
+    mixes: Sequence[str] = (),
+    nodes: Sequence[int] = (),
 ) -> Scenario:
     """The one that `seed` means, among those that are allowed (default: all)."""
     allowed = [mix for mix in load_mixes() if not mixes or mix.name in mixes]
@@ -96,4 +108,6 @@ def scenario(
     names = sorted(workloads)
     (workload,) = rng.choices(names, [weight[name] for name in names])
     (mix,) = rng.choices(allowed, [mix.weight for mix in allowed])
-    return Scenario(seed, workload, mix)
+    drawn = {number: load_nodes()[number] for number in nodes} or load_nodes()
+    (count,) = rng.choices(list(drawn), list(drawn.values()))
+    return Scenario(seed, workload, mix, count)

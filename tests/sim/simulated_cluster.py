@@ -115,8 +115,10 @@ class Cluster:
         segment_bytes: int = 1 << 16,
         patience_s: float = 5.0,
         scan_rows: int = SCAN_ROWS,
+        calm: float = 1.0,
         **options: Any,
     ) -> None:
+        """`calm`: faults that strike by themselves do so that many times as seldom."""
         self.loop = loop
         self.chaos = chaos
         self.settings = Settings(data=Path("simulated"), slave=SLAVE, **_OPTIONS | options)
@@ -125,6 +127,8 @@ class Cluster:
         self.disk.fault = self._file_fault
         self.registry = SimulatedRegistry(loop.time)
         self.nodes: list[Node] = []
+        self.stopped = 0
+        """Nodes that were stopped in good order."""
         self.steps: Steps = no_steps
         """Told of each step of the protocol that a process reaches (txlayer/steps.py)."""
         self.healed = False
@@ -136,6 +140,7 @@ class Cluster:
         self._segment_bytes = segment_bytes
         self._patience_s = patience_s
         self._scan_rows = scan_rows
+        self._calm = calm
         self._outage = Outage()
         self._disk_full = False
         self._world: list[asyncio.Task[None]] = []
@@ -404,7 +409,7 @@ class Cluster:
 
     async def _strike(self, fault: Fault) -> None:
         while not self.healed:
-            await asyncio.sleep(self.chaos.until_next(fault))
+            await asyncio.sleep(self._calm * self.chaos.until_next(fault))
             if not self.healed:
                 await self._strike_now(fault, self._victim())
 

@@ -41,8 +41,6 @@ class MembersCluster(Cluster):
     ) -> None:
         super().__init__(*arguments, **options)
         self.network = SimulatedNetwork(self.loop, self.chaos)
-        self.stopped = 0
-        """Nodes that were stopped in good order."""
         self._places: list[Node] = []
         self._count = places
         self._stops_s = stops_s

@@ -6,7 +6,7 @@
       commit, every snapshot that was read is what the log says, and the workload's own invariants
       hold
 
-The run is a function of (seed, workload, profile, transactions): `trace_hash` tells.
+The run is a function of (seed, workload, profile, transactions, nodes): `trace_hash` tells.
 """
 
 from __future__ import annotations
@@ -248,6 +248,8 @@ class Report:
     reads: int
     fired: Counter[Fault]
     processes: int
+    stopped: int
+    """In good order."""
     simulated_s: float
     cpu_s: float
     trace_hash: str
@@ -324,6 +326,7 @@ async def _run(
         journal.counts["reads"],
         chaos.fired,
         len(cluster.nodes),
+        cluster.stopped,
         loop.time(),
         0.0,
         chaos.trace_hash,
@@ -338,8 +341,10 @@ def _new_cluster(
     drawn = drawn_options(rng) | options
     if nodes == 1:
         return Cluster(loop, chaos, **drawn)
-    stops_s = rng.choice([None, 2.0, 6.0])
-    return MembersCluster(loop, chaos, **{"places": nodes, "stops_s": stops_s} | drawn)
+    stops_s, calm = rng.choice([None, 2.0, 6.0]), rng.choice([1.0, 4.0])
+    return MembersCluster(
+        loop, chaos, **{"places": nodes, "stops_s": stops_s, "calm": calm} | drawn
+    )
 
 
 async def _prepare(cluster: Cluster, workload: Workload) -> None:

@@ -1,4 +1,4 @@
-"""Several nodes that serve at the same time: each hole that the simulation found, as its own story."""
+"""Several nodes that serve at a time: each hole that the simulation found, as its own story."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -39,8 +39,8 @@ def run(node, work):
 
 
 def test_what_may_have_been_committed_is_not_done_again_elsewhere():
-    """The log has the commit, and says that it failed. Who asks another node with the same key waits
-    until that log is recovered."""
+    """The log has the commit, and says that it failed. Who asks another node with the same key
+    waits until that log is recovered."""
 
     async def scenario():
         async with three_nodes() as cluster:

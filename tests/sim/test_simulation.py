@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from scenarios import WORKLOADS, load_mixes, scenario
+from scenarios import WORKLOADS, load_mixes, load_nodes, scenario
 
 from storage.simulated.chaos import Fault
 
@@ -44,6 +44,8 @@ def test_no_seed_finds_a_violation(capsys):
     assert totals["transactions"] >= 100_000
     assert set(totals["fired"]) == {str(fault) for fault in Fault}
     assert {name.split(" × ")[0] for name in totals["scenarios"]} == set(WORKLOADS)
+    assert {int(name.split(" × ")[2]) for name in totals["scenarios"]} == set(load_nodes())
+    assert totals["stopped"]
 
 
 def test_a_seed_always_runs_the_same_way():
@@ -60,7 +62,7 @@ def test_seeds_that_once_failed(known):
     """What they found is told in docs/protocols/found.md."""
     totals = simulated(
         "--seeds", 1, "--first-seed", known["seed"], "--transactions", known["transactions"],
-        "--workload", known["workload"], "--mix", known["mix"],
+        "--workload", known["workload"], "--mix", known["mix"], "--nodes", known["nodes"],
     )  # fmt: skip
     assert totals["failures"] == []
 
@@ -68,8 +70,8 @@ def test_seeds_that_once_failed(known):
 def test_every_fault_belongs_to_a_mix_and_every_mix_is_drawn():
     mixes = load_mixes()
     assert set().union(*(mix.profile.faults for mix in mixes)) == set(Fault)
-    drawn = {(s.workload, s.mix.name) for s in map(scenario, range(1_000))}
-    assert drawn == {(workload, mix.name) for workload in WORKLOADS for mix in mixes}
+    drawn = {(s.workload, s.mix.name, s.nodes) for s in map(scenario, range(4_000))}
+    assert drawn == {(w, mix.name, n) for w in WORKLOADS for mix in mixes for n in load_nodes()}
 
 
 def test_mixes_name_what_exists(tmp_path):
