@@ -78,8 +78,8 @@ def _tell(verdict: Verdict) -> None:
     found = "sound" if verdict.sound else "NOT SOUND"
     print(
         f"{verdict.fault}: {found}, {verdict.acknowledged} writes, {verdict.failed} requests"
-        f" failed, none acknowledged for {verdict.outage_s} s, recovery {verdict.recovery_s} s"
-        f" (seed {verdict.seed})",
+        f" failed, none acknowledged for {verdict.outage_s} s, recovery after"
+        f" {verdict.recovery_s} s (seed {verdict.seed})",
         flush=True,
     )
     for words in (*verdict.lost, *verdict.torn, *verdict.stuck, *verdict.ended)[:20]:

@@ -25,8 +25,8 @@ class Fault(Protocol):
     silent: bool
     """No request may fail, as clients see it."""
     taken_over: float | None
-    """When others owned all roots, after a strike that takes nodes away (by the monotonic clock).
-    None: it takes none away, or all."""
+    """When every root had an owner again, after a strike that takes nodes away (by the monotonic
+    clock). None: it takes none away."""
 
     def strike(self, world: World, rng: random.Random) -> None: ...
 
@@ -78,8 +78,7 @@ class TakeAway:
         for node in self._away:
             {"kill": node.kill, "stop": node.stop, "freeze": node.freeze}[self.how]()
         if others := world.but(*self._away):
-            world.settle(others, TAKE_OVER_S)
-            self.taken_over = time.monotonic()
+            self._await(world, others)
 
     def heal(self, world: World) -> None:
         for node in self._away:
@@ -87,6 +86,12 @@ class TakeAway:
                 node.thaw()
             else:
                 node.start()
+        if self.taken_over is None:  # nobody was left
+            self._await(world, self._away)
+
+    def _await(self, world: World, owners: Sequence[Node]) -> None:
+        world.settle(owners, TAKE_OVER_S)
+        self.taken_over = time.monotonic()
 
 
 @dataclass

@@ -29,7 +29,7 @@ def table(verdicts: Sequence[Verdict]) -> str:
 
 def _line(fault: str, verdicts: Sequence[Verdict]) -> str:
     outages = [verdict.outage_s for verdict in verdicts]
-    recoveries = [verdict.recovery_s for verdict in verdicts]
+    recoveries = [v.recovery_s for v in verdicts if v.recovery_s is not None]
     cells = [
         fault,
         len(verdicts),
@@ -39,9 +39,13 @@ def _line(fault: str, verdicts: Sequence[Verdict]) -> str:
         sum(v.differences for v in verdicts),
         sum(len(v.stuck) for v in verdicts),
         sum(v.failed for v in verdicts),
-        *(f"{percentile(of, p):.1f} s" for of in (outages, recoveries) for p in (0.5, 0.99)),
+        *(_seconds(of, p) for of in (outages, recoveries) for p in (0.5, 0.99)),
     ]
     return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _seconds(times: Sequence[float], p: float) -> str:
+    return f"{percentile(times, p):.1f} s" if times else ""
 
 
 def where() -> str:

@@ -39,7 +39,8 @@ STUCK_S = 60.0
 @dataclass
 class Verdict:
     """What a round found. From the strike on: `outage_s` is the longest time in which no write was
-    acknowledged, `recovery_s` the time until every root had an owner again that serves."""
+    acknowledged, `recovery_s`, where nodes are taken away, the time until every root had an owner
+    again."""
 
     fault: str
     seed: int
@@ -48,7 +49,7 @@ class Verdict:
     refused: int
     failed: int
     outage_s: float
-    recovery_s: float
+    recovery_s: float | None
     differences: int
     lost: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
@@ -223,13 +224,14 @@ class Round:
         stuck = await self._struck_and_healed(fault, rng)
         healed = time.monotonic()
         late, ended = await self._await_settled(healed)
-        recovered = time.monotonic() if fault.taken_over is None else fault.taken_over
         late += await self._await_writes(healed)
         await asyncio.sleep(AFTER_S)
         self._over.set()
         over = time.monotonic()
         await asyncio.gather(*self._working)
-        verdict = self._verdict(name, self._outage(struck, over), recovered - struck)
+        verdict = self._verdict(name, self._outage(struck, over))
+        if fault.taken_over is not None:
+            verdict.recovery_s = round(fault.taken_over - struck, 2)
         verdict.stuck = stuck + late
         verdict.ended = ended + await asyncio.to_thread(self._world.revive)
         if fault.silent and verdict.failed:
@@ -247,7 +249,7 @@ class Round:
             stuck.append(f"while it struck: {error}")
         try:
             await asyncio.to_thread(fault.heal, self._world)
-        except (Unavailable, subprocess.TimeoutExpired) as error:
+        except (Stuck, Unavailable, subprocess.TimeoutExpired) as error:
             stuck.append(f"while it healed: {error}")
         return stuck
 
@@ -289,7 +291,7 @@ class Round:
         moments = [struck, *(t for t in self._written_at() if struck < t < over), over]
         return max(later - earlier for earlier, later in pairwise(moments))
 
-    def _verdict(self, fault: str, outage_s: float, recovery_s: float) -> Verdict:
+    def _verdict(self, fault: str, outage_s: float) -> Verdict:
         journals = self._journals.values()
         complaints = [words for journal in journals for words in journal.failed]
         return Verdict(
@@ -300,7 +302,7 @@ class Round:
             refused=sum(journal.counts["refused"] for journal in journals),
             failed=len(complaints),
             outage_s=round(outage_s, 2),
-            recovery_s=round(recovery_s, 2),
+            recovery_s=None,
             differences=0,
             torn=[words for journal in journals for words in journal.torn],
             complaints=complaints[:5],
