@@ -63,6 +63,10 @@ class OwnSnapshots:
                 await committer.reserve()
         return committer.watermark()
 
+    def follow(self, ts: int) -> None:
+        """What another node of this database says lies in no future."""
+        self._hlc.follow(ts)
+
     async def advanced(self, least: int) -> int:
         """The watermark, at least `least`. While nothing is committed it would stand at what the
         log has reserved: then more is reserved."""
@@ -200,6 +204,7 @@ class MembersSnapshots:
             raise Unavailable(f"Node {name} does not say its watermark, but {answer!r}.")
         if name in self._known:
             self._known[name] = max(self._known[name], answer.watermark)
+        self._own.follow(answer.acknowledged)
         return answer
 
 

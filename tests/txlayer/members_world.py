@@ -8,7 +8,8 @@ those that `live` look for versions by themselves, and acknowledge.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import count
@@ -17,9 +18,9 @@ from msgspec.structs import replace
 from txlayer_world import MemoryLog, MemoryStore
 
 from schema.catalog import Catalog, Forest
-from schema.errors import HornbeamError
+from schema.errors import HornbeamError, Unavailable
 from schema.model import Schema
-from storage.ports import Answer, Caller, Link, Position
+from storage.ports import Answer, Caller, Cell, Link, Position, Put
 from storage.simulated.chaos import Chaos, Profile
 from storage.simulated.clock import SimulatedClock
 from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
@@ -89,6 +90,27 @@ class Peers(SimulatedPeers):
             link.lost("the test cut it")
 
 
+class Store(MemoryStore):
+    """Finds the versions of a row at once: there are many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._versions: defaultdict[tuple[str, bytes], list[tuple[int, bytes]]] = defaultdict(list)
+
+    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+        await super().put(writes, ts)
+        for table, puts in writes.items():
+            for put in puts:
+                versions = self._versions[table, put.key]
+                versions[:] = sorted({**dict(versions), ts: put.value}.items())
+
+    def _newest(self, table: str, key: bytes, at: int) -> Cell | None:
+        for ts, value in reversed(self._versions[table, key]):
+            if ts <= at:
+                return Cell(key, ts, value)
+        return None
+
+
 class Log(MemoryLog):
     """Takes no more after an append that was cancelled, as the port says."""
 
@@ -98,6 +120,14 @@ class Log(MemoryLog):
         except BaseException:
             self.broken = True
             raise
+
+    def fence(self) -> None:
+        """What is not in it by now never will be."""
+
+        def refuse(_: Sequence[bytes]) -> None:
+            raise Unavailable("The log is fenced.")
+
+        self.fault = refuse
 
 
 class Party:
@@ -190,7 +220,7 @@ class World:
         self.chaos = Chaos(seed, profile or Profile())
         self.network = SimulatedNetwork(loop, self.chaos)
         self.registry = SimulatedRegistry(loop.time)
-        self.store = MemoryStore()
+        self.store = Store()
         self.catalogs = {0: NOTHING}
         self.parties: dict[str, Party] = {}
         self.version = 0

@@ -246,7 +246,7 @@ async def test_a_member_knows_when_it_owns_nothing():
 @simulated
 async def test_a_closed_gate_is_acknowledged_when_nobody_is_inside_and_all_is_applied():
     world, (a, b) = await living("a", "b")
-    await a.manager.gate.enter()
+    await a.manager.gate.enter(1e9)
     hold_puts(world, puts := asyncio.Event())
     commit = a.begin(a.committer.commit(prepared(1, ["x"])))
     await soon()

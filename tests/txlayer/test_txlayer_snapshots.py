@@ -8,6 +8,7 @@ from txlayer_world import prepared
 
 from schema.errors import InvalidRequest, Unavailable
 from storage.simulated.loop import run_simulated
+from txlayer.hlc import MAX_AHEAD_MS
 from txlayer.messages import Reach
 from txlayer.snapshots import FRESH_S, HURRY_S, PATIENCE_S
 
@@ -242,6 +243,16 @@ async def test_a_strong_read_holds_what_anybody_has_acknowledged():
     for number, party in enumerate([b, c, b, a, c]):
         ts = await commit(party, number)
         assert await read_point(a, strong=True) >= ts
+    await world.end()
+
+
+@simulated
+async def test_a_strong_read_follows_a_clock_that_is_far_ahead():
+    """Whoever owns slots of who had reserved much begins above that."""
+    world, (a, b) = await members("a", "b")
+    b.hlc.follow(a.clock.wall_ms() + 2 * MAX_AHEAD_MS)
+    ts = await commit(b)
+    assert await read_point(a, strong=True) >= ts
     await world.end()
 
 
