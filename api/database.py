@@ -182,6 +182,7 @@ class Database:
             undo.push_async_callback(log.close)
             recovered = await recover(store, log, steps=ports.steps)
             parts = _Parts(settings, ports, log, recovered)
+            undo.callback(parts.engine.close)
             snapshots = OwnSnapshots(parts.committer, parts.hlc)
             await parts.start(claim.catalog, parts.lock_table, snapshots)
             await parts.keeper.lead(claim, OwnBarrier(parts.manager, parts.keeper.readers))
@@ -200,12 +201,8 @@ class Database:
         """Become one of the nodes that serve what is behind `ports`; clients reach it at `address`.
         Closes them when that fails. Raises Unavailable and Corruption.
         """
-        store, coordination, clock, peers = (
-            ports.store,
-            ports.coordination,
-            ports.clock,
-            ports.peers,
-        )
+        store, coordination, clock = ports.store, ports.coordination, ports.clock
+        peers = ports.peers
         assert peers is not None
         async with contextlib.AsyncExitStack() as undo:
             undo.push_async_callback(coordination.close)
@@ -217,6 +214,7 @@ class Database:
             undo.push_async_callback(log.close)
             parts = _Parts(settings, ports, log, Recovered(0, START, 0))
             committer, hlc = parts.committer, parts.hlc
+            undo.callback(parts.engine.close)
             undo.push_async_callback(committer.close)
             links = Links(peers, view, clock)
             locks = TravellingLocks(parts.lock_table, view, links, hlc, clock)
@@ -261,6 +259,7 @@ class Database:
                 address,
             )
             undo.push_async_callback(member.close)
+            undo.push_async_callback(parts.keeper.close)
             await member.start()
             undo.pop_all()
         _LOG.info("joined", name=view.name, catalog=parts.manager.state.catalog.version)
@@ -288,7 +287,7 @@ class Database:
             if self.member is not None:
                 last.push_async_callback(self.member.close)
             last.push_async_callback(self.keeper.close)
-            if self.ready():
+            if self.member is None and self.ready():
                 await self.keeper.refresh_counts(factor=1.2)
 
     async def __aenter__(self) -> Database:
