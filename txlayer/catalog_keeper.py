@@ -325,7 +325,6 @@ class CatalogKeeper:
             await self._stop_building()
             try:
                 await self._publish(lambda at: self._admitted(catalog, at))
-                self._build_at = self.state.catalog.since
             except Unavailable:
                 raise  # it may be in force after all; the next start tells, and tidies up
             except Corruption:
@@ -403,6 +402,8 @@ class CatalogKeeper:
             await claim.put_in_force(catalog.version)
             self._steps(Step.CATALOG_IN_FORCE)
             self._manager.use(catalog)
+            # Before the barrier opens: it may say that it is not known to whom.
+            self._build_at = max(self._build_at, catalog.since)
             barrier.announce(catalog.version)
         self._steps(Step.SWITCHED)
         if self.state.catalog.row_counts:
