@@ -177,12 +177,13 @@ class MembersSnapshots:
             return
         names = (self._view.name, *self._others())
         asked = [asyncio.ensure_future(self._ask(name, least)) for name in names]
+        for question in asked:
+            question.add_done_callback(_see)
         try:
             await asyncio.wait(asked, timeout=HURRY_S)
         finally:
             for question in asked:
-                if not question.cancel():
-                    question.exception()  # seen
+                question.cancel()
         self._fresh_until = now + FRESH_S
 
     async def _ask(self, name: str, least: int, *, anew: bool = False) -> Reached:
