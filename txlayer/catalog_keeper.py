@@ -347,9 +347,10 @@ class CatalogKeeper:
         """After a start: tables that a crash kept from being dropped. Those of later claims belong
         to whoever has replaced this process."""
         claim, _ = self._led()
-        stored = {name for name in await self._store.tables() if not name.startswith("s.")}
-        orphans = stored - _layouts(self.state.catalog)
-        await self._drop({name for name in orphans if _number(name) <= claim.number})
+        async with self._changing:  # what a change makes is no orphan, nor in the catalog yet
+            stored = {name for name in await self._store.tables() if not name.startswith("s.")}
+            orphans = stored - _layouts(self.state.catalog)
+            await self._drop({name for name in orphans if _number(name) <= claim.number})
 
     async def refresh_counts(self, *, factor: float = 2.0) -> None:
         """Publish row counts when one has changed by `factor`; planning follows them."""
