@@ -1,19 +1,38 @@
 """The containers' files say what the code says, apart from names of hosts and folders.
 
-Nothing is built or run here: there is no Docker where the tests run.
+No image is built or run here: there is no Docker where the tests run. The scripts of the nodes'
+image are run as they are, and what they make is used.
 """
 
+import os
+import re
+import shlex
+import ssl
+import subprocess
+import sys
+import threading
+import tomllib
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
 
+from api.keys import bootstrap_key, matches
+from api.settings import Settings, load_settings
+from api.tls import node_contexts, require_safe, server_context
 from cluster import configuration
 from cluster.layout import EMPTY, PORTS, Role, grown
 
-DOCKER = Path(__file__).parents[2] / "docker"
+ROOT = Path(__file__).parents[2]
+DOCKER = ROOT / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())["services"]
+DOCKERFILE = (DOCKER / "Dockerfile").read_text()
+NODES = sorted(name for name in COMPOSE if name.startswith("node-"))
 OF_THE_PLACE = (
     "address",
     "Address",
@@ -113,11 +132,256 @@ def test_nothing_is_published_beyond_this_machine():
 
 
 def test_every_service_tells_its_health_and_waits_for_services_that_are_there():
+    assert DOCKERFILE.rindex("HEALTHCHECK") > DOCKERFILE.rindex(" AS node")
     for name, service in COMPOSE.items():
-        assert "healthcheck" in service or name == "format"
+        assert "healthcheck" in service or name == "format" or name in NODES  # nodes: their image's
         assert set(service.get("depends_on", ())) <= COMPOSE.keys()
 
 
 def test_zookeeper_ticks_alike():
     *_, tick, _ = COMPOSE["zookeeper"]["command"]
     assert tick == str(configuration.ZOOKEEPER_TICK_MS)
+
+
+# ---------------------------------------------------------------- Hornbeam's nodes
+
+
+class Made(NamedTuple):
+    """The two volumes of `credentials`."""
+
+    config: Path
+    secrets: Path
+
+    def make(self, *nodes: str) -> str:
+        """Run the script as the service does; what it says."""
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        folders = {"CONFIG": str(self.config), "SECRETS": str(self.secrets)}
+        return subprocess.run(
+            ["sh", DOCKER / "credentials.sh", *nodes],
+            env=os.environ | folders | {"PATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    def contents(self) -> dict[Path, bytes]:
+        return {path: path.read_bytes() for folder in self for path in folder.iterdir()}
+
+    def environment(self, node: str) -> dict[str, str]:
+        """Of a service, with the volume's folder in place of where it is mounted."""
+        given = COMPOSE[node]["environment"]
+        return {name: re.sub("^/config", str(self.config), value) for name, value in given.items()}
+
+
+@pytest.fixture
+def empty(tmp_path) -> Made:
+    made = Made(tmp_path / "config", tmp_path / "secrets")
+    for folder in made:
+        folder.mkdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Made:
+    made = Made(tmp_path_factory.mktemp("config"), tmp_path_factory.mktemp("secrets"))
+    made.make(*COMPOSE["credentials"]["command"])
+    return made
+
+
+@pytest.fixture
+def loaded(made, monkeypatch):
+    """Settings as a service's node reads them."""
+
+    def load(node: str) -> Settings:
+        monkeypatch.chdir(made.config)
+        for name, value in made.environment(node).items():
+            monkeypatch.setenv(name, value)
+        return load_settings()
+
+    return load
+
+
+def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
+    """Raises ssl.SSLError when one of them does not trust the other."""
+    inward, outward = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(outward, inward, server_hostname=name),
+        server.wrap_bio(inward, outward, server_side=True),
+    )
+    for end in ends * 2:
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    for end in ends:
+        end.do_handshake()
+
+
+def test_there_are_three_nodes_which_differ_in_their_own_name_and_port_only():
+    assert len(NODES) == 3
+    alike = {
+        yaml.dump(COMPOSE[node]).replace(node, "NODE").replace(f"878{node[-1]}", "PORT")
+        for node in NODES
+    }
+    assert len(alike) == 1
+
+
+def test_settings_of_nodes_exist_and_no_secret_is_among_them():
+    for node in NODES:
+        names = COMPOSE[node]["environment"].keys()
+        assert {name.removeprefix("HORNBEAM_").lower() for name in names} <= (
+            Settings.model_fields.keys()
+        )
+        assert not names & {"HORNBEAM_NODE_SECRET", "HORNBEAM_BOOTSTRAP_KEY"}
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_a_node_accepts_what_the_script_makes(made, loaded, node):
+    settings = loaded(node)
+    require_safe(settings)
+    key = (made.secrets / "administrator.key").read_text().strip()
+    assert matches(key, bootstrap_key(settings.bootstrap_key))
+    clients = ssl.create_default_context(cafile=made.config / "authority.pem")
+    for name in (node, "localhost", "127.0.0.1"):
+        handshake(server_context(settings), clients, name)
+    with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
+        handshake(server_context(settings), clients, "elsewhere")
+
+
+def test_nodes_trust_one_another_and_nobody_else(made, loaded, empty):
+    empty.make("stranger")
+    first = node_contexts(loaded(NODES[0]))
+    second = node_contexts(loaded(NODES[1]))
+    handshake(first.listener, second.caller, NODES[0])
+    handshake(second.listener, first.caller, NODES[1])
+    stranger = ssl.create_default_context(cafile=made.config / "authority.pem")
+    stranger.load_cert_chain(empty.config / "stranger.pem", empty.config / "stranger.key")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(first.listener, stranger, NODES[0])
+
+
+def test_what_has_been_made_stays_and_only_its_owner_reads_it(empty):
+    assert str(empty.secrets / "administrator.key") in empty.make("node-1")
+    before = empty.contents()
+    assert {path.stat().st_mode & 0o777 for path in before} == {0o600}
+    empty.make("node-1", "node-2")
+    after = empty.contents()
+    assert before.items() <= after.items()
+    assert {path.name for path in after.keys() - before.keys()} == {"node-2.pem", "node-2.key"}
+
+
+def test_what_was_not_finished_is_made_anew(empty):
+    for name in ("node-1.key", "hornbeam.toml.new", "authority.pem.new"):
+        (empty.config / name).write_text("half of")
+    empty.make("node-1")
+    assert len(tomllib.loads((empty.config / "hornbeam.toml").read_text())) == 2
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(empty.config / "node-1.pem", empty.config / "node-1.key")
+    assert not list(empty.config.glob("*.new"))
+
+
+def test_secrets_are_made_for_every_node_and_mounted_only_where_they_are_needed():
+    assert COMPOSE["credentials"]["command"] == NODES
+    for name, service in COMPOSE.items():
+        mounts = {mount.split(":")[0]: mount for mount in service.get("volumes", ())}
+        assert ("secrets" in mounts) == (name == "credentials")
+        assert mounts.get("config") == {
+            "credentials": "config:/config",
+            **dict.fromkeys(NODES, "config:/config:ro"),
+        }.get(name)
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_nodes_are_found_where_they_listen(node):
+    service = COMPOSE[node]
+    given = service["environment"]
+    (published,) = service["ports"]
+    _, outside, inside = published.split(":")
+    assert inside == given["HORNBEAM_PORT"]
+    assert given["HORNBEAM_ADDRESS"] == f"https://localhost:{outside}"
+    assert service["hostname"] == node
+    assert given["HORNBEAM_PEER_ADDRESS"] == f"{node}:{given['HORNBEAM_PEER_PORT']}"
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_nodes_find_what_they_need(node):
+    service = COMPOSE[node]
+    given = service["environment"]
+    gateways = services(Role.THRIFT)
+    assert len(gateways) >= 2
+    ports = {name: COMPOSE[name]["command"] for name in gateways}
+    assert given["HORNBEAM_GATEWAYS"].split(",") == [
+        f"{name}:{command[command.index('-p') + 1]}" for name, command in ports.items()
+    ]
+    assert set(gateways) <= {
+        name
+        for name, need in service["depends_on"].items()
+        if need["condition"] == "service_healthy"
+    }
+    *_, port, _, _, _ = COMPOSE["zookeeper"]["command"]
+    assert given["HORNBEAM_ZOOKEEPER"] == f"zookeeper:{port}"
+    core = settings((DOCKER / "conf" / "core-site.xml").read_text())
+    assert given["HORNBEAM_HDFS"] == core["fs.defaultFS"]
+
+
+def test_what_is_copied_exists_and_is_sent_to_the_builder():
+    lines = re.findall("^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
+    sources = [
+        word for line in lines for word in shlex.split(line)[:-1] if not word.startswith("--")
+    ]
+    sent = re.findall("^!(.*)$", (DOCKER / "Dockerfile.dockerignore").read_text(), re.MULTILINE)
+    assert all((ROOT / name).exists() for name in (*sources, *sent))
+    assert {Path(source).parts[0] for source in sources if source != "."} <= set(sent)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) <= set(sent)
+
+
+def test_services_run_stages_of_the_dockerfile():
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)$", DOCKERFILE, re.MULTILINE))
+    assert {service["build"]["target"] for service in COMPOSE.values()} <= stages
+
+
+@contextmanager
+def answering(status: int, settings: Settings) -> Iterator[int]:
+    """A port where a server with a node's certificate answers everything with `status`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/readyz" else 404)
+            self.end_headers()
+            self.wfile.write(b"so it is")
+
+        def log_message(self, *_: object) -> None:
+            """Tests are quiet."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket = server_context(settings).wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def readiness(made: Made, port: int) -> subprocess.CompletedProcess[str]:
+    environment = made.environment(NODES[0]) | {"HORNBEAM_PORT": str(port)}
+    script = [sys.executable, DOCKER / "ready.py"]
+    return subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1), (404, 1)])
+def test_health_is_what_readyz_says(made, loaded, status, code):
+    with answering(status, loaded(NODES[0])) as port:
+        found = readiness(made, port)
+    assert (found.returncode, found.stderr.strip()) == (code, "so it is" if code else "")
+
+
+def test_health_wants_an_answer_of_a_node_of_the_same_authority(made, loaded, empty):
+    empty.make("stranger")
+    with answering(200, loaded(NODES[0])) as port:
+        found = readiness(made._replace(config=empty.config), port)
+    assert found.returncode == 1
+    assert "certificate verify failed" in found.stderr
+    found = readiness(made, port)  # nobody listens there any more
+    assert found.returncode == 1
+    assert "no answer" in found.stderr
