@@ -185,7 +185,8 @@ class Database:
             undo.callback(parts.engine.close)
             snapshots = OwnSnapshots(parts.committer, parts.hlc)
             await parts.start(claim.catalog, parts.lock_table, snapshots)
-            await parts.keeper.lead(claim, OwnBarrier(parts.manager, parts.keeper.readers))
+            barrier = OwnBarrier(parts.manager, parts.keeper.readers, parts.committer)
+            await parts.keeper.lead(claim, barrier)
             await coordination.join(settings.slave)
             undo.pop_all()
         _LOG.info(
@@ -224,18 +225,18 @@ class Database:
             guests = Guests(parts.lock_table, view, hlc, clock)
             answering = Answering(view, guests, snapshots, parts.manager, hlc)
             membership = Membership(
-                coordination,
-                clock,
-                view,
-                Word(address, await peers.listen(answering.answer)),
-                hlc,
-                committer,
-                parts.manager,
-                guests,
-                links,
-                snapshots,
-                parts.keeper.readers,
-                partial(load_catalog, store),
+                coordination=coordination,
+                clock=clock,
+                view=view,
+                word=Word(address, await peers.listen(answering.answer)),
+                hlc=hlc,
+                committer=committer,
+                manager=parts.manager,
+                guests=guests,
+                links=links,
+                snapshots=snapshots,
+                readers=parts.keeper.readers,
+                load=partial(load_catalog, store),
             )
 
             async def recover_dead(dead: assignment.Member, epoch: int) -> int:
@@ -246,17 +247,19 @@ class Database:
                     await log.close()
 
             member = Member(
-                coordination,
-                store,
-                clock,
-                view,
-                membership,
-                links,
-                parts.manager,
-                parts.keeper,
-                hlc,
-                recover_dead,
-                address,
+                coordination=coordination,
+                store=store,
+                clock=clock,
+                view=view,
+                membership=membership,
+                links=links,
+                manager=parts.manager,
+                keeper=parts.keeper,
+                committer=committer,
+                snapshots=snapshots,
+                hlc=hlc,
+                recover=recover_dead,
+                address=address,
             )
             undo.push_async_callback(member.close)
             undo.push_async_callback(parts.keeper.close)

@@ -214,13 +214,18 @@ class Barrier(Protocol):
     async def past(self, version: int) -> None:
         """Return when no query, at any node, reads a version below `version`."""
 
+    async def moment(self) -> int:
+        """A timestamp of now: all commits at or below it, of any node, are applied, and none comes
+        there any more."""
+
 
 class OwnBarrier:
     """Of a database that one process serves."""
 
-    def __init__(self, manager: TransactionManager, readers: Readers) -> None:
+    def __init__(self, manager: TransactionManager, readers: Readers, committer: Committer) -> None:
         self._manager = manager
         self._readers = readers
+        self._committer = committer
 
     def closed(self) -> AbstractAsyncContextManager[None]:
         return self._manager.closed()
@@ -230,6 +235,11 @@ class OwnBarrier:
 
     async def past(self, version: int) -> None:
         await self._readers.wait_until_past(version)
+
+    async def moment(self) -> int:
+        at = await self._committer.reserve()
+        await self._committer.drain()
+        return at
 
 
 class CatalogKeeper:
@@ -271,7 +281,7 @@ class CatalogKeeper:
         """Change the catalog from now on: tidy up behind whoever did before, and carry on its
         builds. Raises Unavailable."""
         self._leading = (claim, barrier)
-        self._build_at = await self._committer.reserve()
+        self._build_at = await barrier.moment()
         self._begin_builds()
         self._spawn(self._tidy_up(barrier))
 

@@ -18,6 +18,7 @@ from schema.errors import Unavailable
 from storage.ports import Caller, Clock, Coordination, TableStore
 from txlayer import assignment
 from txlayer.catalog_keeper import CatalogKeeper, Claim, Readers
+from txlayer.committer import Committer
 from txlayer.election import Candidate, Election
 from txlayer.hlc import HybridClock
 from txlayer.links import Links
@@ -86,10 +87,19 @@ class Answering:
 class MembersBarrier:
     """The leader's way to change the catalog under all members (`catalog_keeper.Barrier`)."""
 
-    def __init__(self, master: Master, hlc: HybridClock, readers: Readers) -> None:
+    def __init__(
+        self,
+        master: Master,
+        hlc: HybridClock,
+        readers: Readers,
+        committer: Committer,
+        snapshots: MembersSnapshots,
+    ) -> None:
         self._master = master
         self._hlc = hlc
         self._readers = readers
+        self._committer = committer
+        self._snapshots = snapshots
 
     @asynccontextmanager
     async def closed(self) -> AsyncIterator[None]:
@@ -105,12 +115,18 @@ class MembersBarrier:
         await self._readers.wait_until_past(version)
         await self._master.everybody_reads(version)
 
+    async def moment(self) -> int:
+        at = await self._committer.reserve()
+        await self._snapshots.read_point(at)
+        return at
+
 
 class Member:
     """The life of one member: from `start` until `close`, or until its session is over."""
 
     def __init__(
         self,
+        *,
         coordination: Coordination,
         store: TableStore,
         clock: Clock,
@@ -119,6 +135,8 @@ class Member:
         links: Links,
         manager: TransactionManager,
         keeper: CatalogKeeper,
+        committer: Committer,
+        snapshots: MembersSnapshots,
         hlc: HybridClock,
         recover: Callable[[assignment.Member, int], Awaitable[int]],
         address: str,
@@ -133,6 +151,8 @@ class Member:
         self._links = links
         self._manager = manager
         self._keeper = keeper
+        self._committer = committer
+        self._snapshots = snapshots
         self._hlc = hlc
         self._recover = recover
         self._address = address
@@ -271,7 +291,9 @@ class Member:
         """Once this node uses the catalog that was in force when it claimed it."""
         while not self._uses(claim.catalog.version):
             await self._clock.sleep(POLL_S)
-        barrier = MembersBarrier(master, self._hlc, self._keeper.readers)
+        barrier = MembersBarrier(
+            master, self._hlc, self._keeper.readers, self._committer, self._snapshots
+        )
         while True:
             try:
                 return await self._keeper.lead(claim, barrier)

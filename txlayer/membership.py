@@ -42,6 +42,7 @@ class Membership:
 
     def __init__(
         self,
+        *,
         coordination: Coordination,
         clock: Clock,
         view: View,

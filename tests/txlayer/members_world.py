@@ -166,18 +166,18 @@ class Party:
         self.coordination = await SimulatedCoordination.open(self.world.registry)
         await self.committer.start()
         self.membership = Membership(
-            self.coordination,
-            self.clock,
-            self.view,
-            Word(self.member.address, self.member.peer),
-            self.hlc,
-            self.committer,
-            self.manager,
-            self.guests,
-            self.links,
-            self.snapshots,
-            self.readers,
-            self.world.load,
+            coordination=self.coordination,
+            clock=self.clock,
+            view=self.view,
+            word=Word(self.member.address, self.member.peer),
+            hlc=self.hlc,
+            committer=self.committer,
+            manager=self.manager,
+            guests=self.guests,
+            links=self.links,
+            snapshots=self.snapshots,
+            readers=self.readers,
+            load=self.world.load,
         )
 
     async def _heard(self, caller: Caller, message: bytes) -> bytes:

@@ -422,3 +422,20 @@ async def test_what_queries_at_other_nodes_read_is_not_purged():
     assert await leader.do(leader.database.purge()) > kept
     assert await leader.value("SELECT min(a_balance) FROM account", strong=True) == 120
     await world.end()
+
+
+def test_a_build_begins_where_no_node_commits_any_more():
+    """The other's clock is behind: by itself it would commit below the moment for a while."""
+
+    async def scenario():
+        world = await bank_of(400, 0)
+        leader, (other,) = world.leader, [n for n in world.all if n is not world.leader]
+        assert leader.skew_ms == 400
+        _, barrier = leader.database.keeper._leading
+        at = await leader.do(barrier.moment())
+        assert other.database.committer.watermark() >= at
+        done = await other.transact("UPDATE account SET a_balance = 1 WHERE a_id = 0")
+        assert done.commit_ts > at
+        await world.end()
+
+    simulated(scenario())
