@@ -321,6 +321,7 @@ class CatalogKeeper:
         ForeignKeyViolation when stored rows break a constraint that is added; nothing has changed
         then. A change that has begun goes on when its caller is cancelled.
         """
+        self._led()
         await asyncio.shield(self._spawn(self._change(make)))
 
     async def _change(self, make: Callable[[Catalog], Awaitable[Catalog]]) -> None:

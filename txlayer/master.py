@@ -257,7 +257,7 @@ class Master:
 def _tell(before: Assignment, after: Assignment) -> None:
     for member in after.dead:
         if member not in before.dead:
-            _LOG.warning("a member has died", member=member.name, address=member.address)
+            _LOG.warning("a member has gone", member=member.name, address=member.address)
     for member in before.dead:
         if member not in after.dead:
             _LOG.info("a member is recovered", member=member.name)

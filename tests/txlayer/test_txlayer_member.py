@@ -424,18 +424,15 @@ async def test_what_queries_at_other_nodes_read_is_not_purged():
     await world.end()
 
 
-def test_a_build_begins_where_no_node_commits_any_more():
+@simulated
+async def test_a_build_begins_where_no_node_commits_any_more():
     """The other's clock is behind: by itself it would commit below the moment for a while."""
-
-    async def scenario():
-        world = await bank_of(400, 0)
-        leader, (other,) = world.leader, [n for n in world.all if n is not world.leader]
-        assert leader.skew_ms == 400
-        _, barrier = leader.database.keeper._leading
-        at = await leader.do(barrier.moment())
-        assert other.database.committer.watermark() >= at
-        done = await other.transact("UPDATE account SET a_balance = 1 WHERE a_id = 0")
-        assert done.commit_ts > at
-        await world.end()
-
-    simulated(scenario())
+    world = await bank_of(400, 0)
+    leader, (other,) = world.leader, [node for node in world.all if node is not world.leader]
+    assert leader.skew_ms == 400
+    _, barrier = leader.database.keeper._leading
+    at = await leader.do(barrier.moment())
+    assert other.database.committer.watermark() >= at
+    done = await other.transact("UPDATE account SET a_balance = 1 WHERE a_id = 0")
+    assert done.commit_ts > at
+    await world.end()
