@@ -427,9 +427,9 @@ async def test_what_queries_at_other_nodes_read_is_not_purged():
 @simulated
 async def test_a_build_begins_where_no_node_commits_any_more():
     """The other's clock is behind: by itself it would commit below the moment for a while."""
-    world = await bank_of(400, 0)
-    leader, (other,) = world.leader, [node for node in world.all if node is not world.leader]
-    assert leader.skew_ms == 400
+    world = await bank_of(400)
+    leader, other = world.leader, await world.launch()
+    await world.settled()
     _, barrier = leader.database.keeper._leading
     at = await leader.do(barrier.moment())
     assert other.database.committer.watermark() >= at
