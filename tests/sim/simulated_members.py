@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from simulated_cluster import Cluster, Node
+from simulated_cluster import SUPERVISION_S, Cluster, Node
 
 from api.database import Database, Ports
 from schema.errors import HornbeamError, Unavailable
@@ -23,7 +23,6 @@ from storage.ports import Peers
 from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
 from txlayer.assignment import PATH, Assignment
 
-SUPERVISION_S = 0.1
 ZOMBIE_S = 10.0
 """A process that has been replaced is killed for good so long after."""
 TRIES = 40
