@@ -286,9 +286,9 @@ class Database:
                 last.push_async_callback(self._peers.close)
             last.push_async_callback(self.log.close)
             last.push_async_callback(self.committer.close)
-            last.push_async_callback(self.manager.close)
             if self.member is not None:
                 last.push_async_callback(self.member.close)
+            last.push_async_callback(self.manager.close)
             last.push_async_callback(self.keeper.close)
             if self.member is None and self.ready():
                 await self.keeper.refresh_counts(factor=1.2)
@@ -608,7 +608,7 @@ class Database:
         await drop_old_segments(
             self.log, self.committer.checkpointed, self.settings.log_retention_s, self.clock
         )
-        if not self.keeper.leads:
+        if not self.keeper.leads or (self.member is not None and not self.member.knows_readers):
             return 0
         retention_ms = int(self.settings.snapshot_retention_s * 1000)
         building = [b.at for b in self.keeper.builds.values() if not b.ended]

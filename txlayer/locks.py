@@ -150,7 +150,8 @@ class LockTable:
     def refuse_waiting(self, concerned: Callable[[LockName], bool], why: str, reason: str) -> None:
         """Refuse all who wait for a lock whose name is `concerned`."""
         for name in [name for name in self._queues if concerned(name)]:
-            for waiter in list(self._queues.get(name, ())):
+            # From the end, so that nobody is granted what he waited for behind who is refused.
+            for waiter in reversed(list(self._queues.get(name, ()))):
                 self._refuse(name, waiter, why, reason)
 
     def holds_any(self, concerned: Callable[[LockName], bool]) -> bool:

@@ -210,6 +210,11 @@ class Member:
         return self._view.is_mine(slot)
 
     @property
+    def knows_readers(self) -> bool:
+        """Has every member said, since this node leads, what its queries read?"""
+        return self._master is not None and self._view.members <= self._master.words.keys()
+
+    @property
     def holding(self) -> int:
         """The oldest snapshot that queries read at any member, as the leader knows; 0: none."""
         words = self._master.words.values() if self._master is not None else ()

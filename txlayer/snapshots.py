@@ -113,11 +113,11 @@ class MembersSnapshots:
 
     def see(self) -> None:
         """Count who is new: it commits nothing before this member has acknowledged it, and then
-        above the clock of the version that brought it. Of who was there before this one was a
-        member nothing is known."""
+        above the clock that is said with that, which is no less than any snapshot so far. Of who
+        was there before this one was a member nothing is known."""
         assignment = self._view.assignment
         names = {m.name for m in (*assignment.members, *assignment.dead)} - {self._view.name}
-        unknown = assignment.clock if self._counts else 0
+        unknown = max(assignment.clock, self.newest()) if self._counts else 0
         self._known = {name: self._known.get(name, unknown) for name in names}
         self._counts = self._view.name in self._view.members
 

@@ -481,3 +481,21 @@ def test_a_stream_of_newcomers_starves_nobody():
         assert next(ages) < 1_000
 
     asyncio.run(run())
+
+
+def test_who_is_refused_does_not_make_room_for_others_that_are_refused_too():
+    """Behind a writer that is refused a reader would go in."""
+
+    async def run():
+        locks, reader, writer, behind = LockTable(), LockOwner(3), LockOwner(2), LockOwner(1)
+        await locks.acquire(reader, ["a"], S)
+        waits = [begin(locks.acquire(writer, ["a"], X)), begin(locks.acquire(behind, ["a"], S))]
+        await settle()
+        locks.refuse_waiting(lambda name: name == "a", "it moves", "leaving")
+        for wait in waits:
+            with pytest.raises(TransactionAborted, match="it moves"):
+                await wait
+        assert behind.held == {}
+        assert locks.waiting_count == 0
+
+    asyncio.run(run())

@@ -13,6 +13,7 @@ from schema.ddl import load_ddl
 from schema.errors import IdempotencyMismatch, StalePlan, Unavailable
 from txlayer.assignment import SLOTS
 from txlayer.membership import WORD_S
+from txlayer.view import slot_of
 
 BANK = """
 CREATE TABLE account (a_id INTEGER PRIMARY KEY, a_balance INTEGER NOT NULL, a_name TEXT UNIQUE);
@@ -436,3 +437,38 @@ async def test_a_build_begins_where_no_node_commits_any_more():
     done = await other.transact("UPDATE account SET a_balance = 1 WHERE a_id = 0")
     assert done.commit_ts > at
     await world.end()
+
+
+@simulated
+async def test_a_build_that_is_taken_over_hides_nothing_that_others_commit_meanwhile():
+    """The successor's clock is ahead of theirs: what it builds at must not be above what they
+    still commit."""
+    world = await bank_of(0, 2_000, 0, catalog=bank(views=False))
+    a, b, c = world.all
+    assert world.leader is a
+    await transfer(a, random.Random(1))
+    mine = await account_under(c)
+    await c.transact(f"INSERT INTO entry (e_a_id, e_amount) VALUES ({mine}, 0)")
+    a.begin(a.apply(building(bank(base=a.database.catalog))))
+    await until(lambda: all("account__entry" in n.database.catalog.view for n in (b, c)))
+    a.die()
+    c.process.freeze()
+    await until(lambda: b.database.keeper.leads)
+    assert b.database.catalog.state["account__entry"].value == "building"
+    await asyncio.sleep(0.1)
+    c.process.thaw()
+    await c.transact(f"UPDATE account SET a_balance = a_balance + 1 WHERE a_id = {mine}")
+    await until(lambda: b.database.catalog.state["account__entry"].value == "readable")
+    await world.settled()
+    assert await b.differences() == 0
+    await world.end()
+
+
+async def account_under(node):
+    """One whose root this node grants the lock of."""
+    codec = node.database.manager.state.codecs("account")
+    for number in range(ACCOUNTS):
+        name = ("root", "account", codec.key_of((number,)))
+        if node.world.assignment.slots[slot_of(name)] == node.name:
+            return number
+    raise AssertionError("it grants none")
