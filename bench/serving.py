@@ -20,6 +20,7 @@ from typing import Self
 import msgspec
 
 from api.serve import serve
+from cluster.ports import free_ports
 
 START_TIMEOUT_S = 60.0
 RECEIVE_BYTES = 1 << 20
@@ -32,7 +33,7 @@ class HttpError(Exception):
 @contextmanager
 def server(folder: Path, **settings: str) -> Iterator[tuple[int, int]]:
     """Serve the database in `folder` in a fresh process; yields (port, process id)."""
-    port = _free_port()
+    (port,) = free_ports(1)
     given = json.dumps(settings)
     command = [sys.executable, "-m", "bench.serving", str(folder), str(port), given]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -42,13 +43,6 @@ def server(folder: Path, **settings: str) -> Iterator[tuple[int, int]]:
     finally:
         process.terminate()
         process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
