@@ -49,8 +49,8 @@ class Verdict:
     refused: int
     failed: int
     outage_s: float
-    recovery_s: float | None
     differences: int
+    recovery_s: float | None = None
     lost: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
@@ -302,7 +302,6 @@ class Round:
             refused=sum(journal.counts["refused"] for journal in journals),
             failed=len(complaints),
             outage_s=round(outage_s, 2),
-            recovery_s=None,
             differences=0,
             torn=[words for journal in journals for words in journal.torn],
             complaints=complaints[:5],

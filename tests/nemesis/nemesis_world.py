@@ -74,16 +74,11 @@ class Node(NodeProcess):
         assert self.process is not None
         self.process.send_signal(number)
 
-    def answers(self, path: str) -> bool:
-        try:
-            return httpx.get(f"{self.url}{path}", timeout=2, trust_env=False).is_success
-        except httpx.TransportError:
-            return False
-
     def seen(self) -> dict[str, Any] | None:
         """The assignment as this node has seen it; None while it does not serve."""
         try:
-            return self.assignment() if self.answers("/readyz") else None
+            httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).raise_for_status()
+            return self.assignment()
         except httpx.HTTPError:
             return None
 
