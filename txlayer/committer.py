@@ -416,11 +416,11 @@ class Committer:
             raise self._refusal()
 
     def _refusal(self) -> Unavailable:
-        kind = DiskFull if isinstance(self.failed, DiskFull) else Unavailable
-        return kind(
-            f"Nothing can be committed: {self.failed.message if self.failed else ''}",
-            cure="Free space or mend the log's disk, then restart; reads go on meanwhile.",
-        )
+        why = self.failed.message if self.failed is not None else ""
+        if isinstance(self.failed, DiskFull):
+            cure = "Free space on the log's disk, then restart; reads go on meanwhile."
+            return DiskFull(f"Nothing can be committed: {why}", cure=cure)
+        return Unavailable(f"Nothing can be committed: {why}", cure="Restart, or ask another node.")
 
     def _notify(self) -> None:
         """Wake everybody who waits for progress now."""

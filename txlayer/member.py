@@ -169,6 +169,7 @@ class Member:
         while not self._manager.gate.is_open:
             await self._clock.sleep(POLL_S)
             self._require_running()
+            self._committer.require_working()
 
     @property
     def serves(self) -> bool:

@@ -11,6 +11,7 @@ from nodes_world import nodes
 from schema.catalog import Catalog
 from schema.ddl import load_ddl
 from schema.errors import IdempotencyMismatch, StalePlan, Unavailable
+from storage.simulated.files import Fault, Kind
 from txlayer.assignment import SLOTS
 from txlayer.membership import WORD_S
 from txlayer.view import slot_of
@@ -472,3 +473,22 @@ async def account_under(node):
         if node.world.assignment.slots[slot_of(name)] == node.name:
             return number
     raise AssertionError("it grants none")
+
+
+@simulated
+async def test_a_node_whose_log_fails_while_it_joins_gives_up():
+    """It would be a member whose watermark nobody can learn."""
+    world = await bank_of(0)
+    known = {member.name for member in world.assignment.members}
+    world.disk.fault = lambda operation: (
+        Fault(Unavailable("Refused."))
+        if operation.kind is Kind.APPEND and operation.folder not in known
+        else None
+    )
+    joining = world.launch()
+    while not joining.done():  # a read has the other reserve what it says its watermark is
+        await world.all[0].fetch(SUM)
+        await asyncio.sleep(0.01)
+    with pytest.raises(Unavailable, match="Nothing can be committed: Refused"):
+        await joining
+    await world.end()
