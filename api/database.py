@@ -180,7 +180,15 @@ class Database:
             epoch = await _next_epoch(coordination, settings.slave)
             log = await ports.open_log(settings.slave, epoch, claim.catalog.version)
             undo.push_async_callback(log.close)
-            recovered = await recover(store, log, steps=ports.steps)
+            try:
+                recovered = await recover(store, log, steps=ports.steps)
+            except Corruption as error:
+                if coordination.alive():
+                    raise
+                # A successor may have dropped what is missing.
+                raise Unavailable(
+                    "This process has been replaced while it recovered.", cure="Restart."
+                ) from error
             parts = _Parts(settings, ports, log, recovered)
             undo.callback(parts.engine.close)
             snapshots = OwnSnapshots(parts.committer, parts.hlc)

@@ -136,6 +136,7 @@ class Cluster:
         self._logs: dict[str, dict[str, bytes]] = {}
         """Segments that have been dropped, by log and name."""
         self._flipped: tuple[str, str, int, int] | None = None
+        self._mended: list[Corruption] = []
         self._unexplained: list[Corruption] = []
         self._segment_bytes = segment_bytes
         self._patience_s = patience_s
@@ -312,6 +313,8 @@ class Cluster:
             node.database = await self._open(node, await self._ports(node))
         except HornbeamError as error:
             node.failure = error
+            if isinstance(error, Corruption) and error not in self._mended:
+                self._unexplained.append(error)
 
     async def _open(self, node: Node, ports: Ports) -> Database:
         return await Database.start(self.settings, ports)
@@ -514,9 +517,11 @@ class Cluster:
 
     def _mend(self, found: Corruption) -> None:
         """Recovery has noticed damage: put the bit back, as an operator would from a replica."""
-        if self._flipped is None:
+        if self._flipped is not None:
+            self._mended.append(found)
+            self._restore_bit()
+        elif self.several:  # nobody drops the logs of others
             self._unexplained.append(found)
-        self._restore_bit()
 
     def _restore_bit(self) -> None:
         if self._flipped is not None:
