@@ -44,7 +44,7 @@ from storage.ports import NEWEST, Put
 from txlayer.model import Statement, TransactionRequest
 from txlayer.view import slot_of
 
-CUSTOMERS = 200
+CUSTOMERS = 2_000
 CLIENTS = 64
 ORDER = "SELECT c_uname, o_total FROM customer, orders WHERE c_id = o_c_id AND o_id = ?"
 UPDATE = "UPDATE customer SET c_discount = c_discount + 0.01 WHERE c_id = ?"
@@ -106,8 +106,8 @@ async def member(settings: Settings) -> AsyncIterator[Database]:
 class Keys:
     """New orders of random customers."""
 
-    def __init__(self) -> None:
-        self._orders = itertools.count(1)
+    def __init__(self, first: int = 1) -> None:
+        self._orders = itertools.count(first)
         self._chance = random.Random(1)
 
     def customer(self) -> int:
@@ -260,7 +260,7 @@ def over_rest(cluster: Cluster, options: Options, database: str) -> list[Figure]
 
 
 def _single(node: NodeProcess, options: Options) -> list[Figure]:
-    keys = Keys()
+    keys = Keys(first=1_000_000)
     with Client(node.port) as client:
         live = [client.times_ms(_LIVE, options.requests) for _ in range(options.rounds)]
     with hornbeam.connect(_url([node]), autocommit=True) as db:
@@ -306,7 +306,6 @@ def _crowd_over_rest(node: NodeProcess, keys: Keys, options: Options) -> float:
     """Transactions per second. The clients share this process: threads that mostly wait."""
     count, lock = 5 * options.requests, threading.Lock()
     orders = (keys.order() for _ in range(count))
-    shift = random.getrandbits(40)
 
     def client() -> None:
         with Client(node.port) as connection:
@@ -316,8 +315,7 @@ def _crowd_over_rest(node: NodeProcess, keys: Keys, options: Options) -> float:
                 if order is None:
                     return
                 number, customer, _, *money = order
-                assert isinstance(number, int)
-                parameters = [shift + number, customer, TODAY.isoformat(), *money]
+                parameters = [number, customer, TODAY.isoformat(), *money]
                 connection.ask(_request(INSERT, parameters))
 
     began = time.perf_counter()
