@@ -15,6 +15,7 @@ A rename without an answer ends it, however: it might still move the older copy 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -377,9 +378,11 @@ def _fenced(holder: int) -> Unavailable:
 
 
 def _no_room(said: str) -> bool:
-    """DataNodes run, and none of them takes a block."""
+    """DataNodes run, and none of them takes a block. Where some were excluded, as those that did
+    not answer are, the others may only not have told a NameNode that came back of their disks."""
     refused = "could only be written to 0 of" in said
-    return refused and "There are 0 datanode(s) running" not in said
+    all_asked = re.search(r" (no|0) node\(s\) are excluded", said) is not None
+    return refused and all_asked and "There are 0 datanode(s) running" not in said
 
 
 def _line(error: BaseException) -> str:

@@ -173,7 +173,7 @@ def test_hdfs_that_stays_away_ends_the_log_when_patience_ends():
     [
         'RPCError("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException", "The DiskSpace…")',
         'RPCError("java.io.IOException", "File /a could only be written to 0 of the 1 min'
-        "Replication nodes. There are 3 datanode(s) running and 0 node(s) are excluded…\\n\\tat",
+        "Replication nodes. There are 3 datanode(s) running and no node(s) are excluded…\\n\\tat",
     ],
 )
 def test_a_disk_without_room_is_told_at_once_and_not_tried_again(said):
@@ -196,7 +196,8 @@ def test_a_disk_without_room_is_told_at_once_and_not_tried_again(said):
     run_simulated(scenario())
 
 
-def test_no_data_node_at_all_is_no_full_disk():
+@pytest.mark.parametrize(("running", "excluded"), [(0, 0), (3, 2)])
+def test_data_nodes_that_are_not_there_are_no_full_disk(running, excluded):
     async def scenario():
         hdfs = Hdfs(Random(8))
         log = await opened(hdfs, 1, patience_s=0)
@@ -204,8 +205,9 @@ def test_no_data_node_at_all_is_no_full_disk():
         def away(kind):
             if kind == "write":
                 raise RuntimeError(
-                    "could only be written to 0 of the 1 minReplication nodes. There are 0 "
-                    "datanode(s) running and 0 node(s) are excluded in this operation."
+                    "could only be written to 0 of the 1 minReplication nodes. There are"
+                    f" {running} datanode(s) running and {excluded} node(s) are excluded in this"
+                    " operation."
                 )
 
         hdfs.fault = away
