@@ -24,9 +24,11 @@ settings.load_profile("repeatable")
 @pytest.fixture(autouse=True)
 def _own_logging() -> Iterator[None]:
     """What a test does to the logs ends with it: others look for lines there."""
-    structlog.reset_defaults()
+    before = structlog.get_config() if structlog.is_configured() else None
     yield
     structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")

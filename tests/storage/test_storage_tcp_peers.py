@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -207,6 +208,11 @@ async def told(logged):
     (line,) = logged
     assert line["log_level"] == "warning"
     return line["why"]
+
+
+@pytest.fixture(autouse=True)
+def _whatever_is_logged():
+    structlog.reset_defaults()
 
 
 STRANGERS = {
