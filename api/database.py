@@ -21,7 +21,7 @@ from api.ports import Ports, embedded_ports
 from api.settings import Settings
 from query.engine import PreparedQuery, QueryEngine, QueryStream
 from query.explain import Explanation
-from schema.catalog import Catalog, Forest
+from schema.catalog import Catalog
 from schema.errors import (
     Corruption,
     HornbeamError,
@@ -30,13 +30,18 @@ from schema.errors import (
     StalePlan,
     Unavailable,
 )
-from schema.model import Schema
 from storage.codec.rows import Codecs
 from storage.ports import START, TOMBSTONE, Clock, Coordination, Ids, Log, Put
 from storage.snapshot import Overlay, ReadItem, Snapshot
 from txlayer import assignment, catalog_keeper, identity, outcomes
 from txlayer.assignment import Word
-from txlayer.catalog_keeper import CatalogKeeper, Claim, OwnBarrier, load_catalog
+from txlayer.catalog_keeper import (
+    NO_CATALOG,
+    CatalogKeeper,
+    Claim,
+    OwnBarrier,
+    load_catalog,
+)
 from txlayer.committer import Committer
 from txlayer.hlc import HybridClock
 from txlayer.links import Links
@@ -64,8 +69,6 @@ from txlayer.view import View
 _LOG = structlog.get_logger(__name__)
 SYSTEM_TABLES = (catalog_keeper.TABLE, identity.TABLE, outcomes.TABLE)
 REPAIR_BATCH = 500
-NO_CATALOG = Catalog(0, Schema(()), Forest(()))
-"""What a node begins with that is told by others which one is in force."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,8 @@ TABLE = "s.catalog"
 _VERSION = struct.Struct(">Q")
 _PATH = "catalog"
 """Where coordination says which version is in force."""
+NO_CATALOG = Catalog(0, Schema(()), Forest(()))
+"""In force before any is put there; what a node begins with that others tell which one is."""
 _RETRY_S, _RETRY_MAX_S = 0.1, 10.0
 _LOG = structlog.get_logger(__name__)
 
@@ -129,7 +131,7 @@ async def _newest_version(store: TableStore) -> int:
 async def load_catalog(store: TableStore, version: int) -> Catalog:
     """A version that is in force, or was. Raises Corruption, Unavailable."""
     if version == 0:
-        return Catalog(0, Schema(()), Forest(()))
+        return NO_CATALOG
     (cell,) = await store.get(TABLE, [_VERSION.pack(version)], NEWEST)
     if cell is None:
         raise Corruption(f"Version {version} of the catalog is in force, and not stored.")

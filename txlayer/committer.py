@@ -238,6 +238,11 @@ class Committer:
         newest = min(self._in_flight) - 1 if self._in_flight else self._hlc.observe()
         return min(newest, self._reserved)
 
+    @property
+    def idle(self) -> bool:
+        """Is everything applied that was accepted?"""
+        return self.finished == self.begun
+
     async def reserve(self) -> int:
         """A timestamp of now, which no commit from now on falls on or below.
 

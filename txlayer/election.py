@@ -1,9 +1,9 @@
-"""Which node serves: a value of the coordination service names the leader.
+"""Which node leads: a value of the coordination service names it.
 
 A node that would lead appears as a member (with whatever data: if it does so already, it is left as
-it is), then waits until the leader that is named is none any
-more, and puts its own name there by compare-and-set. Every candidate's name is new with each
-session, so a leader whose session ended does not find itself named after it.
+it is), then waits until the leader that is named is none any more, and puts its own name there by
+compare-and-set. Every candidate's name is new with each session, so a leader whose session ended
+does not find itself named after it.
 
 Leading decides who tries, not who may: two nodes can both believe that they lead for a moment. That
 nobody writes behind the other's back is the business of the catalog's claim and the log's fence.

@@ -229,8 +229,8 @@ class Member:
         if self._view.assignment.dead:
             raise Unavailable("A node has died and is being recovered.", cure="Ask again.")
         question = Unfinished(transaction_id)
-        others = sorted(self._view.members - {self._view.name})
-        for answer in await asyncio.gather(*(self._links.ask(name, question) for name in others)):
+        asked = (self._links.ask(name, question) for name in self._view.others)
+        for answer in await asyncio.gather(*asked):
             if isinstance(answer, Owned) and answer.owner is not None:
                 return answer.owner
         return None

@@ -142,9 +142,7 @@ class Membership:
         view, assignment = self._view, self._view.assignment
         if view.name not in view.members or self._committer.finished < self._to_apply:
             return False
-        if assignment.gate_closed and (
-            self._manager.gate.inside or self._committer.finished < self._committer.begun
-        ):
+        if assignment.gate_closed and (self._manager.gate.inside or not self._committer.idle):
             return False
         leaving = {slot for slot in assignment.leaving if view.owner(slot) == view.name}
         return not leaving or not self._guests.holds(leaving)

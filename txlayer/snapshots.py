@@ -70,7 +70,7 @@ class OwnSnapshots:
     async def advanced(self, least: int) -> int:
         """The watermark, at least `least`. While nothing is committed it would stand at what the
         log has reserved: then more is reserved."""
-        idle = self._committer.begun == self._committer.finished
+        idle = self._committer.idle
         return await self.read_point(max(least, self._hlc.observe()) if idle else least)
 
 
@@ -123,16 +123,13 @@ class MembersSnapshots:
 
     # ------------------------------------------------------------ inside
 
-    def _others(self) -> list[str]:
-        return sorted(self._view.members - {self._view.name})
-
     async def _acknowledged(self, deadline: float) -> int:
         """Nothing above this was told to anybody before the call: by members, all of which are
         asked, or by the dead, whose logs are recovered and in the assignment's clock."""
         while True:
             version, questions = (
                 self._view.version,
-                [self._ask(name, 0, anew=True) for name in self._others()],
+                [self._ask(name, 0, anew=True) for name in self._view.others],
             )
             told = await asyncio.gather(*questions, return_exceptions=True)
             answers = [one.acknowledged for one in told if isinstance(one, Reached)]
@@ -146,7 +143,7 @@ class MembersSnapshots:
         while (at := self.newest()) < least:
             version = self._view.version
             await self._ask(self._view.name, least)
-            behind = [name for name in self._others() if self._known[name] < least]
+            behind = [name for name in self._view.others if self._known[name] < least]
             await asyncio.gather(
                 *(self._ask(name, least) for name in behind), return_exceptions=True
             )
@@ -175,7 +172,7 @@ class MembersSnapshots:
         least = max(least, self._committer.acknowledged)
         if now < self._fresh_until and self.newest() >= least:
             return
-        names = (self._view.name, *self._others())
+        names = (self._view.name, *self._view.others)
         asked = [asyncio.ensure_future(self._ask(name, least)) for name in names]
         for question in asked:
             question.add_done_callback(_see)

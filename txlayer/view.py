@@ -57,6 +57,11 @@ class View:
         return found
 
     @property
+    def others(self) -> list[str]:
+        """The members but this one, in an order that is the same everywhere."""
+        return sorted(self.members - {self.name})
+
+    @property
     def may_commit(self) -> bool:
         """May this member commit?"""
         me = self.assignment.member(self.name)
