@@ -22,7 +22,7 @@ from api.database import Database
 from api.node import Node, Serving
 from api.ports import cluster_ports, session
 from api.settings import Settings, load_settings
-from api.tls import node_contexts, renew, renew_nodes, require_safe, server_context
+from api.tls import node_contexts, renew, require_safe, server_context
 from schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
 from storage.local.system import SystemClock
 from storage.tcp.peers import Tls
@@ -138,9 +138,9 @@ class _Server(uvicorn.Server):
 
 def _renew(settings: Settings, context: ssl.SSLContext, tls: Tls | None) -> None:
     """The certificates of both."""
-    renew(context, settings)
+    renew([context], settings, settings.tls_client_ca)
     if tls is not None:
-        renew_nodes(tls, settings)
+        renew(tls, settings, settings.node_ca)
 
 
 def _handing_out(context: ssl.SSLContext) -> Callable[..., ssl.SSLContext]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
+from collections.abc import Iterable
+from pathlib import Path
 
 import structlog
 
@@ -90,19 +92,10 @@ def server_context(settings: Settings) -> ssl.SSLContext | None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    _load(context, settings)
+    if settings.tls_client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+    _load(context, settings, settings.tls_client_ca)
     return context
-
-
-def renew(context: ssl.SSLContext, settings: Settings) -> None:
-    """Read the files anew, for connections to come. What cannot be used is told to the log, and
-    the certificates before it stay."""
-    try:
-        _load(context, settings)
-    except InvalidRequest as error:
-        _LOG.error("certificates stay as they are", error=str(error))
-    else:
-        _LOG.warning("certificates read anew")
 
 
 def node_contexts(settings: Settings) -> Tls | None:
@@ -122,45 +115,33 @@ def node_contexts(settings: Settings) -> Tls | None:
     for context in tls:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.verify_mode = ssl.CERT_REQUIRED
-        _load_for_nodes(context, settings)
+        _load(context, settings, settings.node_ca)
     return tls
 
 
-def renew_nodes(tls: Tls, settings: Settings) -> None:
-    """As `renew`, for connections among nodes."""
+def renew(contexts: Iterable[ssl.SSLContext], settings: Settings, authority: Path | None) -> None:
+    """Read the files anew, for connections to come. What cannot be used is told to the log, and
+    the certificates before it stay. `authority` is of whoever connects."""
     try:
-        for context in tls:
-            _load_for_nodes(context, settings)
+        for context in contexts:
+            _load(context, settings, authority)
     except InvalidRequest as error:
-        _LOG.error("certificates of nodes stay as they are", error=str(error))
+        _LOG.error("certificates stay as they are", error=str(error))
     else:
-        _LOG.warning("certificates of nodes read anew")
+        _LOG.warning("certificates read anew")
 
 
-def _load_for_nodes(context: ssl.SSLContext, settings: Settings) -> None:
-    assert settings.tls_certificate is not None
-    assert settings.node_ca is not None
-    try:
-        context.load_cert_chain(settings.tls_certificate, settings.tls_key, password=_no_password)
-        context.load_verify_locations(settings.node_ca)
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise InvalidRequest(
-            f"The certificates for nodes cannot be used: {error}.",
-            cure="tls_certificate, tls_key and node_ca are PEM files; the key is not encrypted.",
-        ) from None
-
-
-def _load(context: ssl.SSLContext, settings: Settings) -> None:
+def _load(context: ssl.SSLContext, settings: Settings, authority: Path | None) -> None:
     assert settings.tls_certificate is not None
     try:
         context.load_cert_chain(settings.tls_certificate, settings.tls_key, password=_no_password)
-        if settings.tls_client_ca is not None:
-            context.load_verify_locations(settings.tls_client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
+        if authority is not None:
+            context.load_verify_locations(authority)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise InvalidRequest(
             f"The certificates of the settings cannot be used: {error}.",
-            cure="tls_certificate, tls_key, tls_client_ca are PEM files; the key is not encrypted.",
+            cure="tls_certificate, tls_key, tls_client_ca and node_ca are PEM files;"
+            " the key is not encrypted.",
         ) from None
 
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from api import settings as settings_module
 from api.settings import Settings, load_settings
-from api.tls import node_contexts, renew_nodes, require_safe
+from api.tls import node_contexts, renew, require_safe
 from schema.errors import InvalidRequest, Unavailable
 from storage.ports import Caller
 from storage.tcp.peers import TcpPeers
@@ -128,11 +128,11 @@ def test_certificates_of_nodes_can_be_renewed(authority, tmp_path):
 
     with capture_logs() as logged:
         files[1].write_text("no key")
-        renew_nodes(tls, settings)
+        renew(tls, settings, authority.certificate)
         with pytest.raises(Unavailable):
             asyncio.run(reach())
         put(*authority.signed("after"))
-        renew_nodes(tls, settings)
+        renew(tls, settings, authority.certificate)
         assert asyncio.run(reach()) == b"a x"
     assert [line["log_level"] for line in logged] == ["error", "warning", "warning"]
 
