@@ -1,7 +1,8 @@
-"""How large a stored row may be: what HBase takes as it is set up by default.
+"""How large a stored row may be, and a message between nodes.
 
-The same everywhere, and looked at before a row is logged: what is in the log must be put, and a
-store that refuses it for ever would keep its transaction's locks for ever.
+A row: what HBase takes as it is set up by default. The same everywhere, and looked at before a row
+is logged: what is in the log must be put, and a store that refuses it for ever would keep its
+transaction's locks for ever.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schema.errors import LimitExceeded
-from storage.ports import Put
+from storage.ports import MESSAGE_BYTES, Put
 
 MAX_KEY_BYTES = 32_000
 MAX_ROW_BYTES = 10_000_000
@@ -23,6 +24,12 @@ def require_storable(writes: Mapping[str, Sequence[Put]]) -> None:
                 raise _too_large(f"A key for {table}", len(key), MAX_KEY_BYTES)
             if len(value) > MAX_ROW_BYTES:
                 raise _too_large(f"A row for {table}", len(value), MAX_ROW_BYTES)
+
+
+def require_sendable(what: str, data: bytes) -> None:
+    """Raises LimitExceeded for what is longer than MESSAGE_BYTES."""
+    if len(data) > MESSAGE_BYTES:
+        raise LimitExceeded(f"{what} has {len(data)} bytes; {MESSAGE_BYTES} are allowed.")
 
 
 def _too_large(what: str, found: int, limit: int) -> LimitExceeded:

@@ -13,8 +13,9 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 
-from schema.errors import HornbeamError, LimitExceeded, Unavailable
-from storage.ports import MESSAGE_BYTES, Answer, Caller
+from schema.errors import HornbeamError, Unavailable
+from storage.limits import require_sendable
+from storage.ports import Answer, Caller
 from storage.simulated.chaos import Chaos, Fault
 from storage.simulated.loop import Process, SimulatedLoop
 from storage.simulated.network import settle
@@ -93,8 +94,7 @@ class SimulatedPeers:
     async def answer(self, caller: Caller, message: bytes) -> bytes:
         assert self._answer is not None
         answer = await self._answer(caller, message)
-        if len(answer) > MESSAGE_BYTES:
-            raise LimitExceeded(f"An answer has {len(answer)} bytes; {MESSAGE_BYTES} are allowed.")
+        require_sendable("An answer", answer)
         return answer
 
     def admit(self, end: _AnsweringEnd) -> None:
@@ -210,8 +210,7 @@ class _AskingEnd:
     def ask(self, message: bytes) -> asyncio.Future[bytes]:
         if self.process.dead:
             raise asyncio.CancelledError
-        if len(message) > MESSAGE_BYTES:
-            raise LimitExceeded(f"A message has {len(message)} bytes; {MESSAGE_BYTES} are allowed.")
+        require_sendable("A message", message)
         reply: asyncio.Future[bytes] = self._connection.network.loop.create_future()
         if self.broken:
             settle(reply, Unavailable("The connection to the member is broken."))

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, cast
 
 import structlog
 
-from schema.errors import HornbeamError, LimitExceeded, Unavailable
+from schema.errors import HornbeamError, Unavailable
+from storage.limits import require_sendable
 from storage.ports import MESSAGE_BYTES, Answer, Caller
 from storage.tcp.frames import (
     FRAME_BYTES,
@@ -166,8 +167,7 @@ class TcpPeers:
     async def answer(self, caller: Caller, message: bytes) -> bytes:
         assert self._answer is not None
         answer = await self._answer(caller, message)
-        if len(answer) > MESSAGE_BYTES:
-            raise LimitExceeded(f"An answer has {len(answer)} bytes; {MESSAGE_BYTES} are allowed.")
+        require_sendable("An answer", answer)
         return answer
 
     def admit(self, connection: _Answering) -> None:
@@ -340,8 +340,7 @@ class _Asking(_Connection):
         self._why = ""
 
     def ask(self, message: bytes) -> asyncio.Future[bytes]:
-        if len(message) > MESSAGE_BYTES:
-            raise LimitExceeded(f"A message has {len(message)} bytes; {MESSAGE_BYTES} are allowed.")
+        require_sendable("A message", message)
         reply: asyncio.Future[bytes] = self._loop.create_future()
         if self.broken:
             _fail(reply, _broken(self.place, self._why))
