@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import contextlib
 import itertools
-import json
 import logging
 import random
 import shutil
@@ -36,8 +35,8 @@ from api.settings import Settings
 from bench import microdata
 from bench.measure import Figure, percentile, print_figures, write_report
 from bench.microdata import INSERT, V1
-from bench.nodes import NodeProcess, NodeProcesses
-from bench.serving import Client
+from bench.nodes import NodeProcess, NodeProcesses, client_url
+from bench.serving import Client, get, post
 from bench.tpcw.data import TODAY
 from cluster import Cluster
 from storage.ports import NEWEST, Put
@@ -262,8 +261,8 @@ def over_rest(cluster: Cluster, options: Options, database: str) -> list[Figure]
 def _single(node: NodeProcess, options: Options) -> list[Figure]:
     keys = Keys(first=1_000_000)
     with Client(node.port) as client:
-        live = [client.times_ms(_LIVE, options.requests) for _ in range(options.rounds)]
-    with hornbeam.connect(_url([node]), autocommit=True) as db:
+        live = [client.times_ms(get("/livez"), options.requests) for _ in range(options.rounds)]
+    with hornbeam.connect(client_url([node.address]), autocommit=True) as db:
         cursor = db.cursor()
         cursor.execute(INSERT, (10**9, 1, TODAY.isoformat(), "10.00", "0.80", "10.80"))
 
@@ -283,14 +282,6 @@ def _single(node: NodeProcess, options: Options) -> list[Figure]:
         ),
         Figure("REST", f"inserts by {CLIENTS} clients", "/s", tuple(rates), at_least=1_000),
     ]
-
-
-_LIVE = b"GET /livez HTTP/1.1\r\nHost: bench\r\n\r\n"
-
-
-def _url(nodes: Sequence[NodeProcess]) -> str:
-    first, *others = (f"127.0.0.1:{node.port}" for node in nodes)
-    return f"hornbeam://{first}" + (f"?also={','.join(others)}" if others else "")
 
 
 def _times_ms(work: Callable[[], None], count: int) -> list[float]:
@@ -316,20 +307,12 @@ def _crowd_over_rest(node: NodeProcess, keys: Keys, options: Options) -> float:
                     return
                 number, customer, _, *money = order
                 parameters = [number, customer, TODAY.isoformat(), *money]
-                connection.ask(_request(INSERT, parameters))
+                statement = {"sql": INSERT, "parameters": parameters}
+                connection.ask(post("/v1/transactions", {"statements": [statement]}))
 
     began = time.perf_counter()
     _in_threads([client] * CLIENTS)
     return count / (time.perf_counter() - began)
-
-
-def _request(sql: str, parameters: Sequence[object]) -> bytes:
-    body = json.dumps({"statements": [{"sql": sql, "parameters": parameters}]}).encode()
-    head = (
-        "POST /v1/transactions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
 
 
 def _in_threads(works: Sequence[Callable[[], None]]) -> None:
@@ -360,7 +343,7 @@ def _stopped(nodes: NodeProcesses, number: int) -> float:
 
     def client(node: NodeProcess, seed: int) -> None:
         chance = random.Random(seed)
-        with hornbeam.connect(_url([node]), autocommit=True) as db:
+        with hornbeam.connect(client_url([node.address]), autocommit=True) as db:
             while not over.is_set():
                 began = time.monotonic()
                 db.cursor().execute(UPDATE, [chance.randint(1, CUSTOMERS)])

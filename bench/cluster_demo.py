@@ -105,9 +105,7 @@ def run(options: Options, console: Console) -> int:
 def _shown(nodes: NodeProcesses, options: Options, console: Console) -> Report:
     """Schema, load, shoppers, a killed node, verification."""
     size = Size(options.customers, options.items)
-    first, *others = (url.removeprefix("http://") for url in nodes.urls)
-    also = f"?also={','.join(others)}" if others else ""
-    with hornbeam.connect(f"hornbeam://{first}{also}", autocommit=True) as db:
+    with hornbeam.connect(nodes.client_url, autocommit=True) as db:
         console.rule("Views chosen for the roots {author, customer, country}")
         console.print(_apply(db, size), highlight=False, markup=False, soft_wrap=True)
         console.rule("Loading over REST, with all views and indexes")

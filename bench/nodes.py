@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,13 @@ POLL_S = 0.05
 STOP_S = 60.0
 
 
+def client_url(addresses: Sequence[str], first: int = 0) -> str:
+    """What a client connects to: all nodes (`host:port`), beginning at one of them."""
+    first %= len(addresses)
+    begin, *others = [*addresses[first:], *addresses[:first]]
+    return f"hornbeam://{begin}" + (f"?also={','.join(others)}" if others else "")
+
+
 @dataclass
 class NodeProcess:
     """One node. `environment` is what `hornbeam serve` reads its settings from; Python is started
@@ -38,8 +45,12 @@ class NodeProcess:
     process: subprocess.Popen[bytes] | None = None
 
     @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}"
 
     def start(self) -> None:
         with self.log.open("ab") as log:
@@ -116,15 +127,15 @@ class NodeProcesses:
     ) -> None:
         self._stop()
 
-    def serving(self, timeout_s: float = START_S) -> NodeProcess:
-        """A node that serves; waits until one does. Raises Unavailable."""
-        return self._first(lambda node: node.ready, "No node serves", timeout_s)
-
     def leading(self, timeout_s: float = START_S) -> NodeProcess:
         """The node that leads; waits until one does. Raises Unavailable."""
-        return self._first(
-            lambda node: node.ready and node.assignment()["leads"], "No node leads", timeout_s
-        )
+        give_up = time.monotonic() + timeout_s
+        while time.monotonic() < give_up:
+            for node in self.nodes:
+                if node.ready and node.assignment()["leads"]:
+                    return node
+            time.sleep(POLL_S)
+        raise Unavailable(f"No node leads after {timeout_s:g} s; see {self.folder}.")
 
     def settled(self, timeout_s: float = START_S) -> None:
         """Wait until all that run serve, nobody is dead, and every slot has an owner that is not
@@ -145,20 +156,13 @@ class NodeProcesses:
                 raise Unavailable(f"Nodes are not settled; see {self.folder}.")
             time.sleep(POLL_S)
 
-    def _first(
-        self, wanted: Callable[[NodeProcess], bool], else_: str, timeout_s: float
-    ) -> NodeProcess:
-        give_up = time.monotonic() + timeout_s
-        while time.monotonic() < give_up:
-            for node in self.nodes:
-                if wanted(node):
-                    return node
-            time.sleep(POLL_S)
-        raise Unavailable(f"{else_} after {timeout_s:g} s; see {self.folder}.")
-
     @property
     def urls(self) -> list[str]:
         return [node.url for node in self.nodes]
+
+    @property
+    def client_url(self) -> str:
+        return client_url([node.address for node in self.nodes])
 
     def _node(self, number: int, port: int) -> NodeProcess:
         name = f"node{number}"

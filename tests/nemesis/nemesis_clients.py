@@ -50,13 +50,6 @@ _KINDS: dict[str, type[Exception]] = {
 }
 
 
-def url_of(addresses: Sequence[str], first: int = 0) -> str:
-    """Of all nodes, to begin at one of them."""
-    first %= len(addresses)
-    begin, *others = [*addresses[first:], *addresses[:first]]
-    return f"hornbeam://{begin}" + (f"?also={','.join(others)}" if others else "")
-
-
 @dataclass(frozen=True)
 class Answer:
     """What a committed transaction was answered with. `completed`: when everybody must see it; None

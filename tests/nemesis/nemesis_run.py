@@ -15,11 +15,12 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from nemesis_clients import Client, GivenUp, Journal, Refused, Statement, url_of
+from nemesis_clients import Client, GivenUp, Journal, Refused, Statement
 from nemesis_faults import FAULTS, Fault
 from nemesis_workloads import KINDS, Workload, seeded
 from nemesis_world import START_S, Stuck, World
 
+from bench.nodes import client_url
 from hornbeam.cli.csvtext import csv_line
 from hornbeam.errors import Error, from_problem
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
@@ -68,8 +69,10 @@ class Database:
     """What is asked of the database outside of the clients' work."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
-        self._transport: Transport = open_transport(parse_url(url_of(addresses)), PATIENCE_S)
-        self._each = [open_transport(parse_url(url_of([each])), PATIENCE_S) for each in addresses]
+        self._transport: Transport = open_transport(parse_url(client_url(addresses)), PATIENCE_S)
+        self._each = [
+            open_transport(parse_url(client_url([each])), PATIENCE_S) for each in addresses
+        ]
 
     def prepare(self, kinds: Sequence[str]) -> None:
         """Schema, views, first rows. The views that the workloads look at must be among them."""
@@ -189,7 +192,7 @@ class Round:
             kind: [
                 Client(
                     f"{kind}-{number}-{n}",
-                    url_of(world.addresses, n),
+                    client_url(world.addresses, n),
                     self._journals[kind],
                     seeded((seed, kind, n)),
                     self._pool,

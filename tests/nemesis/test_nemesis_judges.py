@@ -13,14 +13,13 @@ from typing import Any
 
 import nemesis_run
 import pytest
-from nemesis_clients import url_of
 from nemesis_faults import FAULTS
 from nemesis_run import Database, Round
 from nemesis_workloads import ROUND
 from nemesis_world import ROOT
 
 import hornbeam
-from bench.nodes import NodeProcess
+from bench.nodes import NodeProcess, client_url
 from cluster.ports import free_ports
 
 KINDS = ("bank", "appends", "list")
@@ -58,7 +57,7 @@ class Tamper:
     taken_over: float | None = None
 
     def strike(self, world: Any, rng: random.Random) -> None:
-        with hornbeam.connect(url_of(world.addresses)) as db:
+        with hornbeam.connect(client_url(world.addresses)) as db:
             for statement in self.statements:
                 db.cursor().execute(statement)
             db.commit()
