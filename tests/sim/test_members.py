@@ -4,9 +4,8 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from database_world import catalog_of
 from simulated_members import MembersCluster
-from workload_bank import SCHEMA
+from stories import opened, run
 
 from schema.errors import OutcomeUnknown, Unavailable
 from storage.simulated import files
@@ -22,20 +21,10 @@ async def three_nodes(**options):
     try:
         await cluster.start()
         leader = await cluster.leader()
-        await run(leader, _begin(leader.database))
+        await run(leader, opened(leader.database))
         yield cluster
     finally:
         await cluster.stop()
-
-
-async def _begin(database):
-    await database.keeper.apply(catalog_of(SCHEMA))
-    await database.keeper.wait_built()
-    await database.load("account", ["a_id", "a_balance"], [(n, 100) for n in range(3)])
-
-
-def run(node, work):
-    return node.process.start(work)
 
 
 def test_what_may_have_been_committed_is_not_done_again_elsewhere():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from database_world import catalog_of
 from simulated_cluster import Cluster
+from stories import opened, run
 from workload_bank import SCHEMA
 
 from schema.catalog import Index, Purpose, State
@@ -28,7 +29,7 @@ async def one_owner(**options):
     try:
         await cluster.start()
         (owner,) = cluster.nodes
-        await owner.process.start(_begin(owner.database))
+        await run(owner, opened(owner.database))
         yield owner, cluster
     finally:
         await cluster.stop()
@@ -45,16 +46,6 @@ async def two_owners(*, skew_ms=0):
         second.clock.skew_ms = skew_ms
         first.process.thaw()
         yield first, second, cluster
-
-
-async def _begin(database):
-    await database.keeper.apply(catalog_of(SCHEMA))
-    await database.keeper.wait_built()
-    await database.load("account", ["a_id", "a_balance"], [(n, 100) for n in range(3)])
-
-
-def run(node, work):
-    return node.process.start(work)
 
 
 def test_a_zombie_commits_nothing():
