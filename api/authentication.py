@@ -75,7 +75,7 @@ class KeyRing:
 
     async def make_table(self) -> TableStore:
         """The store with its table of keys. Raises Unavailable."""
-        store = self._serving.require().store
+        store = self._serving.require_readable().store
         if store is not self._table_of:
             await store.create_table(TABLE)
             self._table_of = store

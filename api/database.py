@@ -61,7 +61,7 @@ from txlayer.model import (
 )
 from txlayer.recovery import Recovered, recover
 from txlayer.retention import drop_old_segments
-from txlayer.snapshots import MembersSnapshots, OwnSnapshots, Snapshots
+from txlayer.snapshots import LastSnapshots, MembersSnapshots, OwnSnapshots, Snapshots
 from txlayer.tables import create_tables
 from txlayer.verify import Checked, Progress, VerifyReport, verify
 from txlayer.view import View
@@ -146,6 +146,7 @@ class Database:
         self.committer = parts.committer
         self.locks = parts.lock_table
         self.snapshots = parts.snapshots
+        self._last: LastSnapshots | None = None
         self.manager = parts.manager
         self.keeper = parts.keeper
         self.engine = parts.engine
@@ -286,13 +287,34 @@ class Database:
 
     async def close(self) -> None:
         """Finish what was begun, write a checkpoint, release the folder."""
-        self._housekeeping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._housekeeping
         async with contextlib.AsyncExitStack() as last:  # each, whatever becomes of the others
             last.push_async_callback(self._coordination.close)
             last.callback(self.engine.close)
             last.push_async_callback(self.store.close)
+            if self._last is None:
+                last.push_async_callback(self._stop)
+
+    async def retire(self) -> None:
+        """Stop all but reads, which go on at the last snapshot (`LastSnapshots`) until `close`."""
+        self._last = LastSnapshots(
+            self.snapshots.newest(), self.clock, self.settings.snapshot_retention_s
+        )
+        self.snapshots = self._last
+        async with contextlib.AsyncExitStack() as last:
+            last.push_async_callback(self._coordination.close)
+            last.push_async_callback(self._stop)
+
+    @property
+    def behind_s(self) -> float | None:
+        """For so long nothing was heard of commits; None unless this node has retired."""
+        return None if self._last is None else self._last.behind_s
+
+    async def _stop(self) -> None:
+        """Finish what was begun, write a checkpoint."""
+        self._housekeeping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._housekeeping
+        async with contextlib.AsyncExitStack() as last:
             if self._peers is not None:
                 last.push_async_callback(self._peers.close)
             last.push_async_callback(self.log.close)
@@ -466,9 +488,11 @@ class Database:
             self._require_owner()  # else it may be the bookmark of whoever came after
             raise
         if asked is None:
-            self._require_owner()
+            if self._last is None:
+                self._require_owner()
             return newest
-        oldest = newest - int(self.settings.snapshot_retention_s * 1000)
+        now = newest + int((self.behind_s or 0) * 1000)
+        oldest = now - int(self.settings.snapshot_retention_s * 1000)
         if asked < max(oldest, self.catalog.since):
             raise SnapshotTooOld(
                 f"Snapshot {asked} is older than what is kept (or than the last schema change).",

@@ -1,10 +1,11 @@
 """One node of a cluster: it joins the others, serves until its term is over, and joins again.
 
-    connect ─▶ join ─▶ serve ─ session or log lost ─▶ close ─▶ connect …
+    connect ─▶ join ─▶ serve ─ session or log lost ─▶ retire ─▶ connect …
 
 A term begins with a new session with the coordination service and ends with it; its member's name
 is new, and so is its log. What a term leaves behind is in the store and the log: the other nodes
-recover it, or this one in its next term.
+recover it, or this one in its next term. Until that begins, whatever keeps it from beginning, reads
+go on at the last snapshot of the term before.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ _LOG = structlog.get_logger(__name__)
 
 @dataclass
 class Serving:
-    """What requests are answered from. While `database` is None they are sent elsewhere."""
+    """What requests are answered from."""
 
     database: Database | None = None
+    """Of the term that runs; None between terms."""
+    retired: Database | None = None
+    """Of the term before, between terms: reads go on at its last snapshot."""
 
     def require(self) -> Database:
         """Raises Unavailable while this node does not serve."""
@@ -42,6 +46,12 @@ class Serving:
                 standby=True,
             )
         return self.database
+
+    def require_readable(self) -> Database:
+        """Raises Unavailable while this node has never served."""
+        if self.database is None and self.retired is not None:
+            return self.retired
+        return self.require()
 
 
 class Node:
@@ -57,23 +67,29 @@ class Node:
 
     async def run(self) -> None:
         """Join and serve in turn. Raises Corruption, and what else no further term cures."""
+        try:
+            while True:
+                await self._serve(await self._joined())
+        finally:
+            await self._forget()
+
+    async def _joined(self) -> Database:
+        """A new term's database, however many tries that takes."""
         pause_s, told = PAUSE_S, ""
         while True:
             try:
-                database = await self._join()
+                return await self._join()
             except Unavailable as error:
                 if str(error) != told:  # once, however long it lasts
                     _LOG.warning("cannot serve; trying again", error=(told := str(error)))
                 await self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-            else:
-                pause_s, told = PAUSE_S, ""
-                await self._serve(database)
 
     async def _serve(self, database: Database) -> None:
         self._serving.database = database
         _LOG.info("serves")
         try:
+            await self._forget()
             while database.ready():
                 await self._clock.sleep(WATCH_S)
             _LOG.warning("serves no more")
@@ -81,9 +97,17 @@ class Node:
             await self._end(database)
 
     async def _end(self, database: Database) -> None:
-        """Requests that are under way are answered as far as they can be; new ones go elsewhere."""
+        """Requests that are under way are answered as far as they can be; new ones go elsewhere,
+        but for reads."""
         with contextlib.suppress(HornbeamError):
             await database.leave()
-        self._serving.database = None
+        self._serving.database, self._serving.retired = None, database
         with contextlib.suppress(HornbeamError):
-            await database.close()
+            await database.retire()
+
+    async def _forget(self) -> None:
+        """Nothing is read from the term before any more."""
+        database, self._serving.retired = self._serving.retired, None
+        if database is not None:
+            with contextlib.suppress(HornbeamError):
+                await database.close()

@@ -31,6 +31,15 @@ def database_of(request: Request) -> Database:
     return serving_of(request).require()
 
 
+def readable_of(request: Request) -> Database:
+    """For reads, which go on while this node does not serve."""
+    return serving_of(request).require_readable()
+
+
+async def _readable(request: Request) -> Database:
+    return readable_of(request)
+
+
 async def _database(request: Request) -> Database:
     """A coroutine, because FastAPI sends plain functions to a thread: twice the time of a read."""
     return database_of(request)
@@ -67,6 +76,7 @@ async def _principal(request: Request) -> Principal:
 
 
 Db = Annotated[Database, Depends(_database)]
+ReadDb = Annotated[Database, Depends(_readable)]
 Asking = Annotated[Principal, Depends(_principal)]
 IdempotencyKey = Annotated[
     str | None,

@@ -206,6 +206,41 @@ class MembersSnapshots:
         return answer
 
 
+class LastSnapshots:
+    """Of a node that may not commit any more: one snapshot, the newest that it knew.
+
+    It stays right: what is at or below it was applied before it was known, and nobody commits there
+    afterwards, whoever has taken over. How long it stays there the retention says; the half that
+    is left is for queries that run.
+    """
+
+    def __init__(self, at: int, clock: Clock, retention_s: float) -> None:
+        self._at = at
+        self._clock = clock
+        self._began = clock.monotonic(), clock.wall_ms()
+        self._keep_s = retention_s / 2
+
+    def newest(self) -> int:
+        return self._at
+
+    @property
+    def behind_s(self) -> float:
+        """For so long nothing was heard of commits. By the clock that went further: one stands
+        still while the machine sleeps, the other can be set back."""
+        monotonic, wall_ms = self._began
+        return max(self._clock.monotonic() - monotonic, (self._clock.wall_ms() - wall_ms) / 1000)
+
+    async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
+        if strong or least > self._at or self.behind_s > self._keep_s:
+            raise Unavailable(
+                f"This node has lost the others {self.behind_s:.0f} s ago, and answers only what"
+                f" asks for nothing newer than snapshot {self._at}.",
+                cure="Send it to another node, or again in a moment.",
+                standby=True,
+            )
+        return self._at
+
+
 def _see(question: asyncio.Future[Reached]) -> None:
     """Whoever asked may have gone before it failed."""
     if not question.cancelled():

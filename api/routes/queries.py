@@ -15,13 +15,13 @@ from api.metrics import now_s
 from api.models import ExplainBody, QueryBody
 from api.requests import (
     Asking,
-    Db,
+    ReadDb,
     authorizer_of,
     check_parameters,
-    database_of,
     encoded,
     metrics_of,
     principal_of,
+    readable_of,
     settings_of,
     tagged,
     timeout_s,
@@ -31,6 +31,8 @@ from api.streams import ARROW, arrow_response, json_response, unless_gone
 
 router = tagged("queries")
 READER = needs(Role.READER)
+BEHIND = "Hornbeam-Behind-S"
+"""Of answers by a node that has lost the others: for so many seconds it has heard of no commits."""
 
 
 @router.post(
@@ -48,11 +50,13 @@ async def query(
     A large JSON answer streams; an error in the middle of it ends it with an `error` member
     instead of `snapshot`. An error in the middle of an Arrow stream cuts the connection.
     """
-    began, limits, db = now_s(), settings_of(request), database_of(request)
+    began, limits, db = now_s(), settings_of(request), readable_of(request)
     check_parameters(body.parameter_lists(), limits)
     authorizer_of(request).query(principal_of(request), body, db.catalog)
     answering = _answer(body, db, limits, began, arrow=ARROW in accept)
     response = await unless_gone(request.receive, answering)
+    if db.behind_s is not None:
+        response.headers[BEHIND] = f"{db.behind_s:.1f}"
     metrics_of(request).query(now_s() - began)
     return response
 
@@ -86,7 +90,7 @@ async def _answer(
     responses=answers.of(answers.Explained, 400, 413, 422, 429, 503),
     openapi_extra=READER,
 )
-async def explain(body: ExplainBody, request: Request, db: Db, asking: Asking) -> Response:
+async def explain(body: ExplainBody, request: Request, db: ReadDb, asking: Asking) -> Response:
     """How a SELECT would be answered, and why."""
     authorizer_of(request).explanation(asking, body, db.catalog)
     explanation = db.explain(body.sql, body.parameters, use_views=body.use_views)

@@ -12,7 +12,7 @@ from api.access import Role, needs, visible_catalog
 from api.database import Database
 from api.documents import graph_document, plan_document, schema_document, view_document
 from api.models import ApplyBody, PlanBody
-from api.requests import Asking, Db, encoded, tagged
+from api.requests import Asking, Db, ReadDb, encoded, tagged
 from schema.catalog import Catalog
 from schema.errors import NotFound
 from viewselect.picture import forest_mermaid, forest_svg
@@ -51,14 +51,14 @@ async def apply(body: ApplyBody, db: Db) -> Response:
 
 
 @router.get("/v1/schema", responses=answers.of(answers.Schema, 503), openapi_extra=READER)
-async def show(db: Db, asking: Asking) -> Response:
+async def show(db: ReadDb, asking: Asking) -> Response:
     """The catalog in force, as far as the API key may read it."""
     return encoded(schema_document(db, visible_catalog(asking, db.catalog)))
 
 
 @router.get("/v1/schema/graph", responses=answers.graph(422, 503), openapi_extra=READER)
 async def graph(
-    db: Db, asking: Asking, format: Literal["svg", "mermaid", "json"] = "svg"
+    db: ReadDb, asking: Asking, format: Literal["svg", "mermaid", "json"] = "svg"
 ) -> Response:
     """The schema graph with its trees and views, as far as the API key may read them."""
     catalog = visible_catalog(asking, db.catalog)
@@ -80,7 +80,7 @@ Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tabl
     ),
     openapi_extra=READER,
 )
-async def views(db: Db, asking: Asking, sizes: Sizes = True) -> Response:
+async def views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
     """All views with their states and progress."""
     shown = visible_catalog(asking, db.catalog)
     return encoded([await _view(db, shown, name, sizes) for name in shown.view])
@@ -89,7 +89,7 @@ async def views(db: Db, asking: Asking, sizes: Sizes = True) -> Response:
 @router.get(
     "/v1/views/{name}", responses=answers.of(answers.View, 404, 422, 503), openapi_extra=READER
 )
-async def view(name: str, db: Db, asking: Asking, sizes: Sizes = True) -> Response:
+async def view(name: str, db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
     """One view."""
     shown = visible_catalog(asking, db.catalog)
     if name not in db.catalog.view:

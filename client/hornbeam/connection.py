@@ -167,6 +167,12 @@ class Connection:
             self._forget()
 
     @property
+    def behind_s(self) -> float:
+        """For so many seconds the node of the last answer had heard of no commits, since it has
+        lost the others; 0.0: it has not. What it answers was true then."""
+        return self.transport.behind_s
+
+    @property
     def closed(self) -> bool:
         return self._closed
 

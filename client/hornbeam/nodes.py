@@ -8,13 +8,16 @@ from collections.abc import Sequence
 
 import httpx
 
+BEHIND = "Hornbeam-Behind-S"
+
 
 class Nodes(httpx.BaseTransport):
     """An httpx transport over several addresses.
 
     A node that cannot be reached, or says that it stands by, has done nothing: the next is asked,
     each once. If none serves, that one stands by is the answer: soon one of them will. What became
-    of a request whose answer is lost nobody knows; who repeats it, asks the next node first.
+    of a request whose answer is lost nobody knows; who repeats it, asks the next node first. So
+    does who was answered by a node that has lost the others.
     """
 
     def __init__(self, addresses: Sequence[str], inner: httpx.BaseTransport) -> None:
@@ -36,6 +39,8 @@ class Nodes(httpx.BaseTransport):
                 raise
             else:
                 if not _stands_by(response):
+                    if BEHIND in response.headers:
+                        self._addresses.rotate(-1)
                     return response
                 refusal = response
             self._addresses.rotate(-1)

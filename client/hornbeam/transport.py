@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 import httpx
 
 from hornbeam.errors import Error, InterfaceError, OperationalError, from_problem
-from hornbeam.nodes import Nodes
+from hornbeam.nodes import BEHIND, Nodes
 from hornbeam.security import Secret, Tls, key_of, redacted, require_private, tls_of
 
 T = TypeVar("T")
@@ -85,6 +85,8 @@ class Transport:
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
+        self.behind_s = 0.0
+        """For so long the node of the last answer had heard of no commits; 0: it hears of them."""
 
     def json(
         self,
@@ -115,7 +117,7 @@ class Transport:
             response = self._client.request(method, path, **arguments)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
-        _check(response)
+        self._check(response)
         return response
 
     @contextmanager
@@ -127,10 +129,14 @@ class Transport:
             with self._client.stream("POST", path, json=body, headers=headers) as response:
                 if response.is_error:
                     response.read()
-                _check(response)
+                self._check(response)
                 yield response
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
+
+    def _check(self, response: httpx.Response) -> None:
+        _require_success(response)
+        self.behind_s = float(response.headers.get(BEHIND, 0))
 
     def close(self) -> None:
         """Idempotent."""
@@ -150,7 +156,7 @@ class Transport:
         )
 
 
-def _check(response: httpx.Response) -> None:
+def _require_success(response: httpx.Response) -> None:
     if not response.is_error:
         return
     try:

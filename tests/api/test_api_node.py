@@ -24,11 +24,25 @@ from txlayer.model import Statement, TransactionRequest
 INSERT = "INSERT INTO t (a) VALUES (?)"
 
 
+class Quorum:
+    """The way to the coordination service, which can lose its quorum."""
+
+    def __init__(self):
+        self.lost = False
+
+    async def one(self, name, effect):
+        await asyncio.sleep(0)
+        if self.lost:
+            raise Unavailable(f"No quorum for {name}.")
+        return effect()
+
+
 class Cluster:
     """Store, logs and coordination in memory, and the nodes on them."""
 
     def __init__(self, folder):
         self.settings = Settings(data=folder)
+        self.quorum = Quorum()
         self.registry = SimulatedRegistry(asyncio.get_running_loop().time)
         self.tables, self.disk = SimulatedTables(), SimulatedDisk()
 
@@ -39,7 +53,7 @@ class Cluster:
 
         ports = Ports(
             SimulatedStore(self.tables),
-            await SimulatedCoordination.open(self.registry),
+            await SimulatedCoordination.open(self.registry, self.quorum),
             open_log,
             SystemClock(),
             RandomIds(),
@@ -70,12 +84,21 @@ class Cluster:
                 yield first, second
 
 
+@contextlib.asynccontextmanager
+async def client(cluster, serving):
+    to_app = httpx.ASGITransport(create_app(cluster.settings, serving))
+    async with httpx.AsyncClient(transport=to_app, base_url="http://node") as opened:
+        yield opened
+
+
 async def answers(cluster, serving, path):
-    app = create_app(cluster.settings, serving)
-    async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app), base_url="http://node"
-    ) as client:
-        return await client.get(path)
+    async with client(cluster, serving) as node:
+        return await node.get(path)
+
+
+async def asks(cluster, serving, path, **body):
+    async with client(cluster, serving) as node:
+        return await node.post(path, json=body)
 
 
 def test_all_serve_and_one_changes_the_schema(tmp_path):
@@ -123,6 +146,40 @@ def test_a_node_whose_log_has_failed_comes_back_and_nothing_is_lost(tmp_path):
                 await persistently(lambda: node.database.execute(INSERT, (number,)))  # noqa: B023
             rows = await second.database.fetch("SELECT a FROM t ORDER BY a", strong=True)
             assert rows == [(1,), (3,), (4,)]
+
+    asyncio.run(scenario())
+
+
+def test_without_a_quorum_reads_go_on_at_the_last_snapshot_and_writes_are_refused(tmp_path):
+    async def scenario():
+        cluster = Cluster(tmp_path)
+        async with cluster.two() as (first, second):
+            await first.database.execute(INSERT, (1,))
+            await second.database.fetch("SELECT a FROM t", strong=True)
+            cluster.quorum.lost = True
+            await until(lambda: first.retired and second.retired)
+            for node in (first, second):
+                ready = await answers(cluster, node, "/readyz")
+                assert (ready.status_code, ready.json()["standby"]) == (503, True)
+                written = await asks(
+                    cluster, node, "/v1/transactions", statements=[{"sql": "DELETE FROM t"}]
+                )
+                assert (written.status_code, written.json()["standby"]) == (503, True)
+                assert "Retry-After" in written.headers
+                assert (await answers(cluster, node, "/v1/schema")).status_code == 200
+            read = await asks(cluster, second, "/v1/query", sql="SELECT a FROM t")
+            assert read.json()["rows"] == [[1]]
+            assert float(read.headers["Hornbeam-Behind-S"]) >= 0
+            for newer in ({"consistency": "strong"}, {"bookmark": read.json()["snapshot"] + 1}):
+                refused = await asks(cluster, second, "/v1/query", sql="SELECT a FROM t", **newer)
+                assert (refused.status_code, refused.json()["standby"]) == (503, True)
+            cluster.quorum.lost = False
+            await until(lambda: first.database and second.database)
+            assert first.retired is second.retired is None
+            await persistently(lambda: first.database.execute(INSERT, (2,)))
+            read = await asks(cluster, first, "/v1/query", sql="SELECT a FROM t ORDER BY a")
+            assert read.json()["rows"] == [[1], [2]]
+            assert "Hornbeam-Behind-S" not in read.headers
 
     asyncio.run(scenario())
 

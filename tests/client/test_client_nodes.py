@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import pytest
 from client_world import apply, served
 
 import hornbeam
+from hornbeam.nodes import Nodes
+from hornbeam.transport import Transport
 
 STANDBY = {"detail": "This node stands by.", "code": "unavailable", "retryable": True,
            "outcome": "none", "standby": True}  # fmt: skip
@@ -105,6 +108,25 @@ def test_a_frozen_node_is_passed_over(tmp_path):
         ) as db:
             db.cursor().execute("INSERT INTO author (a_id, a_name) VALUES (1, 'ann')")
             assert db.cursor().execute("SELECT a_id FROM author").fetchall() == [(1,)]
+
+
+def test_who_was_answered_by_a_node_that_has_lost_the_others_asks_the_next(tmp_path):
+    asked: list[str] = []
+
+    class Inner(httpx.BaseTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            asked.append(request.url.host)
+            behind = {"Hornbeam-Behind-S": "2.5"} if request.url.host == "lost" else {}
+            return httpx.Response(200, json={}, headers=behind)
+
+    nodes = Nodes(["http://lost:1", "http://found:1"], Inner())
+    transport = Transport(httpx.Client(base_url="http://lost:1", transport=nodes))
+    behind = []
+    for _ in range(3):
+        transport.json("GET", "/v1/schema")
+        behind.append(transport.behind_s)
+    assert asked == ["lost", "found", "found"]
+    assert behind == [2.5, 0, 0]
 
 
 def test_when_no_node_answers_that_is_said():

@@ -10,7 +10,7 @@ from schema.errors import InvalidRequest, Unavailable
 from storage.simulated.loop import run_simulated
 from txlayer.hlc import MAX_AHEAD_MS
 from txlayer.messages import Reach
-from txlayer.snapshots import FRESH_S, HURRY_S, PATIENCE_S
+from txlayer.snapshots import FRESH_S, HURRY_S, PATIENCE_S, LastSnapshots
 
 
 async def commit(party, number=1, key="k"):
@@ -366,3 +366,42 @@ async def test_a_strong_read_holds_what_was_recovered():
     world.show(a, c)
     assert await read_point(a, strong=True) >= ts
     await world.end()
+
+
+# ---------------------------------------------------------------- after the last commit
+
+
+class SetClock:
+    """Two clocks that are set by hand."""
+
+    def __init__(self):
+        self.s, self.ms = 100.0, 5_000_000
+
+    def monotonic(self):
+        return self.s
+
+    def wall_ms(self):
+        return self.ms
+
+
+def test_the_last_snapshot_is_given_for_half_the_retention_by_the_clock_that_went_further():
+    for further, back in (("s", "ms"), ("ms", "s")):
+        clock = SetClock()
+        last = LastSnapshots(77, clock, retention_s=60)
+        assert asyncio.run(last.read_point(77)) == 77
+        unit = 1 if further == "s" else 1000
+        setattr(clock, further, getattr(clock, further) + 30 * unit)
+        setattr(clock, back, 0)
+        assert asyncio.run(last.read_point()) == last.newest() == 77
+        assert last.behind_s == 30
+        setattr(clock, further, getattr(clock, further) + unit)
+        with pytest.raises(Unavailable) as refused:
+            asyncio.run(last.read_point())
+        assert refused.value.details["standby"]
+
+
+def test_nothing_newer_than_the_last_snapshot_is_given():
+    last = LastSnapshots(77, SetClock(), retention_s=60)
+    for asked in ({"least": 78}, {"strong": True}):
+        with pytest.raises(Unavailable):
+            asyncio.run(last.read_point(**asked))
