@@ -59,6 +59,8 @@ class Fault(enum.StrEnum):
     FREEZE = "freeze"
     """A process stands still, and goes on later as if nothing had happened."""
 
+    __hash__ = str.__hash__  # that of Enum is written in Python, and every call asks for a rate
+
 
 @dataclass(frozen=True)
 class Profile:

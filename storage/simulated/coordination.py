@@ -89,6 +89,11 @@ class SimulatedRegistry:
         shown = [shown for s in self._sessions.values() for shown in s.members.items()]
         return dict(sorted(shown))
 
+    def shows(self, member: str) -> bool:
+        """Is it among the `members`?"""
+        self._end_silent()
+        return any(member in session.members for session in self._sessions.values())
+
     def _end_silent(self) -> None:
         now = self._time()
         for number, session in list(self._sessions.items()):

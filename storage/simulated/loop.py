@@ -40,6 +40,8 @@ class Process:
         self.name = name
         self.dead = False
         self.frozen = False
+        self.asks = False
+        """Is `admits` to be asked? While it is alive and well everything may run."""
         self._burying = False
         self._loop = loop
         self._context = copy_context()
@@ -54,7 +56,7 @@ class Process:
 
     def crash(self) -> None:
         """Nothing of it runs any more. Idempotent."""
-        self.dead = True
+        self.dead = self.asks = True
 
     def crash_after(self, steps: int | None) -> None:
         """Crash when `steps` more of its callbacks have run: between two of them, at any await.
@@ -62,10 +64,11 @@ class Process:
         None takes that back.
         """
         self._steps_left = steps
+        self.asks = True
 
     def freeze(self) -> None:
         """Stand still until `thaw`."""
-        self.frozen = True
+        self.frozen = self.asks = True
 
     def thaw(self) -> None:
         if self.frozen:
@@ -77,7 +80,7 @@ class Process:
         self._loop.resume(held)
 
     def admits(self, call: _Call) -> bool:
-        """May `call` run now? Asked once for each, just before it would."""
+        """May `call` run now? Asked once for each, just before it would, if it `asks`."""
         if self._burying:
             return True
         if self._steps_left is not None and not self.frozen:
@@ -86,6 +89,7 @@ class Process:
         if self.dead or self.frozen:
             self._held.append(call)
             return False
+        self.asks = self._steps_left is not None
         return True
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
@@ -117,12 +121,17 @@ class _Call:
     __slots__ = ("args", "callback", "context", "process", "stopped", "time")
 
     def __init__(
-        self, callback: Callable[..., object], args: Sequence[Any], context: Context, time: float
+        self,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        context: Context,
+        process: Process | None,
+        time: float,
     ) -> None:
         self.callback = callback
         self.args = args
         self.context = context
-        self.process = context.get(_PROCESS)
+        self.process = process
         self.stopped = False
         self.time = time
 
@@ -168,7 +177,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def in_world(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
         """Call after `delay` seconds, outside of every process."""
-        self.call_at(self._now + delay, callback, *args, context=self._world)
+        when = self._now + delay
+        call = _Call(callback, args, self._world, None, when)
+        heapq.heappush(self._timers, (when, next(self._numbers), call))
 
     # ------------------------------------------------------------ running
 
@@ -193,7 +204,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         for _ in range(len(ready)):
             call = ready.popleft()
             process = call.process
-            if call.stopped or (process is not None and not process.admits(call)):
+            if call.stopped or (process is not None and process.asks and not process.admits(call)):
                 continue
             try:
                 call.context.run(call.callback, *call.args)
@@ -204,14 +215,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 self.call_exception_handler({"message": message, "exception": error})
 
     def _jump(self) -> None:
-        timers = self._timers
+        timers, pop, ready = self._timers, heapq.heappop, self._ready
         while timers and timers[0][2].stopped:
-            heapq.heappop(timers)
+            pop(timers)
         if not timers:
             raise Stuck("nothing is ready and nothing is due")
         now = self._now = max(self._now, timers[0][0])
         while timers and timers[0][0] <= now:
-            self._ready.append(heapq.heappop(timers)[2])
+            ready.append(pop(timers)[2])
 
     def time(self) -> float:
         """Seconds since the simulation began."""
@@ -223,7 +234,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> _Call:
         context = context if context is not None else copy_context()
-        call = _Call(callback, args, context, self._now)
+        call = _Call(callback, args, context, context.get(_PROCESS), self._now)
         self._ready.append(call)
         return call
 
@@ -238,7 +249,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> _Call:
         context = context if context is not None else copy_context()
-        call = _Call(callback, args, context, when)
+        call = _Call(callback, args, context, context.get(_PROCESS), when)
         heapq.heappush(self._timers, (when, next(self._numbers), call))
         return call
 

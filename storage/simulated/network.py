@@ -100,25 +100,25 @@ class RemoteCalls:
         if self._process.dead:
             raise asyncio.CancelledError
         reply: asyncio.Future[Any] = self._loop.create_future()
-
-        def arrive() -> None:
-            self._chaos.note(f"{self._loop.time():.6f} {self._process.name} {name}")
-            if self._outage.away or (self._refused and self._chaos.strikes(self._refused)):
-                answer(Unavailable(f"The {self._service} refused {name}."))
-                return
-            try:
-                result: Any = effect()
-            except Exception as error:
-                result = error
-            if self._unknown and self._chaos.strikes(self._unknown):
-                result = Unavailable(f"The {self._service} has not answered {name}.")
-            answer(result)
-
-        def answer(result: Any) -> None:
-            self._loop.in_world(self._chaos.latency(), settle, reply, result)
-
-        self._loop.in_world(self._chaos.latency(), arrive)
+        self._loop.in_world(self._chaos.latency(), self._arrive, name, effect, reply)
         return reply
+
+    def _arrive(self, name: str, effect: Effect[Any], reply: asyncio.Future[Any]) -> None:
+        self._chaos.note(f"{self._loop.time():.6f} {self._process.name} {name}")
+        result = self._taken_effect(name, effect)
+        self._loop.in_world(self._chaos.latency(), settle, reply, result)
+
+    def _taken_effect(self, name: str, effect: Effect[Any]) -> Any:
+        """What the caller is to be told: a result, or an error."""
+        if self._outage.away or (self._refused and self._chaos.strikes(self._refused)):
+            return Unavailable(f"The {self._service} refused {name}.")
+        try:
+            result = effect()
+        except Exception as error:
+            result = error
+        if self._unknown and self._chaos.strikes(self._unknown):
+            return Unavailable(f"The {self._service} has not answered {name}.")
+        return result
 
 
 def settle(reply: asyncio.Future[Any], result: Any) -> None:

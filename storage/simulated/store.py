@@ -32,14 +32,16 @@ class _Row:
 
 @dataclass
 class _Table:
-    """Rows by key; `keys` holds the same keys in order."""
+    """Rows by key; `keys` holds the same keys in order, `purgeable` those that have more than one
+    version or a tombstone."""
 
     keys: list[bytes] = field(default_factory=list)
     row: dict[bytes, _Row] = field(default_factory=dict)
+    purgeable: set[bytes] = field(default_factory=set)
 
     def copy(self) -> _Table:
         rows = {key: _Row(row.order[:], row.values.copy()) for key, row in self.row.items()}
-        return _Table(self.keys[:], rows)
+        return _Table(self.keys[:], rows, self.purgeable.copy())
 
     def put(self, key: bytes, value: bytes, ts: int) -> None:
         row = self.row.get(key)
@@ -49,6 +51,8 @@ class _Table:
         if ts not in row.values:
             insort(row.order, ts)
         row.values[ts] = value
+        if len(row.order) > 1 or value == TOMBSTONE:
+            self.purgeable.add(key)
 
     def newest(self, key: bytes, at: int) -> Cell | None:
         """Newest version with ts ≤ `at`, tombstones too."""
@@ -72,7 +76,8 @@ class _Table:
 
     def purge(self, horizon: int) -> int:
         dropped = 0
-        for row in self.row.values():
+        for key in list(self.purgeable):
+            row = self.row[key]
             gone = bisect_right(row.order, horizon) - 1
             if gone < 0:
                 continue
@@ -82,9 +87,11 @@ class _Table:
                 del row.values[ts]
             del row.order[:gone]
             dropped += gone
-        if dropped:
-            self.keys = [key for key in self.keys if self.row[key].order]
-            self.row = {key: self.row[key] for key in self.keys}
+            if not row.order:
+                del self.row[key]
+                del self.keys[bisect_left(self.keys, key)]
+            if not row.order or (len(row.order) == 1 and TOMBSTONE not in row.values.values()):
+                self.purgeable.remove(key)
         return dropped
 
 

@@ -378,7 +378,7 @@ class Cluster:
                 node.process.crash()
                 await asyncio.sleep(self.chaos.between(self.chaos.profile.down_s))
                 self._launch()
-            elif node.process.dead or (node.serves and SLAVE not in self.registry.members()):
+            elif node.process.dead or (node.serves and not self.registry.shows(SLAVE)):
                 node.replaced_at = self.loop.time()
                 self._launch()
 

@@ -134,7 +134,7 @@ class MembersCluster(Cluster):
             return True
         if node.database is None or node.stopping:
             return False
-        shown = node.log in self.registry.members()
+        shown = self.registry.shows(node.log)
         return not shown or not (node.process.frozen or node.database.ready())
 
     async def _stop_in_turn(self, every_s: float) -> None:
