@@ -19,7 +19,15 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NoReturn, TypeVar
@@ -41,6 +49,7 @@ from storage.hbase.cells import (
 )
 from storage.hbase.gateways import Address, CallFailed, Gateways
 from storage.hbase.interface import THRIFT
+from storage.hbase.sharing import SharedCalls
 from storage.ports import NEWEST, TOMBSTONE, Cell, Put
 
 T = TypeVar("T")
@@ -61,6 +70,11 @@ BATCH_BYTES = 4 << 20
 """So large batches of scans become, and no batch of puts is larger by more than a row."""
 GETS, PUTS, PREFIXES, PURGED_ROWS = 500, 1_000, 200, 500
 """In one call."""
+SHARED = 100
+"""Gets or puts of one caller, at most, that share a call with those of others: larger ones would
+gain nothing, and keep the others waiting."""
+_Version = tuple[Put, int]
+"""A put and its timestamp."""
 
 
 class HBaseStore:
@@ -77,6 +91,8 @@ class HBaseStore:
         self._namespace = namespace
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hbase")
+        self._shared_gets = SharedCalls(self._get_all, timeout_s)
+        self._shared_puts = SharedCalls(self._put_all, timeout_s)
         self._sound: set[str] = set()
         """Tables that were found to exist as they should."""
         self._purged: dict[str, int] = {}
@@ -179,6 +195,12 @@ class HBaseStore:
     # ------------------------------------------------------------ reads
 
     async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
+        if 0 < len(keys) <= SHARED:
+            return list(await self._shared_gets.ask((table, at), keys))
+        return await self._get_all((table, at), keys)
+
+    async def _get_all(self, of: tuple[str, int], keys: Sequence[bytes]) -> list[Cell | None]:
+        table, at = of
         chunks = [keys[i : i + GETS] for i in range(0, len(keys), GETS)]
         found = await self._all([partial(self._get, table, chunk, at) for chunk in chunks])
         return [cell for cells in found for cell in cells]
@@ -264,18 +286,25 @@ class HBaseStore:
     # ------------------------------------------------------------ writes
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
-        works = [
-            partial(self._put, table, chunk, ts)
-            for table, puts in writes.items()
-            for chunk in _chunks(puts)
-        ]
+        self._require_open()
         try:
-            await self._all(works)
+            await _all_settled([self._put_table(table, puts, ts) for table, puts in writes.items()])
         finally:
             self._unflushed.update(writes)
 
-    def _put(self, table: str, puts: Sequence[Put], ts: int) -> None:
-        wanted = [_put(stored_key(key), stored_value(value), ts) for key, value in puts]
+    async def _put_table(self, table: str, puts: Sequence[Put], ts: int) -> None:
+        versions = [(put, ts) for put in puts]
+        if len(versions) <= SHARED:
+            await self._shared_puts.ask(table, versions)
+        else:
+            await self._put_all(table, versions)
+
+    async def _put_all(self, table: str, versions: Sequence[_Version]) -> list[None]:
+        await self._all([partial(self._put, table, chunk) for chunk in _chunks(versions)])
+        return [None] * len(versions)
+
+    def _put(self, table: str, versions: Sequence[_Version]) -> None:
+        wanted = [_put(stored_key(key), stored_value(value), ts) for (key, value), ts in versions]
         if len(wanted) == 1:
             self._call(table, lambda client, name: client.put(name, wanted[0]))
         else:
@@ -500,15 +529,7 @@ class HBaseStore:
         self._require_open()
         if len(works) == 1:
             return [await self._in_thread(works[0])]
-        results = await asyncio.gather(
-            *[self._in_thread(work) for work in works], return_exceptions=True
-        )
-        found: list[T] = []
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-            found.append(result)
-        return found
+        return await _all_settled([self._in_thread(work) for work in works])
 
     def _call(
         self, table: str, work: Callable[[Client, bytes], T], *, repeatable: bool = True
@@ -564,6 +585,16 @@ class HBaseStore:
         raise AssertionError("the last try returns or raises")
 
 
+async def _all_settled(works: Sequence[Awaitable[T]]) -> list[T]:
+    """All results in order. On a failure too, nothing is under way any more."""
+    found: list[T] = []
+    for result in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        found.append(result)
+    return found
+
+
 def _get(row: bytes, when: Any, versions: int) -> Any:
     return THRIFT.TGet(row=row, columns=COLUMNS, timeRange=when, maxVersions=versions)
 
@@ -612,12 +643,12 @@ def _next_batch(rows: Sequence[Any], limit: int | None) -> int:
     return min(LARGEST_BATCH, room, max(4 * len(rows), limit or LARGEST_BATCH))
 
 
-def _chunks(puts: Sequence[Put]) -> Iterator[list[Put]]:
-    """Parts of a bounded size. Of several puts of a row the last one stays."""
-    chunk: list[Put] = []
+def _chunks(versions: Sequence[_Version]) -> Iterator[list[_Version]]:
+    """Parts of a bounded size. Of several puts of one version of a row the last one stays."""
+    chunk: list[_Version] = []
     size = 0
-    for put in {put.key: put for put in puts}.values():
-        chunk.append(put)
+    for put, ts in {(put.key, ts): (put, ts) for put, ts in versions}.values():
+        chunk.append((put, ts))
         size += len(put.key) + len(put.value)
         if len(chunk) == PUTS or size >= BATCH_BYTES:
             yield chunk

@@ -1,5 +1,7 @@
 """What every table store promises (`storage.ports.TableStore`)."""
 
+import asyncio
+
 import pytest
 from contract_adapters import STORES, collect, examples, opened, over, run
 from hypothesis import given, settings
@@ -81,6 +83,29 @@ def test_a_put_may_be_repeated(adapter, tmp_path):
                 await store.put({"t": [Put(b"k", value)]}, 4)
             assert await store.get("t", [b"k"], 4) == [Cell(b"k", 4, b"second")]
             await store.put({}, 5)
+
+    run(scenario())
+
+
+@every
+def test_calls_at_one_time_are_answered_as_if_each_were_alone(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            await store.create_table("t")
+            await store.create_table("u")
+            puts = [{"t": [Put(k(0), b"%d" % ts), Put(k(ts), b"t")]} for ts in range(1, 9)]
+            puts += [{"t": [Put(k(ts), b"t")], "u": [Put(k(0), b"u")]} for ts in range(11, 19)]
+            await asyncio.gather(*(store.put(writes, ts) for ts, writes in enumerate(puts, 1)))
+            asked = [[k(0)], [k(3), k(0)], [k(99)], [], [k(i) for i in range(150)], [k(0), k(0)]]
+            wanted = [(keys, at) for at in (4, 6, NEWEST) for keys in asked]
+            found = await asyncio.gather(*(store.get("t", keys, at) for keys, at in wanted))
+            assert found == [await store.get("t", keys, at) for keys, at in wanted]
+            assert [cell.value for cell in found[0]] == [b"4"]
+            assert [cell and cell.ts for cell in found[1]] == [3, 4]
+            assert [cell.value for cell in found[6]] == [b"6"]
+            assert [cell.value for cell in found[12]] == [b"8"]
+            assert sum(cell is not None for cell in found[16]) == 17
+            assert await store.get("u", [k(0)], NEWEST) == [Cell(k(0), 16, b"u")]
 
     run(scenario())
 

@@ -177,7 +177,7 @@ def test_who_answers_byte_by_byte_does_not_outlast_the_deadline():
 def test_calls_that_find_no_free_connection_do_not_wait_for_ever():
     async def scenario(address):
         store = HBaseStore([address], timeout_s=0.5)
-        calls = [store.get("t", [b"k"], 1) for _ in range(4 * THREADS)]
+        calls = [store.get("t", [b"k"], at) for at in range(4 * THREADS)]
         began = time.monotonic()
         errors = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(error, Unavailable) for error in errors)

@@ -340,8 +340,8 @@ def test_what_is_compared_is_hidden_even_if_it_went_and_came_back(real_cluster, 
             await store.put({"t": [Put(b"k", b"a")]}, 5)
 
             def away_and_back():
-                store._put("t", [Put(b"k", b"b")], 6)
-                store._put("t", [Put(b"k", b"a")], 50)
+                store._put("t", [(Put(b"k", b"b"), 6)])
+                store._put("t", [(Put(b"k", b"a"), 50)])
 
             interfering(store, [lambda: None] * moment + [away_and_back])
             assert await store.check_and_put("t", b"k", b"a", b"ours", 7)
@@ -357,7 +357,7 @@ def test_what_went_away_meanwhile_is_not_overwritten(real_cluster):
             for found, change in ((b"a", Put(b"k", b"b")), (None, Put(b"l", b"b"))):
                 if found is not None:
                     await store.put({"t": [Put(change.key, found)]}, 5)
-                interfering(store, [lambda change=change: store._put("t", [change], 6)])
+                interfering(store, [lambda change=change: store._put("t", [(change, 6)])])
                 assert not await store.check_and_put("t", change.key, found, b"ours", 7)
                 assert await store.get("t", [change.key], 9) == [Cell(change.key, 6, b"b")]
 
@@ -433,5 +433,25 @@ def test_keys_of_tables_and_rows_that_hbase_would_not_take(real_cluster):
                 assert await store.get("Größe, %", [b""], ts) == [Cell(b"", ts, value)]
             assert await store.check_and_put("Größe, %", b"", b"v", values[1], 9)
             assert await store.get("Größe, %", [b""], 9) == [Cell(b"", 9, values[1])]
+
+    run(scenario())
+
+
+def test_what_hbase_does_not_take_of_one_caller_fails_for_him_alone(real_cluster):
+    """Callers at one time share a call; a key of 40 kB, or a row of 11 MB, is refused with it."""
+
+    async def scenario():
+        async with opened(real_cluster.thrift) as store:
+            neighbours = [{"t": [Put(k(i), b"v%d" % i)]} for i in range(4)]
+            too_large = {"t": [Put(b"large", bytes(11 << 20))]}
+            puts = [store.put(writes, 5) for writes in (*neighbours, too_large)]
+            *put, refused = await asyncio.gather(*puts, return_exceptions=True)
+            assert put == [None] * 4
+            assert isinstance(refused, Unavailable)
+
+            gets = [store.get("t", [key], 5) for key in (*map(k, range(4)), b"k" * 40_000)]
+            *found, refused = await asyncio.gather(*gets, return_exceptions=True)
+            assert found == [[Cell(k(i), 5, b"v%d" % i)] for i in range(4)]
+            assert isinstance(refused, Unavailable)
 
     run(scenario())

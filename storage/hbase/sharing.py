@@ -1,0 +1,115 @@
+"""Calls that are made at one time share one: what group commit is to a log.
+
+While a call of a route is on its way, what is asked for on that route meanwhile is collected, and
+leaves with the next. A route that is free is left at once, with all that is asked for in the same
+turn of the event loop; so who is alone waits for nobody. What is asked for is never answered by a
+call that left before.
+
+Everybody is answered as if alone. A call that HBase refuses is made again for each who shares it,
+since it may be refused for what one of them wants; any other failure is all of theirs. Who is
+cancelled goes away, and the others' call goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from schema.errors import Unavailable
+from storage.hbase.gateways import CallFailed
+
+Route = TypeVar("Route", bound=Hashable)
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+@dataclass(eq=False, slots=True)
+class _Asked(Generic[Item, Answer]):
+    items: Sequence[Item]
+    since: float
+    answers: asyncio.Future[Sequence[Answer]]
+
+
+class SharedCalls(Generic[Route, Item, Answer]):
+    """`send` makes one call on a route, and returns an answer for each of its items, in order."""
+
+    def __init__(
+        self,
+        send: Callable[[Route, list[Item]], Awaitable[Sequence[Answer]]],
+        timeout_s: float,
+    ) -> None:
+        """Nothing is sent for who has waited longer than `timeout_s`."""
+        self._send = send
+        self._timeout_s = timeout_s
+        self._waiting: dict[Route, list[_Asked[Item, Answer]]] = {}
+        """Per route with a call on its way, or about to leave."""
+        self._routes: set[asyncio.Task[None]] = set()
+
+    async def ask(self, route: Route, items: Sequence[Item]) -> Sequence[Answer]:
+        """The answers to `items`. Raises what `send` raises."""
+        asked: _Asked[Item, Answer] = _Asked(
+            items, time.monotonic(), asyncio.get_running_loop().create_future()
+        )
+        if route in self._waiting:
+            self._waiting[route].append(asked)
+        else:
+            self._waiting[route] = [asked]
+            serving = asyncio.ensure_future(self._serve(route))
+            self._routes.add(serving)
+            serving.add_done_callback(self._routes.discard)
+        return await asked.answers
+
+    async def _serve(self, route: Route) -> None:
+        try:
+            while sharing := self._waiting[route]:
+                self._waiting[route] = []
+                await self._share(route, sharing)
+        finally:
+            for one in self._waiting.pop(route):
+                one.answers.cancel()
+
+    async def _share(self, route: Route, sharing: Sequence[_Asked[Item, Answer]]) -> None:
+        sharing = [one for one in sharing if self._is_wanted(one)]
+        if not sharing:
+            return
+        try:
+            answers = await self._send(route, [item for one in sharing for item in one.items])
+        except CallFailed as failed:
+            if failed.refused and len(sharing) > 1:
+                await asyncio.gather(*(self._share(route, [one]) for one in sharing))
+            else:
+                _fail(sharing, failed)
+        except asyncio.CancelledError:
+            for one in sharing:
+                one.answers.cancel()
+            raise
+        except Exception as error:
+            _fail(sharing, error)
+        else:
+            _hand_out(sharing, answers)
+
+    def _is_wanted(self, one: _Asked[Item, Answer]) -> bool:
+        if one.answers.done():
+            return False
+        if time.monotonic() - one.since > self._timeout_s:
+            _fail([one], Unavailable("HBase is too slow: the calls before took too long."))
+            return False
+        return True
+
+
+def _hand_out(sharing: Sequence[_Asked[Item, Answer]], answers: Sequence[Answer]) -> None:
+    begin = 0
+    for one in sharing:
+        end = begin + len(one.items)
+        if not one.answers.done():
+            one.answers.set_result(answers[begin:end])
+        begin = end
+
+
+def _fail(sharing: Sequence[_Asked[Item, Answer]], error: Exception) -> None:
+    for one in sharing:
+        if not one.answers.done():
+            one.answers.set_exception(error)
