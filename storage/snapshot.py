@@ -209,6 +209,27 @@ class Snapshot:
         return rows
 
 
+class RememberingSnapshot(Snapshot):
+    """Reads each row by its key once, until it is told to `forget` them."""
+
+    def __init__(self, store: TableStore, codecs: Codecs, at: int) -> None:
+        super().__init__(store, codecs, at)
+        self._known: dict[str, dict[bytes, RowVersion | None]] = {}
+
+    def forget(self) -> None:
+        self._known = {}
+
+    async def get(self, layout: str, keys: Sequence[tuple[Value, ...]]) -> list[RowVersion | None]:
+        known = self._known.setdefault(layout, {})
+        codec = self._codecs(layout)
+        encoded = [codec.key_of(key) for key in keys]
+        missing = {e: key for e, key in zip(encoded, keys, strict=True) if e not in known}
+        if missing:
+            found = await super().get(layout, list(missing.values()))
+            known.update(zip(missing, found, strict=True))
+        return [known[key] for key in encoded]
+
+
 class _Merge:
     """Stored cells in key order, with the overlay's rows of the same range laid over them.
 

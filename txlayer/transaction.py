@@ -38,7 +38,7 @@ from schema.model import Column, Default, DefaultKind, OnDelete, Relation
 from schema.sqltext import literal_sql
 from schema.types import Row, Value
 from storage.ports import NEWEST, TableStore
-from storage.snapshot import Overlay, ReadItem, Snapshot
+from storage.snapshot import Overlay, ReadItem, RememberingSnapshot, Snapshot
 from txlayer.constraints import ChildCheck, ParentCheck, UniqueCheck
 from txlayer.identity import Numbers
 from txlayer.locks import LockName, LockOwner, Locks, Mode
@@ -99,14 +99,18 @@ class Transaction:
         self._owner = owner
         self._deadline = deadline
         self._held: set[tuple[LockName, Mode]] = set()
-        self.reader = Snapshot(store, state.codecs, at)
+        self.reader = RememberingSnapshot(store, state.codecs, at)
         self._changes: dict[str, dict[bytes, Change]] = {}
         self._repairs: list[Mutation] = []
 
     # ------------------------------------------------------------ locks
 
     async def lock(self, names: Iterable[LockName], mode: Mode = Mode.EXCLUSIVE) -> bool:
-        """Take locks; False if this attempt has had them all before."""
+        """Take locks; False if this attempt has had them all before.
+
+        What was read before a lock was granted may have changed by then, and is read again. What
+        was read since may be relied on if its lock is held, so it is read once.
+        """
         locks, owner = self._locks, self._owner
         if locks is None:
             return False
@@ -116,6 +120,8 @@ class Transaction:
                 await locks.acquire(owner, missing[number:], mode, self._deadline)
                 break
         self._held.update((name, mode) for name in missing)
+        if missing:
+            self.reader.forget()
         return bool(missing)
 
     def _has(self, name: LockName, mode: Mode) -> bool:

@@ -10,9 +10,9 @@ from storage_world import catalog, collect, run
 from schema.types import Row
 from storage.codec.keyrange import KeyRange
 from storage.codec.rows import Codecs
-from storage.ports import TOMBSTONE, Put
+from storage.ports import NEWEST, TOMBSTONE, Put
 from storage.simulated.store import SimulatedStore
-from storage.snapshot import Overlay, ReadItem, RowVersion, Snapshot
+from storage.snapshot import Overlay, ReadItem, RememberingSnapshot, RowVersion, Snapshot
 
 CODECS = Codecs(catalog())
 CODEC = CODECS("t")
@@ -138,5 +138,38 @@ def test_a_deleted_row_is_traced_as_absent():
         trace = []
         assert await Snapshot(store, CODECS, AT, trace=trace).get("t", [(0, 0)]) == [None]
         assert trace == [ReadItem("t", key(0, 0), None)]
+
+    run(scenario())
+
+
+def test_a_row_is_read_once_until_what_was_read_is_forgotten():
+    async def scenario():
+        store = await store_of([(0, 0, "a")])
+        asked, get = [], store.get
+
+        async def counted(table, keys, at):
+            asked.append(list(keys))
+            return await get(table, keys, at)
+
+        store.get = counted
+        snapshot = RememberingSnapshot(store, CODECS, NEWEST)
+        first = RowVersion(key(0, 0), 5, (0, 0, "a"))
+        assert await snapshot.get("t", [(0, 0), (0, 1)]) == [first, None]
+        changed = [Put(key(0, i), CODEC.encode((0, i, "b"))) for i in range(3)]
+        await store.put({CODEC.layout.table: changed}, 20)
+        last = RowVersion(key(0, 2), 20, (0, 2, "b"))
+        assert await snapshot.get("t", [(0, 1), (0, 2), (0, 0), (0, 2)]) == [
+            None,
+            last,
+            first,
+            last,
+        ]
+        assert await snapshot.get("t", [(0, 0)]) == [first]
+        assert asked == [[key(0, 0), key(0, 1)], [key(0, 2)]]
+        snapshot.forget()
+        assert await snapshot.get("t", [(0, 0), (0, 1)]) == [
+            RowVersion(key(0, 0), 20, (0, 0, "b")),
+            RowVersion(key(0, 1), 20, (0, 1, "b")),
+        ]
 
     run(scenario())
