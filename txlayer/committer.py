@@ -3,9 +3,10 @@
     commit() ─ encode ─▶ waiting ─ log stage ─▶ logged ─ apply stage ─▶ applied, answered
 
 The log stage takes all that wait, gives them one timestamp and one `Log.append`: the commit
-point. The apply stage puts batches into the store strictly in order, moves the watermark and
-answers. Batch n + 1 is logged while batch n is applied. All transactions that are in here at one
-time hold locks against one another, so those of one batch may share a timestamp.
+point. The apply stage takes all batches that are logged, puts them into the store side by side,
+moves the watermark and answers, in the order of the log. What comes meanwhile is logged meanwhile.
+All transactions that are in here at one time hold locks against one another: those of one batch may
+share a timestamp, and no two batches write the same row.
 
 A timestamp is *in flight* from its tick until its batch is applied, and the watermark stays below
 it. One whose outcome is unknown (the log failed) stays in flight until the process is restarted
@@ -43,7 +44,7 @@ MAX_WAITING = 10_000
 MAX_BATCH_BYTES = 16 << 20
 """A batch takes no further transaction once it is this large."""
 MAX_LOGGED = 8
-"""Batches that may be logged and not applied; then the log waits for the store."""
+"""Batches that may be logged and wait to be applied; then the log waits for the store."""
 PATIENCE_S = 5.0
 """After this long without the store's answer, a client is told "committed, not applied yet"."""
 CHECKPOINT_INTERVAL_S = 1.0
@@ -149,8 +150,8 @@ class Committer:
         """All of the log before this is applied and durable in the store."""
         self.failed: HornbeamError | None = None
         """Why nothing more is accepted, for good."""
-        self.degraded = False
-        """The store refuses puts that are already committed; they are being retried."""
+        self._refused: set[int] = set()
+        """Timestamps of the batches that the store has refused, and is asked again to take."""
 
     # ------------------------------------------------------------ life
 
@@ -239,6 +240,11 @@ class Committer:
         return min(newest, self._reserved)
 
     @property
+    def degraded(self) -> bool:
+        """Does the store refuse puts that are already committed? They are being retried."""
+        return bool(self._refused)
+
+    @property
     def idle(self) -> bool:
         """Is everything applied that was accepted?"""
         return self.finished == self.begun
@@ -289,21 +295,27 @@ class Committer:
 
     async def _apply_batches(self) -> None:
         while True:
-            batch = await self._logged.get()
+            batches = await _all_in(self._logged)
             self._steps(Step.APPLYING)
+            puts = [asyncio.ensure_future(self._put(batch)) for batch in batches]
             try:
-                await self._put(merged_writes(w.writes for w in batch.members), batch.ts)
+                await asyncio.gather(*puts)
             except Unavailable as error:
                 await self._answer_early(0.0)
                 self._fail(error)
                 return
+            finally:
+                for put in puts:
+                    put.cancel()
             self._steps(Step.APPLIED)
-            self._finish(batch)
+            for batch in batches:
+                self._finish(batch)
             self._steps(Step.FINISHED)
 
-    async def _put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+    async def _put(self, batch: _Batch) -> None:
         """Put what is committed: there is no way but forward, so it is tried for ever, or until
         another process has taken over, which puts it from the log."""
+        writes, ts = merged_writes(w.writes for w in batch.members), batch.ts
         pause_s = RETRY_MIN_S
         while True:
             if not self._alive():
@@ -313,11 +325,11 @@ class Committer:
             except Unavailable as error:
                 if not self.degraded:
                     _LOG.warning("store refuses committed rows; retrying", ts=ts, error=str(error))
-                self.degraded = True
+                self._refused.add(ts)
                 await self._clock.sleep(pause_s)
                 pause_s = min(pause_s * 2, RETRY_MAX_S)
             else:
-                self.degraded = False
+                self._refused.discard(ts)
                 return
 
     def _finish(self, batch: _Batch) -> None:
@@ -431,6 +443,14 @@ class Committer:
         """Wake everybody who waits for progress now."""
         self._progress.set()
         self._progress.clear()
+
+
+async def _all_in(queue: asyncio.Queue[_Batch]) -> list[_Batch]:
+    """Everything that is in the queue now, or comes first."""
+    found = [await queue.get()]
+    while not queue.empty():
+        found.append(queue.get_nowait())
+    return found
 
 
 def _encoded(prepared: Prepared, since: float) -> _Waiting:

@@ -29,16 +29,20 @@ class Gate:
     async def enter(self, deadline: float | None = None) -> None:
         """Raises Unavailable at the deadline, in seconds of the event loop's clock, and when
         nobody will ever enter again."""
+        if not self._open.is_set():
+            await self._wait_until_open(deadline)
+        if self._over:
+            raise _closed("This node has ended")
+        self._inside += 1
+        self._empty.clear()
+
+    async def _wait_until_open(self, deadline: float | None) -> None:
         try:
             async with asyncio.timeout_at(deadline):
                 while not self._open.is_set():
                     await self._open.wait()
         except TimeoutError:
             raise _closed("The schema is being changed") from None
-        if self._over:
-            raise _closed("This node has ended")
-        self._inside += 1
-        self._empty.clear()
 
     def end(self) -> None:
         """Nobody enters any more, nobody goes on waiting."""

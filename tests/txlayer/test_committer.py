@@ -141,6 +141,109 @@ def test_the_next_batch_is_logged_while_one_is_applied_and_order_is_kept():
     running(world, scenario)
 
 
+def held_puts(world: World) -> dict[int, asyncio.Event]:
+    """Puts wait for their events; each is here, by timestamp, once it has begun."""
+    put, begun = world.store.put, {}
+
+    async def held(writes, ts):
+        begun[ts] = asyncio.Event()
+        await begun[ts].wait()
+        await put(writes, ts)
+
+    world.store.put = held
+    return begun
+
+
+async def logged_one_by_one(world: World, count: int) -> list[asyncio.Task[Committed]]:
+    tasks = []
+    for number in range(count):
+        tasks.append(begin(world, number, chr(97 + number)))
+        await settle()
+    return tasks
+
+
+def test_what_was_logged_meanwhile_is_applied_side_by_side_and_told_in_order():
+    world = World()
+    begun = held_puts(world)
+
+    async def scenario():
+        first, *others = await logged_one_by_one(world, 4)
+        assert len(begun) == 1
+        begun[min(begun)].set()
+        await settle()
+        assert (await first).applied
+        assert len(begun) == 4
+        for ts in sorted(begun)[2:]:
+            begun[ts].set()
+        await settle()
+        assert not any(task.done() for task in others)
+        assert world.committer.watermark() < sorted(begun)[1]
+        begun[sorted(begun)[1]].set()
+        committed = await asyncio.gather(*others)
+        assert [one.ts for one in committed] == sorted(begun)[1:]
+        assert world.committer.watermark() >= max(begun)
+
+    running(world, scenario)
+
+
+def test_one_batch_that_the_store_refuses_keeps_the_committer_degraded():
+    world = World()
+    begun, refused = held_puts(world), [True]
+
+    async def scenario():
+        first, *others = await logged_one_by_one(world, 3)
+        begun[min(begun)].set()
+        await first
+        await settle()
+        stuck, taken = sorted(begun)[1:]
+
+        def refuse(ts):
+            if ts == stuck and refused[0]:
+                raise Unavailable("region moves")
+
+        world.store.fault = refuse
+        begun[stuck].set()
+        begun[taken].set()
+        await settle()
+        assert taken in world.store.order
+        assert world.committer.degraded
+        refused[0] = False
+        for _ in range(3):
+            await world.clock.advance(0.1)
+            begun[stuck].set()
+        assert [(await task).ts for task in others] == [stuck, taken]
+        assert not world.committer.degraded
+
+    running(world, scenario)
+
+
+def test_damage_that_one_batch_meets_ends_the_puts_beside_it():
+    world = World()
+    begun = held_puts(world)
+
+    async def scenario():
+        first, *others = await logged_one_by_one(world, 3)
+        begun[min(begun)].set()
+        await first
+        await settle()
+
+        def damaged(_ts):
+            raise Corruption("gone")
+
+        world.store.fault = damaged
+        before = world.store.puts
+        begun[sorted(begun)[1]].set()
+        await settle()
+        assert isinstance(world.committer.failed, Unavailable)
+        begun[sorted(begun)[2]].set()
+        await settle()
+        assert world.store.puts == before + 1, "the other put was given up"
+        for task in others:
+            task.cancel()
+
+    running(world, scenario)
+
+
 def test_the_watermark_stays_below_what_is_in_flight():
     world = World()
     gate = asyncio.Event()
