@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from thriftpy2.protocol import TCyBinaryProtocolFactory
 from thriftpy2.protocol.cybin import ProtocolError  # type: ignore[attr-defined]
 from thriftpy2.thrift import TApplicationException, TClient, TException
-from thriftpy2.transport import TCyBufferedTransportFactory
+from thriftpy2.transport import TCyBufferedTransport
 
 from schema.errors import Unavailable
 from storage.hbase.interface import THRIFT
@@ -28,6 +28,9 @@ T = TypeVar("T")
 IDLE_S = 30.0
 """Gateways close connections after 60 s without a call."""
 ASIDE_S = 2.0
+BUFFER_BYTES = 1 << 16
+"""Most requests and answers are one write and one read. Each costs a turn at Python's lock, for
+which a busy event loop lets others wait for milliseconds."""
 _THRIFT_BINARY = b"\x80\x01"
 _BROKEN = (OSError, TException, ProtocolError, MemoryError, RecursionError, SystemError)
 """What thriftpy2 raises when the bytes end or make no sense."""
@@ -178,7 +181,7 @@ class _Connection:
         self.address = address
         self.used_at = time.monotonic()
         self.stream = _Stream(address, introduced_by)
-        transport = TCyBufferedTransportFactory().get_transport(self.stream)
+        transport = TCyBufferedTransport(self.stream, BUFFER_BYTES)
         protocol = TCyBinaryProtocolFactory().get_protocol(transport)  # type: ignore[no-untyped-call]
         self.client: Any = TClient(THRIFT.THBaseService, protocol)
         try:
