@@ -59,6 +59,7 @@ from txlayer.model import (
     TransactionRequest,
     TransactionResult,
 )
+from txlayer.rates import SlotRates
 from txlayer.recovery import Recovered, recover
 from txlayer.retention import drop_old_segments
 from txlayer.snapshots import LastSnapshots, MembersSnapshots, OwnSnapshots, Snapshots
@@ -85,7 +86,14 @@ class _Parts:
     """What a node is made of, however many there are: put together in two steps, since what locks
     and snapshots are differs."""
 
-    def __init__(self, settings: Settings, ports: Ports, log: Log, recovered: Recovered) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ports: Ports,
+        log: Log,
+        recovered: Recovered,
+        lock_table: LockTable,
+    ) -> None:
         self.settings = settings
         self.ports = ports
         self.log = log
@@ -101,7 +109,7 @@ class _Parts:
             steps=ports.steps,
             checkpoint_interval_s=settings.checkpoint_interval_s,
         )
-        self.lock_table = LockTable()
+        self.lock_table = lock_table
         self.engine = QueryEngine(
             memory_limit_mb=settings.query_memory_mb,
             spill_folder=settings.data / "spill",
@@ -193,7 +201,7 @@ class Database:
                 raise Unavailable(
                     "This process has been replaced while it recovered.", cure="Restart."
                 ) from error
-            parts = _Parts(settings, ports, log, recovered)
+            parts = _Parts(settings, ports, log, recovered, LockTable())
             undo.callback(parts.engine.close)
             snapshots = OwnSnapshots(parts.committer, parts.hlc)
             await parts.start(claim.catalog, parts.lock_table, snapshots)
@@ -225,7 +233,8 @@ class Database:
             view = View(ports.ids.new())
             log = await ports.open_log(view.name, 1, 0)
             undo.push_async_callback(log.close)
-            parts = _Parts(settings, ports, log, Recovered(0, START, 0))
+            rates = SlotRates(clock)
+            parts = _Parts(settings, ports, log, Recovered(0, START, 0), LockTable(rates.count))
             committer, hlc = parts.committer, parts.hlc
             undo.callback(parts.engine.close)
             undo.push_async_callback(committer.close)
@@ -248,6 +257,7 @@ class Database:
                 links=links,
                 snapshots=snapshots,
                 readers=parts.keeper.readers,
+                rates=rates,
                 load=partial(load_catalog, store),
             )
 
@@ -270,8 +280,10 @@ class Database:
                 committer=committer,
                 snapshots=snapshots,
                 hlc=hlc,
+                rates=rates,
                 recover=recover_dead,
                 address=address,
+                idle_rate=settings.slot_idle_rate,
             )
             undo.push_async_callback(member.close)
             undo.push_async_callback(parts.keeper.close)
@@ -291,7 +303,7 @@ class Database:
             last.push_async_callback(self._coordination.close)
             last.callback(self.engine.close)
             last.push_async_callback(self.store.close)
-            if self._last is None:
+            if self.behind_s is None:
                 last.push_async_callback(self._stop)
 
     async def retire(self) -> None:
@@ -590,7 +602,7 @@ class Database:
     async def status(self) -> Mapping[str, Any]:
         """What an operator wants to know at a glance."""
         segments = await self.log.segments()
-        locks = self.locks
+        locks, member = self.locks, self.member
         return {
             "uptime_s": self.clock.monotonic() - self._opened_at,
             "data": str(self.settings.data),
@@ -611,7 +623,7 @@ class Database:
             "log": {"segments": len(segments), "bytes": sum(s.bytes for s in segments)},
             "views": {name: self.catalog.state[name].value for name in self.catalog.view},
             "builds": [vars(build) for build in self.keeper.builds.values()],
-            "nodes": None if self.member is None else self.member.status(),
+            "nodes": None if member is None else member.status(await member.words()),
         }
 
     def ready(self) -> bool:

@@ -11,6 +11,7 @@ from starlette.types import Scope
 
 from api.database import Database
 from schema.errors import Unavailable
+from txlayer.member import Member
 from txlayer.model import TransactionResult
 
 
@@ -59,6 +60,9 @@ class Metrics:
                 "log_bytes": "Bytes in the log; NaN while it does not answer.",
                 "watermark_lag_seconds": "Age of the default snapshot.",
                 "views_not_readable": "Views that queries cannot use now.",
+                "slots": "Slots of locks that this node owns; NaN of a database in a folder.",
+                "slots_locks_per_minute": "Locks that it grants in them; NaN: not measured yet.",
+                "hottest_slot_locks_per_minute": "In that in which it grants most.",
                 "ready": "1 if requests may be sent here.",
             }.items()
         }
@@ -98,6 +102,19 @@ async def _values(db: Database) -> dict[str, float]:
         "watermark_lag_seconds": max(db.clock.wall_ms() - db.watermark(), 0) / 1000,
         "views_not_readable": sum(not catalog.readable(name) for name in catalog.view),
         "ready": int(db.ready()),
+        **_slots(db.member),
+    }
+
+
+def _slots(member: Member | None) -> dict[str, float]:
+    """What this node owns, and how much that is used."""
+    rates = None if member is None else member.rates.newest()
+    return {
+        "slots": math.nan if member is None else member.slots,
+        "slots_locks_per_minute": math.nan if rates is None else sum(rates.values()),
+        "hottest_slot_locks_per_minute": (
+            math.nan if rates is None else max(rates.values(), default=0)
+        ),
     }
 
 

@@ -70,6 +70,12 @@ class Settings(BaseSettings):
     node_ca: Path | None = Field(
         None, description="PEM file: nodes show one another certificates of this authority."
     )
+    slot_idle_rate: int = Field(
+        60,
+        ge=1,
+        description="What a slot weighs by itself, in locks a minute: the more, the more slots are"
+        " divided among the nodes by number, the less by load.",
+    )
     slave: str = Field("local", pattern="^[a-z0-9-]+$", description="Name of this slave.")
 
     snapshot_retention_s: float = Field(3_600, gt=0, description="Older snapshots are refused.")

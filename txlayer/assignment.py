@@ -14,18 +14,20 @@ says in a `Word` of its own which version of it is acknowledged.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
 
 from schema.errors import Corruption
+from txlayer.balance import NOBODY, handed_over, rebalanced
 
 PATH = "assignment"
 SLOTS = 256
-NOBODY = ""
-"""Owner of a slot that has none: at first, and while who owned it is dead and not recovered."""
+IDLE_RATE = 60
+"""What a slot weighs besides the locks that are granted in it, in locks a minute: slots that are
+hardly used are divided by number, and a difference that is only chance moves nothing."""
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -105,6 +107,9 @@ class Word(msgspec.Struct, frozen=True):
     """The oldest snapshot that its queries read; 0: none."""
     leaves: bool = False
     """It is being stopped: its slots are to be moved away, and when it owns none it goes."""
+    rates: dict[int, int] | None = None
+    """Locks that it grants a minute in each of its slots, where there are any; None: not measured
+    since the newest version of the assignment with other owners that it has seen."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
@@ -137,6 +142,7 @@ class Known:
     held: bool = False
     """The gate has been shut (`is_shut`) since it was closed. What is done behind it may be in
     force already, so that it is opened with the new catalog or not at all."""
+    idle_rate: int = IDLE_RATE
 
 
 def next_version(now: Assignment, known: Known) -> Assignment:
@@ -169,20 +175,6 @@ def highest_clock(now: Assignment, known: Known) -> int:
     return max(now.clock, known.clock, *said, *known.recovered.values())
 
 
-def balanced(slots: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Owners for all `slots` from among `names`: as few as can be are new, and nobody owns more
-    than one more than another. Without names nobody owns any."""
-    if not names:
-        return (NOBODY,) * len(slots)
-    owned = {name: [slot for slot, owner in enumerate(slots) if owner == name] for name in names}
-    share, rest = divmod(len(slots), len(names))
-    by_size = sorted(names, key=lambda name: (-len(owned[name]), name))
-    quota = {name: share + (place < rest) for place, name in enumerate(by_size)}
-    kept = {slot: name for name in by_size for slot in owned[name][: quota[name]]}
-    wanted = (name for name in by_size for _ in range(quota[name] - len(owned[name])))
-    return tuple(kept[slot] if slot in kept else next(wanted) for slot in range(len(slots)))
-
-
 def _deaths(now: Assignment, known: Known) -> Assignment:
     """Death 1: whoever has no session any more. A move is withdrawn, and so is a change of the
     schema that may still wait for a transaction of the dead."""
@@ -205,7 +197,7 @@ def _settled(now: Assignment, known: Known) -> Assignment:
     slots have owners."""
     if not now.members or any(member.name not in known.recovered for member in now.dead):
         return now
-    given = balanced(now.slots, _staying(now, known))
+    given = handed_over(now.slots, _staying(now, known), _weights(now, known))
     return replace(
         now,
         members=tuple(replace(member, commits=True) for member in now.members),
@@ -243,8 +235,27 @@ def _leaving(now: Assignment, known: Known) -> Assignment:
     """Not while the gate is closed: who waits there may hold a lock that would have to be freed."""
     if now.dead or now.gate_closed:
         return now
-    new = enumerate(balanced(now.slots, _staying(now, known)))
-    return replace(now, leaving={slot: name for slot, name in new if name != now.slots[slot]})
+    by_load = measured(now, known) is not None
+    new = rebalanced(now.slots, _staying(now, known), _weights(now, known), by_load=by_load)
+    changed = (slot for slot, owner in enumerate(now.slots) if owner != new[slot])
+    return replace(now, leaving={slot: new[slot] for slot in changed})
+
+
+def measured(now: Assignment, known: Known) -> dict[int, int] | None:
+    """Of all slots, as `Word.rates`; None while anybody who owns some has not measured yet. When
+    all have acknowledged `now`, all of it was measured under the owners that there are."""
+    rates: dict[int, int] = {}
+    for name in set(now.slots) - {NOBODY}:
+        word = known.words.get(name)
+        if word is None or word.rates is None:
+            return None
+        rates |= word.rates
+    return rates
+
+
+def _weights(now: Assignment, known: Known) -> list[int]:
+    rates = measured(now, known) or {}
+    return [known.idle_rate + rates.get(slot, 0) for slot in range(SLOTS)]
 
 
 def _staying(now: Assignment, known: Known) -> list[str]:

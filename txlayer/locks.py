@@ -93,7 +93,9 @@ class _Waiter:
 class LockTable:
     """All locks of one slave. `_queues` has an entry only where somebody waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, granted: Callable[[LockName], object] = lambda _: None) -> None:
+        """`granted` is told of each lock that is granted."""
+        self._granted = granted
         self._holders: dict[LockName, dict[LockOwner, Mode]] = {}
         self._queues: dict[LockName, deque[_Waiter]] = {}
 
@@ -192,6 +194,7 @@ class LockTable:
     def _grant(self, name: LockName, mode: Mode, owner: LockOwner) -> None:
         self._holders.setdefault(name, {})[owner] = mode
         owner.held[name] = mode
+        self._granted(name)
 
     def _die_if_younger(self, owner: LockOwner, name: LockName) -> None:
         if (owner.held or owner.elsewhere) and any(

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from schema.errors import StalePlan, Unavailable
 from storage.ports import Clock, Coordination, Versioned
 from txlayer.assignment import (
+    IDLE_RATE,
     PATH,
     Assignment,
     Known,
@@ -53,13 +54,20 @@ class Master:
     """
 
     def __init__(
-        self, coordination: Coordination, clock: Clock, name: str, recover: Recover, catalog: int
+        self,
+        coordination: Coordination,
+        clock: Clock,
+        name: str,
+        recover: Recover,
+        catalog: int,
+        idle_rate: int = IDLE_RATE,
     ) -> None:
         self._coordination = coordination
         self._clock = clock
         self._name = name
         self._recover = recover
         self.catalog = catalog
+        self._idle_rate = idle_rate
         self.assignment = Assignment.founded(name, catalog)
         """The newest; all members see it sooner or later."""
         self.words: Mapping[str, Word] = {}
@@ -189,6 +197,7 @@ class Master:
             clock=self._least_clock,
             close=self._close,
             held=self._held,
+            idle_rate=self._idle_rate,
         )
 
     async def _write(self, following: Assignment) -> None:
@@ -264,3 +273,5 @@ def _tell(before: Assignment, after: Assignment) -> None:
     for member in after.members:
         if not before.is_member(member.name):
             _LOG.info("a member has joined", member=member.name, address=member.address)
+    if after.leaving and not before.leaving:
+        _LOG.info("slots move", slots=len(after.leaving))

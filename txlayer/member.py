@@ -8,6 +8,7 @@ alone changes the catalog. Which one, the election says (txlayer/election.py).
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -17,6 +18,7 @@ import structlog
 from schema.errors import Unavailable
 from storage.ports import Caller, Clock, Coordination, TableStore
 from txlayer import assignment
+from txlayer.assignment import Word
 from txlayer.catalog_keeper import CatalogKeeper, Claim, Readers
 from txlayer.committer import Committer
 from txlayer.election import Candidate, Election
@@ -37,9 +39,14 @@ from txlayer.messages import (
     decode_request,
     encode,
 )
+from txlayer.rates import SlotRates
 from txlayer.snapshots import MembersSnapshots
 from txlayer.view import View
 
+HOT_SLOTS = 5
+"""So many are told of."""
+ASK_S = 1.0
+"""The coordination service is waited for so long by who only wants to tell something."""
 LEAVE_S = 5.0
 """A node that is stopped waits so long for others to take over its slots."""
 
@@ -138,11 +145,14 @@ class Member:
         committer: Committer,
         snapshots: MembersSnapshots,
         hlc: HybridClock,
+        rates: SlotRates,
         recover: Callable[[assignment.Member, int], Awaitable[int]],
         address: str,
+        idle_rate: int,
     ) -> None:
         """`recover` replays the log of a dead member under an epoch; the highest timestamp in it.
-        `address` is where clients reach this node."""
+        `address` is where clients reach this node; `idle_rate` is what a slot weighs by itself,
+        when this node leads (txlayer/balance.py)."""
         self._coordination = coordination
         self._store = store
         self._clock = clock
@@ -154,8 +164,10 @@ class Member:
         self._committer = committer
         self._snapshots = snapshots
         self._hlc = hlc
+        self.rates = rates
         self._recover = recover
         self._address = address
+        self._idle_rate = idle_rate
         self._tasks: list[asyncio.Task[None]] = []
         self._master: Master | None = None
 
@@ -185,8 +197,19 @@ class Member:
                 standby=True,
             )
 
-    def status(self) -> Mapping[str, Any]:
-        """The assignment as this node has seen it, for operators."""
+    async def words(self) -> Mapping[str, Word]:
+        """What members say of themselves; nothing while nobody tells."""
+        try:
+            async with asyncio.timeout(ASK_S):
+                shown = await self._coordination.members()
+        except (Unavailable, TimeoutError):
+            return {}
+        words = {name: Word.decode(data) for name, data in shown.items()}
+        return {name: word for name, word in words.items() if word is not None}
+
+    def status(self, words: Mapping[str, Word] | None = None) -> Mapping[str, Any]:
+        """The assignment as this node has seen it, and what members say, for operators."""
+        words = words or {}
         view, assignment = self._view, self._view.assignment
         return {
             "name": view.name,
@@ -198,13 +221,23 @@ class Member:
                     "address": member.address,
                     "commits": member.commits,
                     "slots": assignment.slots.count(member.name),
+                    "locks_per_minute": _total(words.get(member.name)),
                 }
                 for member in assignment.members
+            ],
+            "hot_slots": [
+                {"slot": slot, "owner": name, "locks_per_minute": rate}
+                for rate, slot, name in _hottest(words, HOT_SLOTS)
             ],
             "dead": [member.address for member in assignment.dead],
             "moving_slots": len(assignment.leaving),
             "gate_closed": assignment.gate_closed,
         }
+
+    @property
+    def slots(self) -> int:
+        """How many this node owns."""
+        return self._view.assignment.slots.count(self._view.name)
 
     def owns(self, slot: int) -> bool:
         """Does this node grant the locks of `slot`?"""
@@ -279,6 +312,7 @@ class Member:
             self._view.name,
             self._recover,
             claim.catalog.version,
+            self._idle_rate,
         )
         # What it began at may be known to nobody but the leader before.
         master.raise_clock(claim.catalog.since)
@@ -309,6 +343,21 @@ class Member:
 
     def _uses(self, version: int) -> bool:
         return self._view.may_commit and self._manager.state.catalog.version == version
+
+
+def _total(word: Word | None) -> int | None:
+    """None: not measured yet."""
+    return None if word is None or word.rates is None else sum(word.rates.values())
+
+
+def _hottest(words: Mapping[str, Word], n: int) -> list[tuple[int, int, str]]:
+    """The `n` slots in which most locks are granted: how many a minute, slot, owner."""
+    rates = (
+        (rate, slot, name)
+        for name, word in words.items()
+        for slot, rate in (word.rates or {}).items()
+    )
+    return heapq.nlargest(n, rates)
 
 
 async def _together(*works: Coroutine[Any, Any, None]) -> None:

@@ -28,6 +28,7 @@ from txlayer.hlc import HybridClock
 from txlayer.links import Links
 from txlayer.lockservice import Guests
 from txlayer.manager import TransactionManager
+from txlayer.rates import SlotRates
 from txlayer.snapshots import MembersSnapshots
 from txlayer.view import View
 
@@ -54,6 +55,7 @@ class Membership:
         links: Links,
         snapshots: MembersSnapshots,
         readers: Readers,
+        rates: SlotRates,
         load: Callable[[int], Awaitable[Catalog]],
     ) -> None:
         """`word` says where this node is reached; `load` reads a version of the catalog."""
@@ -69,6 +71,7 @@ class Membership:
         self._snapshots = snapshots
         self._load = load
         self._readers = readers
+        self._rates = rates
         self._to_apply = 0
         self._say_again_at = 0.0
         self._leaves = False
@@ -99,6 +102,8 @@ class Membership:
         """In one step: everything by a new version is after its clock is merged."""
         view, before = self._view, self._view.members
         self._hlc.follow(assignment.clock)
+        if assignment.slots != view.assignment.slots:
+            self._rates.begin_anew()
         view.see(version, assignment)
         self._taken_for_dead = view.name in before and view.name not in view.members
         if before - view.members:
@@ -119,7 +124,7 @@ class Membership:
         self._manager.gate.open()
 
     async def _say(self) -> None:
-        """Acknowledge what is true by now; now and then, say what queries read."""
+        """Acknowledge what is true by now; now and then, say what queries read and slots bear."""
         view, now = self._view, self._clock.monotonic()
         version = view.version if self._is_done() else self._word.version
         if version == self._word.version and now < self._say_again_at:
@@ -132,6 +137,7 @@ class Membership:
             reading=self._readers.oldest_version(newest),
             holding=self._readers.oldest_snapshot(),
             leaves=self._leaves,
+            rates=self._rates.newest(),
         )
         await self._coordination.join(view.name, word.encode())
         self._word = word  # what may not have arrived is said again at the next look

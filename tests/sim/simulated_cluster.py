@@ -552,6 +552,7 @@ _OPTIONS: dict[str, Any] = {
     "snapshot_retention_s": 5.0,
     "log_retention_s": 3.0,
     "query_memory_mb": 64,
+    "slot_idle_rate": 1,  # little is done in a slot, and is to move it nevertheless
 }
 
 __all__ = ["Cluster", "NoAnswer", "Node", "Profile", "drawn_options"]

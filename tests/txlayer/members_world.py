@@ -26,7 +26,8 @@ from storage.simulated.clock import SimulatedClock
 from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
 from storage.simulated.loop import Process, run_simulated
 from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
-from txlayer.assignment import PATH, SLOTS, Assignment, Member, Word, balanced
+from txlayer.assignment import PATH, SLOTS, Assignment, Member, Word
+from txlayer.balance import handed_over
 from txlayer.catalog_keeper import Readers
 from txlayer.committer import Committer
 from txlayer.gate import Gate
@@ -37,6 +38,7 @@ from txlayer.lockservice import Guests, TravellingLocks
 from txlayer.member import Answering
 from txlayer.membership import Membership
 from txlayer.messages import Lock, Release, Request, decode_request
+from txlayer.rates import SlotRates
 from txlayer.snapshots import MembersSnapshots, OwnSnapshots
 from txlayer.view import View, slot_of
 
@@ -149,7 +151,8 @@ class Party:
         )
         self.manager = Manager()
         self.readers = Readers()
-        self.table = LockTable()
+        self.rates = SlotRates(self.clock)
+        self.table = LockTable(self.rates.count)
         self.view = View(name)
         self.peers = Peers(world.network, self.process)
         self.links = Links(self.peers, self.view, self.clock)
@@ -177,6 +180,7 @@ class Party:
             links=self.links,
             snapshots=self.snapshots,
             readers=self.readers,
+            rates=self.rates,
             load=self.world.load,
         )
 
@@ -305,7 +309,7 @@ async def members(*names: str, **options) -> tuple[World, list[Party]]:
 
 def found(world: World, parties: Iterable[Party]) -> None:
     joined = tuple(replace(party.member, commits=True) for party in parties)
-    slots = balanced([""] * SLOTS, [member.name for member in joined])
+    slots = handed_over([""] * SLOTS, [member.name for member in joined], [1] * SLOTS)
     world.change(members=joined, slots=slots)
 
 

@@ -5,24 +5,24 @@ from collections import Counter
 
 import pytest
 from assignment_laws import check_clock, check_step
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
 from schema.errors import Corruption
 from txlayer.assignment import (
-    NOBODY,
+    IDLE_RATE,
     SLOTS,
     Assignment,
     Known,
     Member,
     Word,
-    balanced,
     highest_clock,
     is_shut,
     next_version,
 )
+from txlayer.balance import MOST_AT_ONCE, NOBODY, PAYS
 
 A = Member("a", "http://a", "a:1", commits=True)
 B = Member("b", "http://b", "b:1")
@@ -70,7 +70,7 @@ def test_what_is_no_assignment_is_corrupt(value):
 
 
 def test_words_survive_their_form_and_what_is_none_says_nothing():
-    word = Word("http://a", "a:1", version=3, clock=4, reading=5, holding=6, leaves=True)
+    word = Word("http://a", "a:1", 3, 4, 5, 6, True, {0: 12, 255: 1})
     assert Word.decode(word.encode()) == word
     assert Word.decode(Word("x", "y").encode()) == Word("x", "y", 0, 0, 0, 0, False)
     for data in (b"", b"{}", b"\xff", b'{"address": 1, "peer": ""}'):
@@ -88,6 +88,7 @@ class World:
         self.words, self.recovered = {}, {}
         self.catalog = self.floor = 0
         self.close, self.held = False, False
+        self.used = {}  # locks a minute of slots
         for name in names:
             self.arrive(name)
         self.settle()
@@ -110,7 +111,23 @@ class World:
             return False
         self.version += 1
         self.held = self.held and self.assignment.gate_closed
+        if self.assignment.slots != before.slots:
+            self.words = {name: replace(word, rates=None) for name, word in self.words.items()}
         return True
+
+    def measure(self, *names):
+        """What these grant, or all members, in their slots."""
+        slots = self.assignment.slots
+        for name in names or [member.name for member in self.assignment.members]:
+            mine = {slot: rate for slot, rate in self.used.items() if slots[slot] == name}
+            self.say(name, rates=mine)
+
+    def loads(self):
+        """Of those who own slots."""
+        loads = Counter()
+        for slot, owner in enumerate(self.assignment.slots):
+            loads[owner] += IDLE_RATE + self.used.get(slot, 0)
+        return loads
 
     def say(self, name, **changed):
         self.words[name] = replace(self.words[name], **changed)
@@ -399,19 +416,63 @@ def test_versions_carry_the_highest_clock_of_all_that_were_said():
     assert world.assignment.clock == 11  # who is no member yet has acknowledged nothing
 
 
-owners = st.lists(st.sampled_from(["", "a", "b", "c", "gone"]), min_size=1, max_size=40)
+# ---------------------------------------------------------------- slots move by load
 
 
-@given(owners, st.lists(st.sampled_from("abcd"), unique=True))
-def test_slots_are_balanced_with_as_few_new_owners_as_can_be(slots, names):
-    new = balanced(slots, names)
-    sizes = [Counter(new)[name] for name in names] or [0]
-    assert max(sizes) - min(sizes) <= 1
-    assert set(new) <= set(names or [NOBODY])
-    share, rest = divmod(len(slots), len(names) or 1)
-    kept = sorted((Counter(slots)[name] for name in names), reverse=True)
-    most = sum(min(size, share + (place < rest)) for place, size in enumerate(kept))
-    assert sum(old == now for old, now in zip(slots, new, strict=True) if now) == most
+def test_slots_move_by_load_when_all_owners_have_measured_and_those_of_the_idle_stay():
+    world = World("a", "b")
+    world.used = dict.fromkeys(range(0, 128, 2), 600)
+    assert {world.assignment.slots[slot] for slot in world.used} == {"a"}
+    world.measure("a")
+    assert not world.step()
+    world.measure("b")
+    highest = max(world.loads().values())
+    assert world.step()
+    assert set(world.assignment.leaving.values()) == {"b"}
+    assert len(world.assignment.leaving) == MOST_AT_ONCE
+    assert world.assignment.leaving.keys() <= world.used.keys()
+    world.acknowledge()
+    assert world.step()
+    assert max(world.loads().values()) < highest
+    world.acknowledge()
+    assert not world.step()  # what was measured under other owners counts for nothing
+
+
+def test_no_slot_moves_by_load_while_somebody_is_dead_or_the_gate_is_closed():
+    world = World("a", "b", "c")
+    world.used = {slot: 600 for slot, owner in enumerate(world.assignment.slots) if owner == "a"}
+    del world.words["c"]
+    world.step()
+    world.measure()
+    world.acknowledge()
+    assert not world.step()
+    world.close = True
+    world.settle()
+    assert world.held
+    world.measure()
+    assert not world.step()
+    world.close = False
+    assert world.step()
+    world.acknowledge()
+    assert world.step()
+    assert set(world.assignment.leaving.values()) == {"b"}
+
+
+def test_who_joins_gets_a_share_before_anything_is_measured_and_others_keep_theirs():
+    world = World("a", "b")
+    world.used = {0: 60_000}
+    hot = world.assignment.slots[0]
+    for _ in range(10):
+        world.measure()
+        world.settle()
+    owned = world.owned()[hot]
+    assert owned < SLOTS // 4
+    for name in "ab":
+        world.say(name, rates=None)
+    world.arrive("c")
+    world.settle()
+    assert world.owned()[hot] == owned
+    assert world.owned()["c"] > SLOTS // 3
 
 
 # ---------------------------------------------------------------- every sequence of events
@@ -466,6 +527,19 @@ class Everything(RuleBasedStateMachine):
         number, assignment = self.seen[name]
         self.clock = max(self.clock, assignment.clock) + passed
         self.world.say(name, version=number, clock=self.clock)
+
+    @rule(used=st.dictionaries(st.integers(0, SLOTS - 1), st.integers(1, 10_000), max_size=8))
+    def locks_are_granted(self, used):
+        self.world.used = used
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data())
+    def a_member_measures(self, data):
+        """If it has seen the owners that there are."""
+        name = self.pick(data, self.seen)
+        _, assignment = self.seen[name]
+        if assignment.slots == self.world.assignment.slots:
+            self.world.measure(name)
 
     @precondition(lambda self: self.world.assignment.dead)
     @rule(data=st.data(), ts=st.integers(0, 100))
@@ -555,11 +629,31 @@ class Everything(RuleBasedStateMachine):
             return  # nothing moves
         staying = [name for name in self.members() if not world.words[name].leaves]
         assert set(world.assignment.slots) <= set(staying or [NOBODY])
-        sizes = [world.owned()[name] for name in staying] or [0]
-        assert max(sizes) - min(sizes) <= 1
+        assert set(staying) <= set(world.assignment.slots)
+
+    def loads_settle(self):
+        """As long as the same locks are granted, slots move for a while, and then no more."""
+        world = self.world
+        staying = [name for name in self.members() if not world.words[name].leaves]
+        for _ in range(SLOTS):
+            world.measure(*self.members())
+            before = world.assignment.slots
+            world.settle()
+            if world.assignment.slots == before:
+                break
+        else:
+            raise AssertionError("slots move for ever")
+        for name in self.members():
+            self.seen[name] = (world.version, world.assignment)
+        loads = world.loads()
+        share = sum(loads.values()) / (len(staying) or 1)
+        hottest = max(world.used.values(), default=0) + IDLE_RATE
+        assert not staying or max(loads.values()) <= share * (1 + 1 / PAYS) + hottest
 
     def teardown(self):
         self.all_ends_well_if_everybody_acknowledges()
+        if not self.world.close:
+            self.loads_settle()
 
 
 TestEverything = Everything.TestCase

@@ -12,8 +12,9 @@ from schema.catalog import Catalog
 from schema.ddl import load_ddl
 from schema.errors import IdempotencyMismatch, StalePlan, Unavailable
 from storage.simulated.files import Fault, Kind
-from txlayer.assignment import SLOTS
+from txlayer.assignment import PATH, SLOTS
 from txlayer.membership import WORD_S
+from txlayer.rates import MEASURED_S
 from txlayer.view import slot_of
 
 BANK = """
@@ -39,9 +40,9 @@ async def bank_of(*skews_ms, catalog=None, **options):
     return world
 
 
-async def transfer(node, chosen, **options):
+async def transfer(node, chosen, accounts=range(ACCOUNTS), **options):
     """From one account to another, with an entry for each."""
-    one, other = chosen.sample(range(ACCOUNTS), 2)
+    one, other = chosen.sample(accounts, 2)
     return await node.transact(
         f"UPDATE account SET a_balance = a_balance - 1 WHERE a_id = {one}",
         f"UPDATE account SET a_balance = a_balance + 1 WHERE a_id = {other}",
@@ -53,8 +54,9 @@ async def transfer(node, chosen, **options):
 class Clients:
     """Transfers at all nodes that live, until `stop`; what fails is counted."""
 
-    def __init__(self, world, n=6, seed=1):
+    def __init__(self, world, n=6, seed=1, accounts=range(ACCOUNTS), pause_s=0.0):
         self.world, self.random = world, random.Random(seed)
+        self.accounts, self.pause_s = accounts, pause_s
         self.done = self.failed = 0
         self.stopped = False
         self.tasks = [asyncio.ensure_future(self._client()) for _ in range(n)]
@@ -62,10 +64,11 @@ class Clients:
     async def _client(self):
         while not self.stopped:
             node = self.random.choice([n for n in self.world.living if hasattr(n, "database")])
-            asked = node.begin(transfer(node, self.random))
+            asked = node.begin(transfer(node, self.random, self.accounts))
             done, _ = await asyncio.wait({asked}, timeout=20)
             if done and asked.exception() is None:
                 self.done += 1
+                await asyncio.sleep(self.pause_s)
             else:
                 self.failed += 1
                 await asyncio.sleep(0.05)
@@ -252,6 +255,64 @@ async def test_a_node_joins_while_all_work_and_gets_its_share():
     assert clients.failed == 0
     await world.settled()
     await check(world)
+    await world.end()
+
+
+# ---------------------------------------------------------------- load
+
+
+def crowded(world):
+    """Accounts whose roots one node grants the locks of: it has all the load."""
+    codec = world.all[0].database.manager.state.codecs("account")
+    owners = {n: world.assignment.slots[_slot(codec, n)] for n in range(100, 400)}
+    name = world.all[0].name
+    return [n for n, owner in owners.items() if owner == name][:16]
+
+
+def _slot(codec, number):
+    return slot_of(("root", "account", codec.key_of((number,))))
+
+
+@simulated
+async def test_slots_move_to_who_has_less_to_do_while_transactions_run():
+    world = await bank_of(0, 0, 0, slot_idle_rate=1)
+    busy = crowded(world)
+    rows = ", ".join(f"({n}, 100, NULL)" for n in busy)
+    await world.all[0].transact(f"INSERT INTO account VALUES {rows}")
+    codec = world.all[0].database.manager.state.codecs("account")
+    slots = {_slot(codec, n) for n in busy}
+    clients = Clients(world, accounts=busy, pause_s=0.2)
+    await until(lambda: len({world.assignment.slots[slot] for slot in slots}) == 3, 120)
+    members = world.registry.read(PATH).version
+    await asyncio.sleep(6 * MEASURED_S)
+    status = (await world.all[1].do(world.all[1].database.status()))["nodes"]
+    loads = [member["locks_per_minute"] for member in status["members"]]
+    assert max(loads) < 0.6 * sum(loads)
+    assert len(slots.intersection(hot["slot"] for hot in status["hot_slots"])) >= 3
+    assert world.registry.read(PATH).version < members + 12  # it has come to rest, more or less
+    await clients.stop()
+    assert clients.failed == 0
+    await world.settled()
+    assert await world.all[0].value(SUM, strong=True) == 100 * (ACCOUNTS + len(busy))
+    assert await world.all[1].differences() == 0
+    await world.end()
+
+
+@simulated
+async def test_a_slot_that_is_hotter_than_all_others_stays_and_is_told_of():
+    world = await bank_of(0, 0, slot_idle_rate=1)
+    codec = world.all[0].database.manager.state.codecs("account")
+    clients = Clients(world, accounts=[0, 0], pause_s=0.2)
+    owner = world.assignment.slots[_slot(codec, 0)]
+    for _ in range(30):
+        await asyncio.sleep(1)
+        assert world.assignment.slots[_slot(codec, 0)] == owner
+    await until(lambda: not world.assignment.leaving)
+    await asyncio.sleep(2 * MEASURED_S)
+    status = (await world.leader.do(world.leader.database.status()))["nodes"]
+    hottest = status["hot_slots"][0]
+    assert (hottest["slot"], hottest["owner"]) == (_slot(codec, 0), owner)
+    await clients.stop()
     await world.end()
 
 

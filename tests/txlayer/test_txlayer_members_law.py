@@ -178,6 +178,8 @@ class Bank:
         ends = loop.time() + TROUBLE_S
         while loop.time() < ends:
             await asyncio.sleep(self.random.expovariate(1 / 0.4))
+            if not self.living:  # all that there were are frozen
+                await self.join()
             party = self.random.choice(self.living)
             strike = self.random.choice(
                 [self.cut, self.cut, self.freeze, self.die, self.zombie, self.leave, self.join]

@@ -14,6 +14,8 @@ from txlayer.assignment import PATH
 from txlayer.locks import LockOwner, Mode
 from txlayer.membership import POLL_S, WORD_S
 from txlayer.messages import Lock, Release
+from txlayer.rates import MEASURED_S
+from txlayer.view import slot_of
 
 LOOK_S = 2 * POLL_S
 
@@ -424,4 +426,44 @@ async def test_a_version_is_seen_once():
         world.write()
         await asyncio.sleep(5 * POLL_S)
     assert versions == [2, 3, 4]
+    await world.end()
+
+
+# ---------------------------------------------------------------- load
+
+
+@simulated
+async def test_a_member_says_what_is_granted_in_its_slots_and_nothing_of_what_was_under_others():
+    world, (a, b) = await living("a", "b")
+    (name,) = world.names("a", 1)
+    for _ in range(20):
+        owner = LockOwner(1)
+        await a.do(a.locks.acquire(owner, [name], Mode.EXCLUSIVE))
+        a.locks.release_all(owner)
+    await asyncio.sleep(MEASURED_S + WORD_S)
+    rate = a.word().rates[slot_of(name)]
+    assert rate > 0
+    assert b.word().rates == {}
+    world.write()
+    await looked()
+    assert acknowledges(a)
+    assert a.word().rates[slot_of(name)] == rate
+    world.leave(name, "b")
+    await looked()
+    world.move()
+    await looked()
+    for party in (a, b):
+        assert acknowledges(party)
+        assert party.word().rates is None
+    await world.end()
+
+
+@simulated
+async def test_locks_granted_to_other_members_count_where_they_are_granted():
+    world, (a, b) = await living("a", "b")
+    (name,) = world.names("a", 1)
+    await b.do(b.locks.acquire(LockOwner(1), [name], Mode.EXCLUSIVE))
+    await asyncio.sleep(MEASURED_S + WORD_S)
+    assert list(a.word().rates) == [slot_of(name)]
+    assert b.word().rates == {}
     await world.end()

@@ -1,0 +1,77 @@
+"""How many locks a minute are granted in each slot."""
+
+import asyncio
+
+from members_world import simulated
+
+from storage.simulated.clock import SimulatedClock
+from txlayer.locks import LockOwner, LockTable, Mode
+from txlayer.rates import MEASURED_S, SlotRates
+from txlayer.view import slot_of
+
+HOT, COLD = ("root", "r", b"hot"), ("root", "r", b"cold")
+
+
+def count(rates, name, times):
+    for _ in range(times):
+        rates.count(name)
+
+
+@simulated
+async def test_nothing_is_said_before_it_was_measured_for_long_enough():
+    rates = SlotRates(SimulatedClock())
+    count(rates, HOT, 50)
+    await asyncio.sleep(MEASURED_S / 2)
+    assert rates.newest() is None
+    await asyncio.sleep(MEASURED_S / 2)
+    assert rates.newest() == {slot_of(HOT): 600}
+
+
+@simulated
+async def test_who_asks_late_learns_the_rate_since_the_time_before():
+    rates = SlotRates(SimulatedClock())
+    count(rates, HOT, 100)
+    await asyncio.sleep(2 * MEASURED_S)
+    assert rates.newest() == {slot_of(HOT): 600}
+    assert rates.newest() == {slot_of(HOT): 600}
+
+
+@simulated
+async def test_what_is_long_ago_fades_and_what_is_steady_stays():
+    rates = SlotRates(SimulatedClock())
+    count(rates, COLD, 50)
+    seen = []
+    for _ in range(12):
+        count(rates, HOT, 50)
+        await asyncio.sleep(MEASURED_S)
+        seen.append(rates.newest())
+    assert {found[slot_of(HOT)] for found in seen} == {600}
+    assert [found.get(slot_of(COLD)) for found in seen[:3]] == [600, 300, 150]
+    assert slot_of(COLD) not in seen[-1]
+
+
+@simulated
+async def test_under_other_owners_all_is_measured_anew():
+    rates = SlotRates(SimulatedClock())
+    count(rates, HOT, 50)
+    await asyncio.sleep(MEASURED_S)
+    assert rates.newest() is not None
+    count(rates, HOT, 50)
+    rates.begin_anew()
+    assert rates.newest() is None
+    await asyncio.sleep(MEASURED_S)
+    assert rates.newest() == {}
+
+
+@simulated
+async def test_each_lock_counts_once_when_it_is_granted():
+    counted = []
+    locks, holder, waiter = LockTable(counted.append), LockOwner(1), LockOwner(2)
+    await locks.acquire(holder, [HOT, HOT], Mode.EXCLUSIVE)
+    assert counted == [HOT]
+    waiting = asyncio.ensure_future(locks.acquire(waiter, [HOT], Mode.EXCLUSIVE))
+    await asyncio.sleep(0)
+    assert counted == [HOT]
+    locks.release_all(holder)
+    await waiting
+    assert counted == [HOT, HOT]

@@ -1,0 +1,50 @@
+"""How much each slot is used: the locks that its owner grants in it a minute.
+
+A counter per slot is raised with each lock. Every `MEASURED_S` what was counted becomes a rate, the
+mean of that and of the rate before, so that what is long ago fades. Rates that were measured under
+other owners say little of what is to come, and nothing together with those of others: when slots
+change hands, all is measured anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from storage.ports import Clock
+from txlayer.assignment import SLOTS
+from txlayer.locks import LockName
+from txlayer.view import slot_of
+
+MEASURED_S = 5.0
+
+
+class SlotRates:
+    """Of one member."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        self._counted = [0] * SLOTS
+        self._rates: dict[int, int] | None = None
+        self._since = self._clock.monotonic()
+
+    def count(self, name: LockName) -> None:
+        """A lock is granted here."""
+        self._counted[slot_of(name)] += 1
+
+    def newest(self) -> Mapping[int, int] | None:
+        """Locks a minute of each slot where there are any; None: not measured for long enough."""
+        passed_s = self._clock.monotonic() - self._since
+        if passed_s >= MEASURED_S:
+            self._rates = self._measured(passed_s)
+            self._counted = [0] * SLOTS
+            self._since += passed_s
+        return self._rates
+
+    def _measured(self, passed_s: float) -> dict[int, int]:
+        fresh = [round(60 * count / passed_s) for count in self._counted]
+        if self._rates is not None:
+            fresh = [(rate + self._rates.get(slot, 0)) // 2 for slot, rate in enumerate(fresh)]
+        return {slot: rate for slot, rate in enumerate(fresh) if rate}
