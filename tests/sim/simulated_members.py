@@ -2,7 +2,8 @@
 
 There are so many places, and a process at each: a member, or one that would be. Nobody decides who
 owns what: the members do. When a process has failed, or its term has ended, another is started in
-its place; some of those that were replaced live on for a while as zombies. Now and then a node is
+its place; some of those that were replaced live on for a while as zombies, which may or may not know
+it: then they answer what they still may. Now and then a node is
 stopped in good order, so that what it owns moves to the others, and back to its successor.
 
 A fault that strikes a process strikes any. Clients ask any node, zombies too.
@@ -123,6 +124,8 @@ class MembersCluster(Cluster):
                 continue
             if node.process.frozen or (not self.healed and self.chaos.random.random() < 0.3):
                 self.loop.in_world(ZOMBIE_S, node.process.crash)
+                if node.database is not None and len(self.nodes) % 2:
+                    node.process.start(_retire(node.database))
             else:
                 node.process.crash()
             await asyncio.sleep(self.chaos.between(self.chaos.profile.down_s))
@@ -169,6 +172,11 @@ class MembersCluster(Cluster):
             if self._flipped[0] not in read:
                 self._restore_bit()
         return await super()._flip(node)
+
+
+async def _retire(database: Database) -> None:
+    with suppress(HornbeamError):  # its log is fenced, or a service was away
+        await database.retire()
 
 
 async def _close(node: Node) -> None:
