@@ -109,6 +109,10 @@ class TableStore(Protocol):
     async def size(self, table: str) -> int:
         """Bytes of keys and values of all versions, roughly, before compression."""
 
+    async def splits(self, table: str) -> list[bytes]:
+        """Keys at which a scan of the table may be cut into scans that go on side by side, in
+        order, each once. As the store has it laid out now; none for a small table."""
+
     async def close(self) -> None:
         """Flush and release. Idempotent."""
 

@@ -435,6 +435,13 @@ class HBaseStore:
 
     # ------------------------------------------------------------ upkeep
 
+    async def splits(self, table: str) -> list[bytes]:
+        """Where its regions begin."""
+        regions = await self._regions({self._full_name(table)})
+        if not regions:
+            raise Corruption(f"Table {table} does not exist in the store.")
+        return sorted(key for region in regions if (key := key_of(region.first)))
+
     async def purge(self, table: str, horizon: int) -> int:
         """As the port says.
 

@@ -21,8 +21,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
+    Checkpoint,
     DbClosedError,
     DBCompressionType,
     Options,
@@ -47,13 +49,16 @@ FIRST_BATCH, LARGEST_BATCH = 256, 2_048
 INLINE_PUTS = 1_000
 """Larger batches are written in a thread: RocksDB may stall a writer that outruns its flushes."""
 PURGE_BATCH = 10_000
+SPLIT_BYTES = 8 << 20
+"""Of a file, compressed: what one reader takes some seconds for."""
 
 
 class RocksStore:
     """A `TableStore` in a folder. Open with `RocksStore.open`."""
 
-    def __init__(self, db: Rdict) -> None:
+    def __init__(self, db: Rdict, *, writes: bool = True) -> None:
         self._db = db
+        self._writes = writes
         self._tables = {
             key[4:].decode(): int(_NUMBER.unpack(value)[0])
             for key, value in _entries(db, _NAMES, _NUMBER.pack(1))
@@ -74,6 +79,22 @@ class RocksStore:
             except BaseException:
                 db.close()  # else its lock stays
                 raise
+
+    @classmethod
+    def open_checkpoint(cls, path: Path) -> RocksStore:
+        """Open what `checkpoint` has made, for reading; several processes may at a time. Raises
+        Unavailable when it is not there, Corruption."""
+        with _Mapped(f"The checkpoint in {path} cannot be opened"):
+            db = Rdict(str(path), _options(), access_type=AccessType.read_only())
+            return cls(db, writes=False)
+
+    async def checkpoint(self, path: Path) -> None:
+        """Make the folder `path`, which is not there yet, with all that is in the store now. On
+        the same disk it takes hardly any space while the store lives: files are linked."""
+        await self._in_thread(
+            f"A checkpoint cannot be made in {path}",
+            lambda: Checkpoint(self._db).create_checkpoint(str(path)),
+        )
 
     # ------------------------------------------------------------ tables
 
@@ -263,13 +284,37 @@ class RocksStore:
         if table in self._bytes:
             self._bytes[table] = max(self._bytes[table] + change, 0)
 
+    async def splits(self, table: str) -> list[bytes]:
+        """About every `SPLIT_BYTES` of a table's files."""
+        number = self._prefix(table)
+        return await self._in_thread(
+            f"Table {table} cannot be read", lambda: self._split(number, _after(number))
+        )
+
+    def _split(self, low: bytes, high: bytes) -> list[bytes]:
+        """Between the first and the last key that a file can have, as far as the table goes."""
+        iterator = self._db.iter()
+        found = set()
+        for file in self._db.live_files():
+            iterator.seek(max(file["start_key"], low))
+            first = iterator.key() if iterator.valid() else high
+            iterator.seek_for_prev(min(file["end_key"], high))
+            last = iterator.key() if iterator.valid() else low
+            for wanted in between(first, last, file["size"] // SPLIT_BYTES):
+                iterator.seek(wanted)
+                if iterator.valid() and first < iterator.key() < high:
+                    found.add(iterator.key()[len(low) : -_STAMP.size])
+        iterator.status()
+        return sorted(found)
+
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         self._threads.shutdown()
         with _Mapped("The store cannot be closed"):
-            self._db.flush_wal(True)
+            if self._writes:
+                self._db.flush_wal(True)
             self._db.close()
 
 
@@ -289,6 +334,19 @@ def _options() -> Options:
     blocks.set_block_size(16 << 10)
     options.set_block_based_table_factory(blocks)
     return options
+
+
+def between(low: bytes, high: bytes, count: int) -> list[bytes]:
+    """At most `count` byte strings that cut the range from `low` to `high` evenly, as if they were
+    numbers; none if there is nothing between."""
+    if low >= high:
+        return []
+    same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    size = max(len(low), len(high)) - same
+    first = int.from_bytes(low[same:].ljust(size, b"\0"))
+    width = int.from_bytes(high[same:].ljust(size, b"\0")) - first
+    numbers = sorted({first + width * i // (count + 1) for i in range(1, count + 1)})
+    return [low[:same] + number.to_bytes(size) for number in numbers]
 
 
 def _after(number: bytes) -> bytes:

@@ -20,6 +20,7 @@ from storage.ports import NEWEST, TOMBSTONE, Cell, Put
 from storage.simulated.network import AtOnce, Calls
 
 SCAN_ROWS = 256
+SPLIT_ROWS = 1_000
 
 
 @dataclass
@@ -180,6 +181,10 @@ class SimulatedTables:
             for value in row.values.values()
         )
 
+    def splits(self, table: str) -> list[bytes]:
+        """Every `SPLIT_ROWS` rows."""
+        return self.table(table).keys[SPLIT_ROWS::SPLIT_ROWS]
+
 
 class SimulatedStore:
     """A `TableStore`: one process's way to `tables`. A scan brings `scan_rows` with each call."""
@@ -284,6 +289,9 @@ class SimulatedStore:
 
     async def size(self, table: str) -> int:
         return await self._reach().one("size", lambda: self.service.size(table))
+
+    async def splits(self, table: str) -> list[bytes]:
+        return await self._reach().one("splits", lambda: self.service.splits(table))
 
     async def close(self) -> None:
         if not self._closed:

@@ -1,6 +1,7 @@
 """What every table store promises (`storage.ports.TableStore`)."""
 
 import asyncio
+import itertools
 
 import pytest
 from contract_adapters import STORES, collect, examples, opened, over, run
@@ -198,6 +199,26 @@ def test_size_follows_what_is_stored(adapter, tmp_path):
             await store.purge("t", 2)
             assert 600 < first < second
             assert await store.size("t") == first
+
+    run(scenario())
+
+
+@every
+def test_scans_between_splits_are_the_whole(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            await filled(store, 2_500)
+            await store.flush()
+            splits = await store.splits("t")
+            assert splits == sorted(set(splits))
+            starts, ends = [b"", *splits], [*splits, None]
+            parts = [
+                await collect(store.scan("t", start, end, 9))
+                for start, end in zip(starts, ends, strict=True)
+            ]
+            assert list(itertools.chain(*parts)) == await collect(store.scan("t", b"", None, 9))
+            with pytest.raises(Corruption, match="none"):
+                await store.splits("none")
 
     run(scenario())
 

@@ -1,0 +1,83 @@
+"""Reading an embedded store beside the process that owns it."""
+
+import asyncio
+import os
+
+import pytest
+
+from schema.errors import Unavailable
+from storage.ports import NEWEST, Put
+from storage.rocks import store as rocks
+from storage.rocks.store import RocksStore, between
+
+
+async def rows(store, start=b"", end=None, at=NEWEST):
+    return [
+        cell.key for batch in [b async for b in store.scan("t", start, end, at)] for cell in batch
+    ]
+
+
+def test_a_checkpoint_is_what_was_there_and_several_may_read_it(tmp_path):
+    async def scenario():
+        store = RocksStore.open(tmp_path / "store")
+        await store.create_table("t")
+        await store.put({"t": [Put(b"%04d" % n, b"v") for n in range(100)]}, 5)
+        await store.checkpoint(tmp_path / "copy")
+        await store.put({"t": [Put(b"late", b"v")]}, 6)
+        readers = [RocksStore.open_checkpoint(tmp_path / "copy") for _ in range(2)]
+        for reader in readers:
+            assert await rows(reader) == [b"%04d" % n for n in range(100)]
+        for reader in readers:
+            with pytest.raises(Unavailable):
+                await reader.put({"t": [Put(b"k", b"v")]}, 7)
+            await reader.close()
+        assert len(await rows(store)) == 101
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_checkpoint_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(Unavailable, match="nowhere"):
+        RocksStore.open_checkpoint(tmp_path / "nowhere")
+
+
+def test_large_tables_are_split_into_parts_of_like_size(tmp_path, monkeypatch):
+    """Neighbours in the store's files are other tables, whose keys are no splits."""
+    monkeypatch.setattr(rocks, "SPLIT_BYTES", 1 << 16)
+
+    async def scenario():
+        store = RocksStore.open(tmp_path / "store")
+        for table in ("before", "t", "behind"):
+            await store.create_table(table)
+            puts = [Put(n.to_bytes(4), os.urandom(100)) for n in range(10_000)]
+            await store.put({table: puts}, 5)
+        await store.checkpoint(tmp_path / "copy")
+        await store.close()
+        copy = RocksStore.open_checkpoint(tmp_path / "copy")
+        splits = await copy.splits("t")
+        sizes = [
+            len(await rows(copy, start, end))
+            for start, end in zip([b"", *splits], [*splits, None], strict=True)
+        ]
+        assert sum(sizes) == 10_000
+        assert len(sizes) > 5
+        assert max(sizes) < 5_000
+        await copy.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "count", "found"),
+    [
+        (b"b", b"a", 3, []),
+        (b"a\x00", b"a\x04", 3, [b"a\x01", b"a\x02", b"a\x03"]),
+        (b"a", b"a", 3, []),
+        (b"", b"\xff", 1, [b"\x7f"]),
+        (b"a", b"ab", 1, [b"a1"]),
+        (b"b", b"c", 0, []),
+    ],
+)
+def test_keys_between(low, high, count, found):
+    assert between(low, high, count) == found
