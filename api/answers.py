@@ -179,6 +179,20 @@ class Loaded(Answer):
     commit_ts: int
 
 
+class Exported(Answer):
+    name: str = Field(examples=["1795262813790-442a44457137672b3218c1007dc8f76a"])
+    snapshot: int
+    catalog: str = Field(description="The whole catalog in its stored form, as JSON text.")
+    source: dict[str, Any] = Field(
+        examples=[{"type": "hbase", "gateways": ["gate1:9091"], "namespace": "shop"}]
+    )
+    until_ms: int = Field(description="Wall clock: rows of the snapshot are kept so long.")
+
+
+class ExportEnded(Answer):
+    ended: str
+
+
 class Key(Answer):
     id: str = Field(examples=["4f0c7be21a93"], description="Public.")
     name: str

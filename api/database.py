@@ -16,8 +16,9 @@ from typing import Any
 import structlog
 
 from api import logs
+from api.exports import Export, Exports
 from api.planning import PlannedSchema, PlanRequest, plan_schema
-from api.ports import Ports, embedded_ports
+from api.ports import EXPORTS, Ports, embedded_ports
 from api.settings import Settings
 from query.engine import PreparedQuery, QueryEngine, QueryStream
 from query.explain import Explanation
@@ -158,6 +159,7 @@ class Database:
         self.manager = parts.manager
         self.keeper = parts.keeper
         self.engine = parts.engine
+        self.exports = Exports(ports.export, parts.settings.data / EXPORTS, ports.clock, ports.ids)
         self._coordination = ports.coordination
         self._peers = ports.peers
         self.member = member
@@ -512,6 +514,19 @@ class Database:
             )
         return asked
 
+    async def export(self, asked: int | None = None) -> Export:
+        """Where everything can be read beside this node as of one snapshot, the newest if none is
+        asked for. Raises SnapshotTooOld, Unsupported, Unavailable."""
+        while True:
+            catalog = self.catalog
+            at = await self._snapshot(asked, 0, strong=asked is None)
+            if catalog is self.catalog:
+                break
+        age_ms = max(self.watermark() - at, 0)
+        keep_ms = int(self.settings.snapshot_retention_s * 1000) - age_ms
+        with self.keeper.readers.holding(at):
+            return await self.exports.begin(at, catalog, keep_ms)
+
     def explain(
         self, sql: str, parameters: Parameters | None = None, *, use_views: bool = True
     ) -> Explanation:
@@ -647,6 +662,7 @@ class Database:
             try:
                 await self.keeper.refresh_counts()
                 await self.purge()
+                await self.exports.end_old()
             except (OSError, HornbeamError) as error:
                 _LOG.warning("housekeeping failed", error=str(error))
 

@@ -13,11 +13,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from api.metrics import now_s
 from maintain.changes import Mutation
 from query.binder import OutputColumn
 from query.explain import Explanation
 from schema.catalog import Catalog, Index
+from schema.codec import encode_catalog
 from schema.ddl import render_ddl
 from schema.model import DefaultKind, Relation
 from schema.sqltext import literal_sql
@@ -27,6 +30,7 @@ from txlayer.verify import VerifyReport
 
 if TYPE_CHECKING:
     from api.database import Database, QueryResult
+    from api.exports import Export
     from api.planning import PlannedSchema
 
 _SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, None}
@@ -269,4 +273,14 @@ def verify_document(report: VerifyReport) -> dict[str, Any]:
             }
             for item in report.checked
         ],
+    }
+
+
+def export_document(export: Export) -> dict[str, Any]:
+    return {
+        "name": export.name,
+        "snapshot": export.snapshot,
+        "catalog": encode_catalog(export.catalog).decode(),
+        "source": msgspec.to_builtins(export.source),
+        "until_ms": export.until_ms,
     }

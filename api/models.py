@@ -216,6 +216,10 @@ class VerifyBody(Body):
     repair: bool = Field(False, description="Write what is missing or wrong, in transactions.")
 
 
+class ExportBody(Body):
+    snapshot: int | None = Field(None, ge=0, description="To read as of; null: the newest.")
+
+
 Lax = Strict(False)
 """For enumerations: strict reading would take their members only, which JSON has not."""
 MAX_VALID_S = 100 * 366 * 86_400

@@ -19,8 +19,12 @@ from storage.local.log import LocalLog
 from storage.local.system import RandomIds, SystemClock
 from storage.ports import Clock, Coordination, Ids, Log, Peers, TableStore
 from storage.rocks.store import RocksStore
+from storage.source import CheckpointSource, HBaseSource, Source
 from storage.tcp.peers import TcpPeers, Tls
 from txlayer.steps import Steps, no_steps
+
+EXPORTS = "exports"
+"""The folder, in that of an embedded database, for checkpoints that others read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class Ports:
     new_threads: Callable[[], Executor] = new_threads
     steps: Steps = no_steps
     peers: Peers | None = None
+    export: Callable[[str], Awaitable[Source]] | None = None
+    """Makes what is in the store readable beside this process, under a name of that export."""
 
 
 async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | None) -> Ports:
@@ -52,7 +58,19 @@ async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | Non
     async def open_log(name: str, epoch: int, catalog_version: int) -> Log:
         return await LocalLog.open(folder / "log", name, epoch, catalog_version=catalog_version)
 
-    return Ports(store, coordination, open_log, clock or SystemClock(), ids or RandomIds())
+    async def export(name: str) -> Source:
+        checkpoint = _made(folder / EXPORTS) / name
+        await store.checkpoint(checkpoint)
+        return CheckpointSource(str(checkpoint.resolve()))
+
+    return Ports(
+        store,
+        coordination,
+        open_log,
+        clock or SystemClock(),
+        ids or RandomIds(),
+        export=export,
+    )
 
 
 async def session(settings: Settings) -> Coordination:
@@ -90,7 +108,14 @@ def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | Non
         address=settings.peer_address,
         tls=tls,
     )
-    return Ports(store, coordination, open_log, SystemClock(), RandomIds(), peers=peers)
+    reachable = tuple(f"{host}:{port}" for host, port in gateways)
+
+    async def export(_: str) -> Source:
+        return HBaseSource(reachable, settings.database)
+
+    return Ports(
+        store, coordination, open_log, SystemClock(), RandomIds(), peers=peers, export=export
+    )
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

@@ -36,6 +36,8 @@ ROUTES = {
     ("GET", "/v1/views/{name}"): "reader",
     ("POST", "/v1/verify"): "reader",
     ("POST", "/v1/load/{relation}"): "writer",
+    ("POST", "/v1/exports"): "admin",
+    ("DELETE", "/v1/exports/{name}"): "admin",
     ("POST", "/v1/keys"): "admin",
     ("GET", "/v1/keys"): "admin",
     ("DELETE", "/v1/keys/{key_id}"): "admin",
@@ -135,6 +137,8 @@ def routes() -> Iterator[Ask]:
     yield Ask("plan", "POST", "/v1/schema/plan", body(**PLAN), "admin")
     stale = body(**PLAN, plan_id="0" * 16)
     yield Ask("apply", "POST", "/v1/schema/apply", stale, "admin", done=409)
+    yield Ask("export", "POST", "/v1/exports", body(), "admin")
+    yield Ask("end export", "DELETE", "/v1/exports/1-0", nothing, "admin", done=404)
     new_key = body(name="another", role="reader")
     yield Ask("new key", "POST", "/v1/keys", new_key, "admin")
     yield Ask("keys", "GET", "/v1/keys", nothing, "admin")
