@@ -13,6 +13,7 @@ RUNS ?= 3
 SEED ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
+SPARK := .venv/.spark
 
 .PHONY: demo demo-cluster test check sim mutants models fuzz nemesis serve cluster cluster-down bench bench-cluster lock clean
 
@@ -25,16 +26,21 @@ $(READY): requirements.lock pyproject.toml client/pyproject.toml
 	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --no-deps -e client -e .
 	@touch $@
 
+$(SPARK): $(READY) requirements-spark.lock
+	@echo "Adding Spark (460 MB)"
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --require-hashes -r requirements-spark.lock
+	@touch $@
+
 demo: $(READY)  ## TPC-W from schema to verified views
 	@$(BIN)/python -m bench.demo --customers $(CUSTOMERS)
 
 demo-cluster: $(READY)  ## the same on HBase with three nodes, one of which is killed (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster_demo
 
-test: $(READY)  ## the whole suite
+test: $(SPARK)  ## the whole suite
 	@$(BIN)/python -m pytest
 
-check: $(READY)  ## style, types, layers, dead code and dead files
+check: $(SPARK)  ## style, types, layers, dead code and dead files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -80,8 +86,10 @@ bench-cluster: $(READY)  ## the same on a real HBase with several nodes (needs J
 	@$(BIN)/python -m bench.cluster
 
 lock:  ## resolve the dependencies anew
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --group dev --all-extras \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --group dev --extra arrow --extra sqlalchemy \
 	  --no-emit-package hornbeam pyproject.toml client/pyproject.toml -o requirements.lock
+	grep -o 'pyspark[^"]*' pyproject.toml | $(BIN)/uv pip compile --quiet --universal --generate-hashes \
+	  --python-version 3.11 - -o requirements-spark.lock
 
 clean:
 	rm -rf .venv var .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 PACKAGES = (
-    *("schema", "storage", "cluster", "query", "viewselect", "maintain", "txlayer", "api", "bench"),
-    *("client/hornbeam", "tests"),
+    *("schema", "storage", "cluster", "query", "viewselect", "maintain", "txlayer"),
+    *("pipeline", "api", "bench", "client/hornbeam", "tests"),
 )
 
 

@@ -1,0 +1,1 @@
+"""Work on whole relations, by Spark: reading them (`source`)."""

@@ -1,0 +1,57 @@
+"""Column types in Spark, and rows as the Arrow batches that Spark takes them from.
+
+Types are kept exactly, where Spark has them: UUID and JSON are text there. A TIMESTAMP without a
+time zone is Spark's TIMESTAMP_NTZ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+
+from query.duck import arrow_type
+from schema.model import Column
+from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
+
+_TEXT = frozenset({Kind.UUID, Kind.JSON})
+_SPARK: dict[Kind, spark.DataType] = {
+    Kind.INTEGER: spark.IntegerType(),
+    Kind.BIGINT: spark.LongType(),
+    Kind.DOUBLE: spark.DoubleType(),
+    Kind.BOOLEAN: spark.BooleanType(),
+    Kind.TEXT: spark.StringType(),
+    Kind.BYTES: spark.BinaryType(),
+    Kind.DATE: spark.DateType(),
+    Kind.TIMESTAMP: spark.TimestampNTZType(),
+    Kind.TIMESTAMPTZ: spark.TimestampType(),
+    Kind.UUID: spark.StringType(),
+    Kind.JSON: spark.StringType(),
+}
+
+
+def spark_type(type_: ColumnType) -> spark.DataType:
+    if type_.kind is Kind.DECIMAL:
+        return spark.DecimalType(type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0)
+    return _SPARK[type_.kind]
+
+
+def spark_schema(columns: Iterable[Column]) -> spark.StructType:
+    """All nullable: Spark would trust a promise that rows of older schemas do not keep."""
+    return spark.StructType([spark.StructField(c.name, spark_type(c.type)) for c in columns])
+
+
+def to_batch(columns: Sequence[Column], rows: Sequence[Row]) -> pa.RecordBatch:
+    """Rows of values in the order of `columns`; at least one."""
+    arrays = [
+        _array(c.type, values) for c, values in zip(columns, zip(*rows, strict=True), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _array(type_: ColumnType, values: Sequence[object]) -> pa.Array:
+    if type_.kind not in _TEXT:
+        return pa.array(values, arrow_type(type_))
+    return pa.array([str(v) if isinstance(v, UUID) else v for v in values], pa.string())

@@ -1,0 +1,35 @@
+import os
+import shutil
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.source import Hornbeam
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """One for all tests: it takes seconds to start."""
+    if shutil.which("java") is None:
+        pytest.fail("Spark needs Java 17: apt install openjdk-17-jdk-headless", pytrace=False)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    session.dataSource.register(Hornbeam)
+    yield session
+    session.stop()
