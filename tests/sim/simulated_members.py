@@ -2,9 +2,9 @@
 
 There are so many places, and a process at each: a member, or one that would be. Nobody decides who
 owns what: the members do. When a process has failed, or its term has ended, another is started in
-its place; some of those that were replaced live on for a while as zombies, which may or may not know
-it: then they answer what they still may. Now and then a node is
-stopped in good order, so that what it owns moves to the others, and back to its successor.
+its place; some of those that were replaced live on for a while as zombies, some of which know that
+their term is over and answer what they still may. Now and then a node is stopped in good order, so
+that what it owns moves to the others, and back to its successor.
 
 A fault that strikes a process strikes any. Clients ask any node, zombies too.
 """
