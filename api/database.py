@@ -62,7 +62,7 @@ from txlayer.model import (
 )
 from txlayer.rates import SlotRates
 from txlayer.recovery import Recovered, recover
-from txlayer.retention import drop_old_segments
+from txlayer.retention import JOIN_S, GoneLogs, drop_old_segments
 from txlayer.snapshots import LastSnapshots, MembersSnapshots, OwnSnapshots, Snapshots
 from txlayer.tables import create_tables
 from txlayer.verify import Checked, Progress, VerifyReport, verify
@@ -164,6 +164,14 @@ class Database:
         self._peers = ports.peers
         self.member = member
         self._opened_at = self._forget_at = self.clock.monotonic()
+        self._logs = ports.logs
+        self._gone_logs = (
+            None
+            if ports.logs is None
+            else GoneLogs(
+                ports.logs, ports.coordination, ports.clock, parts.settings.log_retention_s
+            )
+        )
         self._housekeeping = asyncio.ensure_future(self._keep_house())
         self.queries = 0
 
@@ -232,7 +240,9 @@ class Database:
             undo.push_async_callback(store.close)
             undo.push_async_callback(peers.close)
             await create_tables(store, SYSTEM_TABLES)
-            view = View(ports.ids.new())
+            if ports.logs is not None:
+                undo.push_async_callback(ports.logs.close)
+            view, began = View(ports.ids.new()), clock.monotonic()
             log = await ports.open_log(view.name, 1, 0)
             undo.push_async_callback(log.close)
             rates = SlotRates(clock)
@@ -289,6 +299,8 @@ class Database:
             )
             undo.push_async_callback(member.close)
             undo.push_async_callback(parts.keeper.close)
+            if clock.monotonic() - began > JOIN_S:
+                raise Unavailable("It took too long to open a log.", cure="It is tried again.")
             await member.start()
             undo.pop_all()
         _LOG.info("joined", name=view.name, catalog=parts.manager.state.catalog.version)
@@ -332,6 +344,8 @@ class Database:
             if self._peers is not None:
                 last.push_async_callback(self._peers.close)
             last.push_async_callback(self.log.close)
+            if self._logs is not None:
+                last.push_async_callback(self._logs.close)
             last.push_async_callback(self.committer.close)
             if self.member is not None:
                 last.push_async_callback(self.member.close)
@@ -684,6 +698,8 @@ class Database:
         for table in await self.store.tables():
             if table != catalog_keeper.TABLE:
                 dropped += await self.store.purge(table, horizon)
+        if self._gone_logs is not None:
+            await self._gone_logs.remove()
         return dropped
 
     async def _forget_outcomes(self) -> None:

@@ -17,7 +17,7 @@ from schema.errors import InvalidRequest
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
 from storage.local.system import RandomIds, SystemClock
-from storage.ports import Clock, Coordination, Ids, Log, Peers, TableStore
+from storage.ports import Clock, Coordination, Ids, Log, Logs, Peers, TableStore
 from storage.rocks.store import RocksStore
 from storage.source import CheckpointSource, HBaseSource, Source
 from storage.tcp.peers import TcpPeers, Tls
@@ -30,7 +30,7 @@ EXPORTS = "exports"
 @dataclass(frozen=True, slots=True)
 class Ports:
     """Whoever is given them closes them. `open_log` takes a log's name, an epoch, and the catalog's
-    version. `peers` are for a member among others."""
+    version. `peers` are for a member among others; so is `logs`, all that were ever opened."""
 
     store: TableStore
     coordination: Coordination
@@ -40,6 +40,7 @@ class Ports:
     new_threads: Callable[[], Executor] = new_threads
     steps: Steps = no_steps
     peers: Peers | None = None
+    logs: Logs | None = None
     export: Callable[[str], Awaitable[Source]] | None = None
     """Makes what is in the store readable beside this process, under a name of that export."""
 
@@ -86,14 +87,15 @@ def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | Non
     """Of the database on the cluster that `settings` name, with `tls` among its nodes; nothing is
     sent yet."""
     from storage.hbase.store import HBaseStore
-    from storage.hdfs.log import HdfsLog
+    from storage.hdfs.log import HdfsLog, hdfs_logs
 
     gateways = [_host_and_port(gateway) for gateway in settings.gateways.split(",")]
+    folder = f"/{settings.database}/log"
 
     async def open_log(name: str, epoch: int, catalog_version: int) -> Log:
         return await HdfsLog.open(
             settings.hdfs,
-            f"/{settings.database}/log",
+            folder,
             name,
             epoch,
             catalog_version=catalog_version,
@@ -108,13 +110,21 @@ def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | Non
         address=settings.peer_address,
         tls=tls,
     )
+    logs = hdfs_logs(settings.hdfs, folder)
     reachable = tuple(f"{host}:{port}" for host, port in gateways)
 
     async def export(_: str) -> Source:
         return HBaseSource(reachable, settings.database)
 
     return Ports(
-        store, coordination, open_log, SystemClock(), RandomIds(), peers=peers, export=export
+        store,
+        coordination,
+        open_log,
+        SystemClock(),
+        RandomIds(),
+        peers=peers,
+        logs=logs,
+        export=export,
     )
 
 

@@ -172,6 +172,23 @@ class Log(Protocol):
         """Seal and release. Idempotent."""
 
 
+class Logs(Protocol):
+    """All logs of a database, for who clears up. `Log` is one of them, for its owner."""
+
+    async def touched(self) -> Mapping[str, int]:
+        """Their names; when each was founded or taken over last, in milliseconds since 1970."""
+
+    async def remove(self, name: str) -> None:
+        """With all that is in it, and at once or not at all. Idempotent.
+
+        Whoever owned the log cannot write to it any more: what comes late finds no log, and makes
+        none. Who opens it, founds another.
+        """
+
+    async def close(self) -> None:
+        """Idempotent."""
+
+
 class Clock(Protocol):
     """Wall time, monotonic time and waiting."""
 

@@ -69,6 +69,11 @@ class Assignment(msgspec.Struct, frozen=True):
     def is_member(self, name: str) -> bool:
         return self.member(name) is not None
 
+    @property
+    def names(self) -> set[str]:
+        """Of members, and of the dead that are not recovered."""
+        return {member.name for member in self.members + self.dead}
+
     def owner(self, slot: int) -> Member | None:
         return self.member(self.slots[slot])
 
@@ -209,7 +214,7 @@ def _settled(now: Assignment, known: Known) -> Assignment:
 def _joined(now: Assignment, known: Known) -> Assignment:
     """Who has acknowledged something and is no member was one: it is recovered, and has not
     noticed. It must not come back."""
-    taken = {member.name for member in now.members + now.dead}
+    taken = now.names
     joining = tuple(
         Member(name, word.address, word.peer)
         for name, word in sorted(known.words.items())

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from schema.errors import InvalidRequest
 from storage.hdfs.client import HdfsClient
 from storage.hdfs.files import PATIENCE_S, HdfsFiles
+from storage.hdfs.logs import HdfsLogs
 from storage.log.segments import SEGMENT_BYTES, SegmentedLog
 
 
@@ -40,6 +41,11 @@ class HdfsLog:
             catalog_version=catalog_version,
             segment_bytes=segment_bytes,
         )
+
+
+def hdfs_logs(url: str, folder: str, *, settings: Mapping[str, str] | None = None) -> HdfsLogs:
+    """All in `folder`. Raises InvalidRequest for a `url` that cannot be one."""
+    return HdfsLogs(_client(url, settings), folder)
 
 
 def _client(url: str, settings: Mapping[str, str] | None) -> HdfsClient:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import Any
 
 from schema.errors import HornbeamError, Unavailable
+from storage.simulated.clock import START_MS
 
 SECTOR_BYTES = 512
 ALL = sys.maxsize
@@ -38,6 +39,9 @@ class Kind(StrEnum):
     READ = auto()
     TAIL = auto()
     DELETE = auto()
+    LIST = auto()
+    """This and what follows are of `storage.ports.Logs`."""
+    REMOVE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,8 @@ class Unsynced:
 class _Folder:
     files: dict[str, SimulatedFile] = field(default_factory=dict)
     fence: int = 0
+    fenced_s: float | None = None
+    """When; None: there is no such folder, yet or any more."""
 
     def file(self, name: str) -> SimulatedFile:
         if name not in self.files:
@@ -127,6 +133,8 @@ class _Folder:
         return self.files[name]
 
     def require_unfenced(self, epoch: int) -> None:
+        if self.fenced_s is None:
+            raise Unavailable("There is no such log.")
         if epoch < self.fence:
             raise Unavailable(f"The log is fenced: epoch {self.fence} has taken over.")
 
@@ -188,12 +196,18 @@ class SimulatedDisk:
                 for name in operation.names[:done]:
                     folder.file(name)
                     del folder.files[name]
+            case Kind.LIST:
+                folders = self._folders.items()
+                return {name: f.fenced_s for name, f in folders if f.fenced_s is not None}
+            case Kind.REMOVE:
+                self._folders[operation.folder] = _Folder()
         return None
 
 
 def _fence(folder: _Folder, epoch: int) -> None:
-    folder.require_unfenced(epoch)
-    folder.fence = epoch
+    if folder.fenced_s is not None:
+        folder.require_unfenced(epoch)
+    folder.fence, folder.fenced_s = epoch, asyncio.get_running_loop().time()
     for file in folder.files.values():
         file.sync()
 
@@ -218,6 +232,26 @@ async def directly(operation: Operation) -> Any:
         return operation.apply()
     finally:
         await asyncio.sleep(0)
+
+
+class SimulatedLogs:
+    """`Logs`: the folders of a simulated disk, which tells the time as `SimulatedClock` does."""
+
+    def __init__(
+        self, disk: SimulatedDisk, *, carry: Callable[[Operation], Awaitable[Any]] = directly
+    ) -> None:
+        self._disk = disk
+        self._carry = carry
+
+    async def touched(self) -> Mapping[str, int]:
+        found = await self._carry(Operation(self._disk, Kind.LIST, "", 0))
+        return {name: START_MS + int(1000 * seconds) for name, seconds in found.items()}
+
+    async def remove(self, name: str) -> None:
+        await self._carry(Operation(self._disk, Kind.REMOVE, name, 0))
+
+    async def close(self) -> None:
+        """There is nothing to release."""
 
 
 class SimulatedFiles:

@@ -355,6 +355,7 @@ class Cluster:
             InlineExecutor,
             partial(self._reached, node),
             peers=self._peers(node),
+            logs=files.SimulatedLogs(self.disk, carry=carry),
         )
 
     def _peers(self, node: Node) -> Peers | None:
@@ -478,6 +479,9 @@ class Cluster:
     def _file_fault(self, operation: files.Operation) -> files.Fault | None:
         if operation.kind is files.Kind.DELETE:
             self._logs[operation.folder] |= self._segments(operation.folder, operation.names)
+        if operation.kind is files.Kind.REMOVE:
+            whole = list(self.disk.files(operation.folder))
+            self._logs[operation.folder] |= self._segments(operation.folder, whole)
         if operation.kind not in (files.Kind.CREATE, files.Kind.APPEND, files.Kind.FINISH):
             return None
         part = self.chaos.random.randint(0, len(operation.data)) if self.chaos.fails else 0

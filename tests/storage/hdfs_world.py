@@ -46,6 +46,7 @@ class Inode:
 class Status:
     path: str
     replication: int = 3
+    modification_time: int = 1_000
 
 
 class Hdfs:

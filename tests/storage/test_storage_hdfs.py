@@ -12,6 +12,7 @@ from hdfs_world import Fault, Hdfs, Panic
 from schema.errors import DiskFull, InvalidRequest, Unavailable
 from storage.hdfs.files import HdfsFiles
 from storage.hdfs.log import HdfsLog
+from storage.hdfs.logs import HdfsLogs
 from storage.log.segments import SegmentedLog
 from storage.ports import START
 from storage.simulated.loop import run_simulated
@@ -362,3 +363,47 @@ def test_whatever_fails_what_was_acknowledged_is_read_once_and_stays(first):
         run_simulated(owners.run())
         appended += len(owners.acknowledged)
     assert appended > 100 * SEEDS
+
+
+# ------------------------------------------------------------ logs of who has gone
+
+
+def test_a_log_that_is_removed_is_gone_and_its_owner_makes_none_anew():
+    async def scenario():
+        hdfs = Hdfs(Random(1))
+        logs = HdfsLogs(hdfs.client(), "/log")
+        assert await logs.touched() == {}
+        zombie, other = await opened(hdfs, 1), HdfsFiles(hdfs.client(), "/log/b")
+        await other.fence(1)
+        await zombie.append([b"one"])
+        await opened(hdfs, 2)
+        assert await logs.touched() == {"a": 1_000, "b": 1_000}
+        for _ in range(2):
+            await logs.remove("a")
+            assert list(await logs.touched()) == ["b"]
+        for late in (zombie.append([b"late"]), zombie.roll(), zombie.append([b"later"])):
+            with suppress(Unavailable):
+                await late
+        assert list(await logs.touched()) == ["b"]
+        assert not [path for path in hdfs.files if path.startswith(HOME)]
+        assert await payloads(await opened(hdfs, 1)) == []
+
+    run_simulated(scenario())
+
+
+@every_fault
+@pytest.mark.parametrize("kind", ["list", "delete"])
+def test_logs_that_are_not_answered_about_are_unavailable_and_asked_about_again(kind, fault):
+    async def scenario():
+        hdfs = Hdfs(Random(2))
+        await opened(hdfs, 1)
+        logs = HdfsLogs(hdfs.client(), "/log")
+        hdfs.fault = once(kind, fault)
+        ask = logs.touched() if kind == "list" else logs.remove("a")
+        with pytest.raises(Unavailable, match="/log"):
+            await ask
+        await logs.remove("a")
+        assert await logs.touched() == {}
+        await logs.close()
+
+    run_simulated(scenario())

@@ -7,7 +7,7 @@ them. What a test does at a node runs inside that node's process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from storage.log.segments import SegmentedLog
 from storage.simulated.chaos import Chaos, Profile
 from storage.simulated.clock import SimulatedClock, SimulatedIds
 from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
-from storage.simulated.files import SimulatedDisk, SimulatedFiles
+from storage.simulated.files import Operation, SimulatedDisk, SimulatedFiles, SimulatedLogs
 from storage.simulated.loop import InlineExecutor
 from storage.simulated.network import RemoteCalls
 from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
@@ -57,19 +57,23 @@ class Node:
             ids=SimulatedIds(world.chaos.random),
             new_threads=InlineExecutor,
             peers=SimulatedPeers(world.network, self.process),
+            logs=SimulatedLogs(world.disk, carry=self._carry_files()),
         )
 
     def _calls(self, service: str) -> RemoteCalls:
         world = self.world
         return RemoteCalls(asyncio.get_running_loop(), world.chaos, self.process, service)
 
-    async def _open_log(self, name: str, epoch: int, version: int) -> SegmentedLog:
+    def _carry_files(self) -> Callable[[Operation], Awaitable[Any]]:
         calls = self._calls("log")
 
-        async def carry(operation: Any) -> Any:
+        async def carry(operation: Operation) -> Any:
             return await calls.one(operation.kind, operation.apply)
 
-        files = SimulatedFiles(self.world.disk, name, carry=carry)
+        return carry
+
+    async def _open_log(self, name: str, epoch: int, version: int) -> SegmentedLog:
+        files = SimulatedFiles(self.world.disk, name, carry=self._carry_files())
         return await SegmentedLog.open(
             files, name, epoch, catalog_version=version, segment_bytes=1 << 16
         )

@@ -89,7 +89,7 @@ class World:
         return self.found[member.name]
 
     async def settled(self, *members, seconds=SOON_S):
-        """These are members and nobody else, all may commit, own about as much, and nobody is dead."""
+        """These are members and nobody else, all may commit, own about as much; nobody is dead."""
         await asyncio.sleep(seconds)
         newest = self.registry.newest
         assert names(newest.members) == set(members)

@@ -1,0 +1,184 @@
+"""The logs of members that have gone are removed, and no others."""
+
+import asyncio
+
+import pytest
+from members_world import simulated
+from nodes_world import nodes
+
+from schema.errors import Unavailable
+from storage.log.segments import SegmentedLog
+from storage.simulated.clock import SimulatedClock
+from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from storage.simulated.files import SimulatedDisk, SimulatedFiles, SimulatedLogs
+from txlayer.assignment import PATH, Assignment, Member
+from txlayer.retention import GONE_S, JOIN_S, GoneLogs
+
+RETENTION_S = 600.0
+"""Longer than `GONE_S`."""
+
+
+class World:
+    """Logs, what is known of who owns them, and who clears up."""
+
+    def __init__(self):
+        self.registry = SimulatedRegistry(asyncio.get_running_loop().time)
+        self.disk, self.clock = SimulatedDisk(), SimulatedClock()
+        self.logs = SimulatedLogs(self.disk)
+
+    async def open(self, *names, members=(), dead=(), retention_s=RETENTION_S):
+        self.coordination = await SimulatedCoordination.open(self.registry)
+        for name in names:
+            await self.log(name)
+        if members:
+            self.assign(members, dead)
+        self.gone = GoneLogs(self.logs, self.coordination, self.clock, retention_s)
+        return self
+
+    async def log(self, name, epoch=1):
+        return await SegmentedLog.open(SimulatedFiles(self.disk, name), name, epoch)
+
+    def assign(self, members=(), dead=()):
+        known = self.registry.read(PATH)
+        assignment = Assignment(
+            "", tuple(map(member, members)), tuple(map(member, dead)), ("",) * 256, {}, 0, False, 0
+        )
+        self.registry.write(PATH, assignment.encode(), known.version if known else 0)
+
+    async def names(self):
+        return "".join(sorted(await self.logs.touched()))
+
+    async def clear(self, for_s):
+        """Once a minute."""
+        removed = 0
+        for _ in range(int(for_s / 60) + 1):
+            removed += await self.gone.remove()
+            await asyncio.sleep(60)
+        return removed
+
+
+def member(name):
+    return Member(name, f"http://{name}", f"{name}:1")
+
+
+@simulated
+async def test_those_of_nobody_are_removed_when_the_retention_is_over():
+    world = await World().open("a", "b", "c", members="a", dead="b")
+    await world.clear(RETENTION_S - 120)
+    assert await world.names() == "abc"
+    await world.clear(240)
+    assert await world.names() == "ab"
+    world.assign(members="a")
+    await world.clear(2 * GONE_S)
+    assert await world.names() == "a"
+    assert await world.clear(2 * RETENTION_S) == 0
+
+
+@simulated
+async def test_a_log_that_was_taken_over_is_kept_for_as_long_again():
+    world = await World().open("a", "b", members="a", dead="b")
+    await asyncio.sleep(2 * RETENTION_S)
+    await world.log("b", 2)
+    world.assign(members="a")
+    await world.clear(RETENTION_S - 120)
+    assert await world.names() == "ab"
+    await world.clear(240)
+    assert await world.names() == "a"
+
+
+@simulated
+async def test_who_has_a_session_keeps_its_log_though_it_is_no_member_yet():
+    world = await World().open("a", "j", members="a", retention_s=0.0)
+    await world.coordination.join("j")
+    await world.clear(3 * GONE_S)
+    assert await world.names() == "aj"
+
+
+@simulated
+async def test_neither_a_retention_of_nothing_nor_a_clock_that_jumps_hastens_it():
+    """Somebody has opened its log, and is about to show itself."""
+    world = await World().open("a", "j", members="a", retention_s=0.0)
+    world.clock.skew_ms = 10**9
+    for _ in range(int(JOIN_S)):
+        assert await world.gone.remove() == 0
+        await asyncio.sleep(1)
+    await world.coordination.join("j")
+    world.assign(members="aj")
+    await world.clear(3 * GONE_S)
+    assert await world.names() == "aj"
+
+
+@simulated
+async def test_nothing_is_removed_before_anybody_was_a_member():
+    world = await World().open("local", retention_s=0.0)
+    await world.clear(3 * GONE_S)
+    assert await world.names() == "local"
+
+
+@simulated
+async def test_what_fails_in_the_middle_goes_on_the_next_time():
+    world = await World().open(*"abcd", members="a", retention_s=0.0)
+    remove, tries = world.logs.remove, []
+
+    async def failing(name):
+        tries.append(name)
+        await remove(name)
+        if len(tries) == 2:
+            raise Unavailable("No answer.")
+
+    world.logs.remove = failing
+    await world.gone.remove()
+    await asyncio.sleep(GONE_S)
+    with pytest.raises(Unavailable):
+        await world.gone.remove()
+    assert await world.gone.remove() == 1
+    assert await world.names() == "a"
+    assert sorted(tries) == ["b", "c", "d"]
+
+
+@simulated
+async def test_whose_log_was_removed_writes_nothing_and_makes_none():
+    world = await World().open("a", members="a", retention_s=0.0)
+    zombie = await world.log("z")
+    await zombie.append([b"one"])
+    idle = await world.log("i")
+    await world.clear(2 * GONE_S)
+    for log in (zombie, idle):
+        with pytest.raises(Unavailable):
+            await log.append([b"late"])
+    assert await world.names() == "a"
+
+
+@simulated
+async def test_nodes_come_and_go_and_their_logs_do_not_pile_up():
+    world = await nodes(0, 0, log_retention_s=30.0)
+    logs = SimulatedLogs(world.disk)
+    for _ in range(4):
+        leader = world.leader
+        leader.die()
+        await world.launch()
+        await world.settled()
+    assert len(await logs.touched()) == 6
+    await asyncio.sleep(4 * GONE_S)
+    assert set(await logs.touched()) == {node.name for node in world.living}
+    assert len(world.living) == 2
+    await world.end()
+
+
+@simulated
+async def test_who_takes_too_long_to_open_its_log_does_not_join():
+    world = await nodes(0)
+    joining = world.launch()
+    late = world.all[-1]
+    open_log = late._open_log
+
+    async def slowly(*arguments):
+        log = await open_log(*arguments)
+        await asyncio.sleep(JOIN_S + 1)
+        return log
+
+    late._open_log = slowly
+    with pytest.raises(Unavailable, match="too long"):
+        await joining
+    assert len(world.assignment.members) == 1
+    await world.end()
