@@ -282,8 +282,9 @@ class CatalogKeeper:
     async def lead(self, claim: Claim, barrier: Barrier) -> None:
         """Change the catalog from now on: tidy up behind whoever did before, and carry on its
         builds. Raises Unavailable."""
-        self._leading = (claim, barrier)
-        self._build_at = await barrier.moment()
+        at = await barrier.moment()
+        # Not before: what was changed meanwhile would be built as of a moment before it.
+        self._leading, self._build_at = (claim, barrier), at
         self._begin_builds()
         self._spawn(self._tidy_up(barrier))
 

@@ -9,7 +9,8 @@ from test_transactions_statements import FILL
 
 from api.database import Database
 from schema.catalog import Catalog, State
-from schema.errors import NotFound, StalePlan
+from schema.errors import NotFound, StalePlan, Unavailable
+from txlayer.catalog_keeper import CatalogKeeper, OwnBarrier
 
 JOIN = "SELECT c_name, o_id FROM customer, orders WHERE c_id = o_c_id"
 
@@ -197,5 +198,39 @@ def test_what_does_not_exist_cannot_be_verified(tmp_path):
                 await database.verify(["nothing"])
             report = await database.verify(["customer__orders"])
             assert [item.name for item in report.checked] == ["customer__orders"]
+
+    asyncio.run(run())
+
+
+def test_nothing_is_changed_before_the_leader_knows_when_to_build_from(tmp_path):
+    """A change that came meanwhile would be built as of a moment before it: rows that have gone
+    in between would stay in the index for good."""
+
+    class Waiting(OwnBarrier):
+        reached = asyncio.Event()
+
+        async def moment(self):
+            await self.reached.wait()
+            return await super().moment()
+
+    async def run():
+        async with opened(tmp_path, bare()) as database:
+            manager, committer = database.manager, database.committer
+            claim, _ = database.keeper._led()
+            keeper = CatalogKeeper(
+                database.store, manager, database.engine, committer, database.clock
+            )
+            barrier = Waiting(manager, keeper.readers, committer)
+            leading = asyncio.ensure_future(keeper.lead(claim, barrier))
+            await asyncio.sleep(0)
+            assert not keeper.leads
+            with pytest.raises(Unavailable):
+                await keeper.apply(next_version(database, shop()))
+            barrier.reached.set()
+            await leading
+            await keeper.apply(next_version(database, shop()))
+            await keeper.wait_built()
+            await keeper.close()
+            await check(database)
 
     asyncio.run(run())
