@@ -2,8 +2,9 @@
 
 While a call of a route is on its way, what is asked for on that route meanwhile is collected, and
 leaves with the next. A route that is free is left at once, with all that is asked for in the same
-turn of the event loop; so who is alone waits for nobody. What is asked for is never answered by a
-call that left before.
+turn of the event loop; so who is alone waits for nobody. Nor does anybody wait long for a call
+that takes long, perhaps since one region is away: the next then leaves beside it. What is asked for
+is never answered by a call that left before.
 
 Everybody is answered as if alone. A call that HBase refuses is made again for each who shares it,
 since it may be refused for what one of them wants; any other failure is all of theirs. Who is
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -24,6 +25,8 @@ from storage.hbase.gateways import CallFailed
 Route = TypeVar("Route", bound=Hashable)
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+PATIENCE_S = 0.05
+"""Some times what a call takes, with all that shares it, when nothing is wrong."""
 
 
 @dataclass(eq=False, slots=True)
@@ -40,13 +43,16 @@ class SharedCalls(Generic[Route, Item, Answer]):
         self,
         send: Callable[[Route, list[Item]], Awaitable[Sequence[Answer]]],
         timeout_s: float,
+        patience_s: float = PATIENCE_S,
     ) -> None:
-        """Nothing is sent for who has waited longer than `timeout_s`."""
+        """Nothing is sent for who has waited longer than `timeout_s`. A call that has taken
+        `patience_s` keeps its route no longer."""
         self._send = send
         self._timeout_s = timeout_s
+        self._patience_s = patience_s
         self._waiting: dict[Route, list[_Asked[Item, Answer]]] = {}
         """Per route with a call on its way, or about to leave."""
-        self._routes: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def ask(self, route: Route, items: Sequence[Item]) -> Sequence[Answer]:
         """The answers to `items`. Raises what `send` raises."""
@@ -57,16 +63,21 @@ class SharedCalls(Generic[Route, Item, Answer]):
             self._waiting[route].append(asked)
         else:
             self._waiting[route] = [asked]
-            serving = asyncio.ensure_future(self._serve(route))
-            self._routes.add(serving)
-            serving.add_done_callback(self._routes.discard)
+            self._begin(self._serve(route))
         return await asked.answers
+
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
 
     async def _serve(self, route: Route) -> None:
         try:
             while sharing := self._waiting[route]:
                 self._waiting[route] = []
-                await self._share(route, sharing)
+                call = self._begin(self._share(route, sharing))
+                await asyncio.wait({call}, timeout=self._patience_s)
         finally:
             for one in self._waiting.pop(route):
                 one.answers.cancel()

@@ -14,12 +14,12 @@ from storage.hbase.sharing import SharedCalls
 class Sender:
     """Notes what is sent. While it is `held`, nothing is answered; `fault` is asked before."""
 
-    def __init__(self, timeout_s=15.0):
+    def __init__(self, timeout_s=15.0, patience_s=60.0):
         self.sent = []
         self.free = asyncio.Event()
         self.free.set()
         self.fault = lambda items: None
-        self.calls = SharedCalls(self.send, timeout_s)
+        self.calls = SharedCalls(self.send, timeout_s, patience_s)
 
     async def send(self, route, items):
         self.sent.append((route, items))
@@ -68,6 +68,21 @@ def test_nobody_is_answered_by_a_call_that_left_before_he_asked():
         sender.free.set()
         await asyncio.gather(first, *later)
         assert sender.sent == [("r", ["a"]), ("r", ["a", "b"])]
+
+    run(scenario())
+
+
+def test_nobody_waits_for_a_call_that_takes_long():
+    async def scenario():
+        sender = Sender(patience_s=0.0)
+        sender.free.clear()
+        first = sender.ask("a")
+        await settle()
+        second = [sender.ask("b"), sender.ask("c")]
+        await settle()
+        assert sender.sent == [("r", ["a"]), ("r", ["b", "c"])]
+        sender.free.set()
+        assert await asyncio.gather(first, *second) == [["a!"], ["b!"], ["c!"]]
 
     run(scenario())
 
