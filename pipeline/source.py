@@ -188,7 +188,7 @@ class Reader(DataSourceReader):
             async for batch in cells:
                 rows = codec.decode_all([cell.value for cell in batch])
                 self._require_kept()
-                yield to_batch(self._columns, [tuple([row[i] for i in at]) for row in rows])
+                yield to_batch(self._columns, at, rows)
             self._require_kept()
         finally:
             await store.close()

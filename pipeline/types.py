@@ -43,11 +43,10 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
     return spark.StructType([spark.StructField(c.name, spark_type(c.type)) for c in columns])
 
 
-def to_batch(columns: Sequence[Column], rows: Sequence[Row]) -> pa.RecordBatch:
-    """Rows of values in the order of `columns`; at least one."""
-    arrays = [
-        _array(c.type, values) for c, values in zip(columns, zip(*rows, strict=True), strict=True)
-    ]
+def to_batch(columns: Sequence[Column], at: Sequence[int], rows: Sequence[Row]) -> pa.RecordBatch:
+    """The values at the positions `at` of rows, at least one, which have the types of `columns`."""
+    values = list(zip(*rows, strict=True))
+    arrays = [_array(column.type, values[i]) for column, i in zip(columns, at, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
