@@ -271,6 +271,7 @@ class Database:
                 readers=parts.keeper.readers,
                 rates=rates,
                 load=partial(load_catalog, store),
+                max_skew_s=settings.max_clock_skew_s,
             )
 
             async def recover_dead(dead: assignment.Member, epoch: int) -> int:

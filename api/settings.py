@@ -70,6 +70,11 @@ class Settings(BaseSettings):
     node_ca: Path | None = Field(
         None, description="PEM file: nodes show one another certificates of this authority."
     )
+    max_clock_skew_s: float = Field(
+        10,
+        gt=0,
+        description="A node whose clock differs by more from those of all others does not join.",
+    )
     slot_idle_rate: int = Field(
         60,
         ge=1,

@@ -115,6 +115,8 @@ class Word(msgspec.Struct, frozen=True):
     rates: dict[int, int] | None = None
     """Locks that it grants a minute in each of its slots, where there are any; None: not measured
     since the newest version of the assignment with other owners that it has seen."""
+    wall_ms: int = 0
+    """What its wall clock showed when it said this."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
@@ -148,6 +150,15 @@ class Known:
     """The gate has been shut (`is_shut`) since it was closed. What is done behind it may be in
     force already, so that it is opened with the new catalog or not at all."""
     idle_rate: int = IDLE_RATE
+
+
+def clock_skews(
+    now: Assignment, words: Mapping[str, Word], address: str, wall_ms: int
+) -> dict[str, int]:
+    """By how many milliseconds a clock that shows `wall_ms` is ahead of the members', by their
+    addresses; but for `address`, whose clock it is. Words are some moments old."""
+    said = [words[member.name] for member in now.members if member.name in words]
+    return {w.address: wall_ms - w.wall_ms for w in said if w.wall_ms and w.address != address}
 
 
 def next_version(now: Assignment, known: Known) -> Assignment:

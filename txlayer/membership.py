@@ -17,11 +17,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
+import structlog
 
 from schema.catalog import Catalog
 from schema.errors import Unavailable
 from storage.ports import Clock, Coordination
-from txlayer.assignment import PATH, Assignment, Word
+from txlayer.assignment import PATH, Assignment, Word, clock_skews
 from txlayer.catalog_keeper import Readers
 from txlayer.committer import Committer
 from txlayer.hlc import HybridClock
@@ -36,6 +37,8 @@ POLL_S = 0.05
 """How often a member looks for a new version."""
 WORD_S = 1.0
 """How often it says what its queries read."""
+
+_LOG = structlog.get_logger(__name__)
 
 
 class Membership:
@@ -57,6 +60,7 @@ class Membership:
         readers: Readers,
         rates: SlotRates,
         load: Callable[[int], Awaitable[Catalog]],
+        max_skew_s: float,
     ) -> None:
         """`word` says where this node is reached; `load` reads a version of the catalog."""
         self._coordination = coordination
@@ -70,6 +74,7 @@ class Membership:
         self._links = links
         self._snapshots = snapshots
         self._load = load
+        self._max_skew_s = max_skew_s
         self._readers = readers
         self._rates = rates
         self._to_apply = 0
@@ -78,9 +83,33 @@ class Membership:
         self._taken_for_dead = False
 
     async def join(self) -> None:
-        """Ask to be a member. Raises Unavailable."""
+        """Ask to be a member. Raises Unavailable, also when this node's clock is wrong."""
         self._manager.gate.close()
+        await self._require_clock()
         await self._coordination.join(self._view.name, self._word.encode())
+
+    async def _require_clock(self) -> None:
+        """A clock that is far ahead would take all timestamps with it, for good: they never go
+        back, and how long anything is kept goes by them. One that is far behind has this node
+        refuse the bookmarks of all others. So who differs from everybody stays out; if only some
+        do, it is told."""
+        known = await self._coordination.read(PATH)
+        shown = await self._coordination.members()
+        if known is None:
+            return
+        words = {name: word for name, data in shown.items() if (word := Word.decode(data))}
+        now, wall_ms = Assignment.decode(known.value), self._clock.wall_ms()
+        skews = clock_skews(now, words, self._word.address, wall_ms)
+        far = {who: ms / 1000 for who, ms in skews.items() if abs(ms) > 1000 * self._max_skew_s}
+        if far and len(far) == len(skews):
+            told = ", ".join(f"{_ahead(seconds)} that of {who}" for who, seconds in far.items())
+            raise Unavailable(
+                f"This node's clock is wrong, or all others are: it is {told}.",
+                cure="Synchronise the clocks; the node then joins by itself. max_clock_skew_s says"
+                " what is borne.",
+            )
+        for who, seconds in far.items():
+            _LOG.warning("another node's clock is wrong", address=who, behind_s=seconds)
 
     async def run(self) -> None:
         """Until this node is no member any more. Raises Unavailable then."""
@@ -138,6 +167,7 @@ class Membership:
             holding=self._readers.oldest_snapshot(),
             leaves=self._leaves,
             rates=self._rates.newest(),
+            wall_ms=self._clock.wall_ms(),
         )
         await self._coordination.join(view.name, word.encode())
         self._word = word  # what may not have arrived is said again at the next look
@@ -160,3 +190,7 @@ class Membership:
     @property
     def owns_nothing(self) -> bool:
         return self._view.name not in self._view.assignment.slots
+
+
+def _ahead(seconds: float) -> str:
+    return f"{abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'}"

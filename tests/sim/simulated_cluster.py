@@ -556,6 +556,7 @@ _OPTIONS: dict[str, Any] = {
     "snapshot_retention_s": 5.0,
     "log_retention_s": 3.0,
     "query_memory_mb": 64,
+    "max_clock_skew_s": 1e6,  # clocks go wrong, and nobody sets them
     "slot_idle_rate": 1,  # little is done in a slot, and is to move it nevertheless
 }
 

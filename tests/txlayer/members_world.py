@@ -182,6 +182,7 @@ class Party:
             readers=self.readers,
             rates=self.rates,
             load=self.world.load,
+            max_skew_s=10.0,
         )
 
     async def _heard(self, caller: Caller, message: bytes) -> bytes:

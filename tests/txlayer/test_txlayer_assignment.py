@@ -18,6 +18,7 @@ from txlayer.assignment import (
     Known,
     Member,
     Word,
+    clock_skews,
     highest_clock,
     is_shut,
     next_version,
@@ -70,7 +71,7 @@ def test_what_is_no_assignment_is_corrupt(value):
 
 
 def test_words_survive_their_form_and_what_is_none_says_nothing():
-    word = Word("http://a", "a:1", 3, 4, 5, 6, True, {0: 12, 255: 1})
+    word = Word("http://a", "a:1", 3, 4, 5, 6, True, {0: 12, 255: 1}, 7)
     assert Word.decode(word.encode()) == word
     assert Word.decode(Word("x", "y").encode()) == Word("x", "y", 0, 0, 0, 0, False)
     for data in (b"", b"{}", b"\xff", b'{"address": 1, "peer": ""}'):
@@ -414,6 +415,16 @@ def test_versions_carry_the_highest_clock_of_all_that_were_said():
     world.step()
     assert world.members() == "ABd"
     assert world.assignment.clock == 11  # who is no member yet has acknowledged nothing
+
+
+def test_clocks_are_compared_with_those_of_other_members():
+    world = World("a", "b", "c")
+    world.say("a", wall_ms=1_000)
+    world.say("b", wall_ms=9_000)
+    world.arrive("d", wall_ms=1)
+    skews = clock_skews(world.assignment, world.words, "http://d", 5_000)
+    assert skews == {"http://a": 4_000, "http://b": -4_000}  # c has not said
+    assert clock_skews(world.assignment, world.words, "http://a", 5_000) == {"http://b": -4_000}
 
 
 # ---------------------------------------------------------------- slots move by load

@@ -505,9 +505,9 @@ async def test_a_build_begins_where_no_node_commits_any_more():
 async def test_a_build_that_is_taken_over_hides_nothing_that_others_commit_meanwhile():
     """The successor's clock is ahead of theirs: what it builds at must not be above what they
     still commit."""
-    world = await bank_of(0, 2_000, 0, catalog=bank(views=False))
-    a, b, c = world.all
-    assert world.leader is a
+    world = await bank_of(0, catalog=bank(views=False))
+    a, b, c = world.leader, await world.launch(2_000), await world.launch()
+    await world.settled()
     await transfer(a, random.Random(1))
     mine = await account_under(c)
     await c.transact(f"INSERT INTO entry (e_a_id, e_amount) VALUES ({mine}, 0)")
@@ -515,9 +515,9 @@ async def test_a_build_that_is_taken_over_hides_nothing_that_others_commit_meanw
     await until(lambda: all("account__entry" in n.database.catalog.view for n in (b, c)))
     a.die()
     c.process.freeze()
-    await until(lambda: b.database.keeper.leads)
-    assert b.database.catalog.state["account__entry"].value == "building"
+    await until(lambda: b.database.keeper.leader == f"http://{b.process.name}")
     await asyncio.sleep(0.1)
+    assert b.database.catalog.state["account__entry"].value == "building"
     c.process.thaw()
     await c.transact(f"UPDATE account SET a_balance = a_balance + 1 WHERE a_id = {mine}")
     await until(lambda: b.database.catalog.state["account__entry"].value == "readable")

@@ -467,3 +467,50 @@ async def test_locks_granted_to_other_members_count_where_they_are_granted():
     assert list(a.word().rates) == [slot_of(name)]
     assert b.word().rates == {}
     await world.end()
+
+
+# ---------------------------------------------------------------- clocks
+
+
+@pytest.mark.parametrize(("skew_ms", "told"), [(60_000, "ahead of"), (-60_000, "behind")])
+@simulated
+async def test_who_differs_from_everybody_in_time_does_not_join_until_its_clock_is_set(
+    skew_ms, told
+):
+    world, _ = await living("a", "b")
+    j = await world.party("j", skew_ms)
+    error = await refusal(j.do(j.membership.join()))
+    assert isinstance(error, Unavailable)
+    assert f"s {told} that of http://a" in error.message
+    assert f"s {told} that of http://b" in error.message
+    assert j.word() is None
+    j.clock.skew_ms = 1_000
+    await j.live()
+    assert j.word() is not None
+    await soon()
+    await world.end()
+
+
+@simulated
+async def test_who_agrees_with_somebody_in_time_joins():
+    world = World()
+    a, b = await world.party("a"), await world.party("b", 60_000)
+    for party in (a, b):
+        await party.live()
+    found_by_master(world, [a, b])
+    await until(lambda: acknowledges(a) and acknowledges(b))
+    j = await world.party("j")
+    await j.live()
+    assert j.word() is not None
+    await soon()
+    await world.end()
+
+
+@simulated
+async def test_the_first_node_has_nobody_to_compare_its_clock_with():
+    world = World()
+    j = await world.party("j", 10**9)
+    await j.live()
+    assert j.word() is not None
+    await soon()
+    await world.end()
