@@ -1,36 +1,40 @@
-"""Connections to HBase's Thrift 2 gateways, for use by threads.
+"""Connections to HBase's Thrift 2 gateways, for use by threads and by one event loop.
 
 A connection serves one call at a time. After any failure it is thrown away; one that was idle
 for long is closed, before its gateway does so. A gateway that fails is set aside for a while; the
 others are tried in turn. When all are set aside, they are tried nevertheless.
 
 A call has a deadline, kept by the socket at every read and write.
+
+Threads may do everything. The event loop makes a call only over a connection that is open and free
+(`call_at_once`): that spares it a thread's turns at Python's lock, which cost more than the call.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
-from thriftpy2.protocol import TCyBinaryProtocolFactory
 from thriftpy2.protocol.cybin import ProtocolError  # type: ignore[attr-defined]
-from thriftpy2.thrift import TApplicationException, TClient, TException
-from thriftpy2.transport import TCyBufferedTransport
+from thriftpy2.thrift import TApplicationException, TException
 
 from schema.errors import Unavailable
 from storage.hbase.interface import THRIFT
+from storage.hbase.messages import BUFFER_BYTES, Incomplete, answer_to, call_of, client_over
 
 T = TypeVar("T")
 IDLE_S = 30.0
 """Gateways close connections after 60 s without a call."""
 ASIDE_S = 2.0
-BUFFER_BYTES = 1 << 16
-"""Most requests and answers are one write and one read. Each costs a turn at Python's lock, for
-which a busy event loop lets others wait for milliseconds."""
+MOST_IDLE = 32
+"""Connections that are kept; threads and the event loop may each use as many."""
+SHORT_ANSWER = 4 * BUFFER_BYTES
+"""What the event loop reads itself, at most."""
 _THRIFT_BINARY = b"\x80\x01"
 _BROKEN = (OSError, TException, ProtocolError, MemoryError, RecursionError, SystemError)
 """What thriftpy2 raises when the bytes end or make no sense."""
@@ -75,8 +79,17 @@ class Gateways:
 
     def call(self, work: Callable[[Any], T], deadline: float) -> T:
         """`work` with a client of `THBaseService`. Raises CallFailed."""
-        with self._borrowed(deadline) as connection:
+        with self._lent(self._take(deadline) or self._opened(deadline)) as connection:
             return work(connection.client)
+
+    async def call_at_once(self, name: str, arguments: Mapping[str, Any], deadline: float) -> Any:
+        """What function `name` of `THBaseService` answers. Raises CallFailed, also when no
+        connection is free."""
+        connection = self._take(deadline)
+        if connection is None:
+            raise CallFailed("No connection to a gateway is free.", sent=False)
+        with self._lent(connection):
+            return await connection.exchange(name, arguments)
 
     def close(self) -> None:
         """Connections that are in use are closed when they come back."""
@@ -87,8 +100,7 @@ class Gateways:
             connection.close()
 
     @contextmanager
-    def _borrowed(self, deadline: float) -> Iterator[_Connection]:
-        connection = self._take(deadline) or self._opened(deadline)
+    def _lent(self, connection: _Connection) -> Iterator[_Connection]:
         try:
             yield connection
         except BaseException as error:
@@ -114,7 +126,7 @@ class Gateways:
     def _give_back(self, connection: _Connection) -> None:
         connection.used_at = time.monotonic()
         with self._lock:
-            if not self._closed:
+            if not self._closed and len(self._idle) < MOST_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()
@@ -181,9 +193,7 @@ class _Connection:
         self.address = address
         self.used_at = time.monotonic()
         self.stream = _Stream(address, introduced_by)
-        transport = TCyBufferedTransport(self.stream, BUFFER_BYTES)
-        protocol = TCyBinaryProtocolFactory().get_protocol(transport)  # type: ignore[no-untyped-call]
-        self.client: Any = TClient(THRIFT.THBaseService, protocol)
+        self.client: Any = client_over(self.stream)
         try:
             if self.client.getThriftServerType() != THRIFT.TThriftServerType.TWO:
                 raise _Stranger("serves Thrift 1, not Thrift 2")
@@ -194,6 +204,23 @@ class _Connection:
             self.close()
             raise
         self.stream.deadline = deadline
+
+    async def exchange(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Call function `name`; a long answer is read on by a thread."""
+        loop, stream = asyncio.get_running_loop(), self.stream
+        stream.socket.settimeout(0)
+        received = b""
+        async with asyncio.timeout(stream.left()):
+            await loop.sock_sendall(stream.socket, call_of(name, arguments))
+            while len(received) < SHORT_ANSWER:
+                data = await loop.sock_recv(stream.socket, BUFFER_BYTES)
+                if not data:
+                    raise ConnectionResetError
+                received += data
+                with suppress(Incomplete):
+                    return answer_to(name, received)
+        stream.received = received
+        return await asyncio.to_thread(self.client._recv, name)
 
     def lives(self) -> bool:
         """Has the other side neither closed it nor sent what nobody asked for?"""
@@ -215,18 +242,23 @@ class _Stream:
 
     def __init__(self, address: Address, deadline: float) -> None:
         self.deadline = deadline
+        self.received = b""
+        """What is read first: it was received by other means."""
         self._heard = False
-        self.socket = socket.create_connection(address, self._left())
+        self.socket = socket.create_connection(address, self.left())
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def _left(self) -> float:
+    def left(self) -> float:
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
         return left
 
     def read(self, size: int) -> bytes:
-        self.socket.settimeout(self._left())
+        if self.received:
+            data, self.received = self.received[:size], self.received[size:]
+            return data
+        self.socket.settimeout(self.left())
         data = self.socket.recv(size)
         if not data:
             raise ConnectionResetError
@@ -237,7 +269,7 @@ class _Stream:
         return data
 
     def write(self, data: bytes) -> None:
-        self.socket.settimeout(self._left())
+        self.socket.settimeout(self.left())
         self.socket.sendall(data)
 
     def flush(self) -> None: ...

@@ -6,7 +6,7 @@ turn of the event loop; so who is alone waits for nobody. Nor does anybody wait 
 that takes long, perhaps since one region is away: the next then leaves beside it. What is asked for
 is never answered by a call that left before.
 
-Everybody is answered as if alone. A call that HBase refuses is made again for each who shares it,
+Everybody is answered as if alone. A call that is refused is made again for each who shares it,
 since it may be refused for what one of them wants; any other failure is all of theirs. Who is
 cancelled goes away, and the others' call goes on.
 """
@@ -71,6 +71,11 @@ class SharedCalls(Generic[Route, Item, Answer]):
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return task
+
+    async def finish(self) -> None:
+        """Return when nothing is on its way any more."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
 
     async def _serve(self, route: Route) -> None:
         try:

@@ -29,6 +29,7 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -91,8 +92,8 @@ class HBaseStore:
         self._namespace = namespace
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hbase")
-        self._shared_gets = SharedCalls(self._get_all, timeout_s)
-        self._shared_puts = SharedCalls(self._put_all, timeout_s)
+        self._gets = SharedCalls(self._get_all, timeout_s)
+        self._puts = SharedCalls(self._put_all, timeout_s)
         self._sound: set[str] = set()
         """Tables that were found to exist as they should."""
         self._purged: dict[str, int] = {}
@@ -195,27 +196,24 @@ class HBaseStore:
     # ------------------------------------------------------------ reads
 
     async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
-        if 0 < len(keys) <= SHARED:
-            return list(await self._shared_gets.ask((table, at), keys))
-        return await self._get_all((table, at), keys)
+        return list(await self._gets.ask((table, at, _route(keys)), keys))
 
-    async def _get_all(self, of: tuple[str, int], keys: Sequence[bytes]) -> list[Cell | None]:
-        table, at = of
+    async def _get_all(
+        self, route: tuple[str, int, object], keys: Sequence[bytes]
+    ) -> list[Cell | None]:
+        table, at, _ = route
+        self._require_open()
         chunks = [keys[i : i + GETS] for i in range(0, len(keys), GETS)]
-        found = await self._all([partial(self._get, table, chunk, at) for chunk in chunks])
+        found = await _all_settled([self._get(table, chunk, at) for chunk in chunks])
         return [cell for cells in found for cell in cells]
 
-    def _get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
+    async def _get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
         when = ranges.moment(0, at)
         gets = [_get(stored_key(key), when, 1) for key in keys]
-
-        def work(client: Client, name: bytes) -> list[Any]:
-            if len(gets) == 1:
-                return [client.get(name, gets[0])]
-            found: list[Any] = client.getMultiple(name, gets)
-            return found
-
-        results = self._call(table, work)
+        if len(gets) == 1:
+            results = [await self._call_at_once(table, "get", tget=gets[0])]
+        else:
+            results = await self._call_at_once(table, "getMultiple", tgets=gets)
         return [_visible(key, result) for key, result in zip(keys, results, strict=True)]
 
     async def scan(
@@ -286,29 +284,26 @@ class HBaseStore:
     # ------------------------------------------------------------ writes
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
-        self._require_open()
         try:
             await _all_settled([self._put_table(table, puts, ts) for table, puts in writes.items()])
         finally:
             self._unflushed.update(writes)
 
     async def _put_table(self, table: str, puts: Sequence[Put], ts: int) -> None:
-        versions = [(put, ts) for put in puts]
-        if len(versions) <= SHARED:
-            await self._shared_puts.ask(table, versions)
-        else:
-            await self._put_all(table, versions)
+        await self._puts.ask((table, _route(puts)), [(put, ts) for put in puts])
 
-    async def _put_all(self, table: str, versions: Sequence[_Version]) -> list[None]:
-        await self._all([partial(self._put, table, chunk) for chunk in _chunks(versions)])
+    async def _put_all(self, route: tuple[str, object], versions: Sequence[_Version]) -> list[None]:
+        table, _ = route
+        self._require_open()
+        await _all_settled([self._put(table, chunk) for chunk in _chunks(versions)])
         return [None] * len(versions)
 
-    def _put(self, table: str, versions: Sequence[_Version]) -> None:
+    async def _put(self, table: str, versions: Sequence[_Version]) -> None:
         wanted = [_put(stored_key(key), stored_value(value), ts) for (key, value), ts in versions]
         if len(wanted) == 1:
-            self._call(table, lambda client, name: client.put(name, wanted[0]))
+            await self._call_at_once(table, "put", tput=wanted[0])
         else:
-            self._call(table, lambda client, name: client.putMultiple(name, wanted))
+            await self._call_at_once(table, "putMultiple", tputs=wanted)
 
     async def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
@@ -511,6 +506,8 @@ class HBaseStore:
             await self.flush()
         finally:
             self._closed = True
+            await self._gets.finish()
+            await self._puts.finish()
             await asyncio.to_thread(self._threads.shutdown)
             self._gateways.close()
 
@@ -538,8 +535,30 @@ class HBaseStore:
             return [await self._in_thread(works[0])]
         return await _all_settled([self._in_thread(work) for work in works])
 
+    async def _call_at_once(self, table: str, function: str, **arguments: Any) -> Any:
+        """A call that may be repeated. It is made without a thread if nothing stands in the way;
+        whatever does is for `_call` to deal with, in the time that is left."""
+        began = time.monotonic()
+        if table in self._sound:
+            given = {"table": self._full_name(table), **arguments}
+            with suppress(CallFailed):
+                return await self._gateways.call_at_once(
+                    function, given, began + self._timeout_s * ATTEMPT
+                )
+        left_s = self._timeout_s - (time.monotonic() - began)
+
+        def again(client: Client, name: bytes) -> Any:
+            return getattr(client, function)(name, **arguments)
+
+        return await self._in_thread(partial(self._call, table, again, timeout_s=left_s))
+
     def _call(
-        self, table: str, work: Callable[[Client, bytes], T], *, repeatable: bool = True
+        self,
+        table: str,
+        work: Callable[[Client, bytes], T],
+        *,
+        repeatable: bool = True,
+        timeout_s: float | None = None,
     ) -> T:
         """`work` on an existing table, repeated if that may help. Runs in a thread."""
         name = self._full_name(table)
@@ -551,7 +570,11 @@ class HBaseStore:
         attempt_s = self._timeout_s * (ATTEMPT if repeatable else 1)
         try:
             return self._repeat(
-                f"Table {table}", on_table, self._timeout_s, attempt_s, repeatable=repeatable
+                f"Table {table}",
+                on_table,
+                self._timeout_s if timeout_s is None else timeout_s,
+                attempt_s,
+                repeatable=repeatable,
             )
         except CallFailed as failed:
             if failed.refused:
@@ -590,6 +613,11 @@ class HBaseStore:
                     raise
             time.sleep(pause or 0)
         raise AssertionError("the last try returns or raises")
+
+
+def _route(items: Sequence[object]) -> object:
+    """Part of the route of a call with `items`: the same for all calls that may share one."""
+    return None if len(items) <= SHARED else object()
 
 
 async def _all_settled(works: Sequence[Awaitable[T]]) -> list[T]:

@@ -6,6 +6,7 @@ import re
 import time
 from itertools import pairwise
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from hbase_gateways import TWO, Listener
@@ -16,7 +17,9 @@ from storage_world import run
 from schema.errors import Unavailable
 from storage.hbase import names, ranges
 from storage.hbase.cells import is_signed, key_of, signed, stored_key, stored_value, value_of
+from storage.hbase.gateways import CallFailed, Gateways
 from storage.hbase.interface import THRIFT
+from storage.hbase.messages import Incomplete, answer_to, call_of, client_over
 from storage.hbase.store import THREADS, HBaseStore
 from storage.hbase.tables import definition, difference
 
@@ -92,6 +95,24 @@ def test_a_table_that_differs_is_told_apart(change, told):
     found = definition(None)
     found.durability = THRIFT.TDurability.ASYNC_WAL
     assert "durability is ASYNC_WAL" in difference(found)
+
+
+# ---------------------------------------------------------------- calls and answers as bytes
+
+
+def test_a_call_is_what_thriftpy2_sends():
+    sent = bytearray()
+    stream = SimpleNamespace(write=sent.extend, flush=lambda: None)
+    wanted = THRIFT.TGet(row=b"k" * 70_000)
+    client_over(stream)._send("get", table=b"t", tget=wanted)
+    assert call_of("get", {"table": b"t", "tget": wanted}) == bytes(sent)
+
+
+def test_an_answer_is_incomplete_until_its_last_byte():
+    assert answer_to("getThriftServerType", TWO) == THRIFT.TThriftServerType.TWO
+    for size in range(len(TWO)):
+        with pytest.raises(Incomplete):
+            answer_to("getThriftServerType", TWO[:size])
 
 
 # ---------------------------------------------------------------- gateways that are none
@@ -184,6 +205,39 @@ def test_calls_that_find_no_free_connection_do_not_wait_for_ever():
         assert any("all connections were busy" in error.message for error in errors)
         assert time.monotonic() - began < 5
         await store.close()
+
+    with answering(TWO) as server:
+        run(scenario(server.address))
+
+
+def test_gateways_are_asked_at_once_only_over_a_free_connection():
+    async def scenario(address):
+        gateways = Gateways([address])
+        deadline = time.monotonic() + 5
+        with pytest.raises(CallFailed, match="free"):
+            await gateways.call_at_once("getThriftServerType", {}, deadline)
+        gateways.call(lambda client: None, deadline)
+        calls = [gateways.call_at_once("getThriftServerType", {}, deadline) for _ in range(2)]
+        two, failed = await asyncio.gather(*calls, return_exceptions=True)
+        assert two == THRIFT.TThriftServerType.TWO
+        assert isinstance(failed, CallFailed)
+        assert not failed.sent
+        gateways.close()
+
+    with answering(TWO, TWO) as server:
+        run(scenario(server.address))
+
+
+def test_who_does_not_answer_at_once_is_given_up_at_the_deadline_and_set_aside():
+    async def scenario(address):
+        gateways = Gateways([address])
+        gateways.call(lambda client: None, time.monotonic() + 5)
+        with pytest.raises(CallFailed, match="in time") as failed:
+            await gateways.call_at_once("getThriftServerType", {}, time.monotonic() + 0.1)
+        assert failed.value.sent
+        with pytest.raises(CallFailed, match="free"):
+            await gateways.call_at_once("getThriftServerType", {}, time.monotonic() + 5)
+        gateways.close()
 
     with answering(TWO) as server:
         run(scenario(server.address))

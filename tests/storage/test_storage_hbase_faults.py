@@ -14,7 +14,7 @@ from storage_world import collect, run
 from cluster import Role
 from schema.errors import Corruption, Unavailable
 from storage.hbase import tables
-from storage.hbase.cells import FAMILY, FLUSHED
+from storage.hbase.cells import FAMILY, FLUSHED, QUALIFIER, stored_key, stored_value
 from storage.hbase.interface import THRIFT
 from storage.hbase.store import HBaseStore
 from storage.ports import NEWEST, TOMBSTONE, Cell, Put
@@ -41,6 +41,14 @@ async def opened(*gateways, timeout_s=15.0, splits=()):
 async def define(store, work):
     """What only an operator does."""
     return await store._define("", work)
+
+
+def put_at_once(store, put, ts):
+    """From a thread."""
+    row, value = stored_key(put.key), stored_value(put.value)
+    column = THRIFT.TColumnValue(family=FAMILY, qualifier=QUALIFIER, value=value)
+    wanted = THRIFT.TPut(row=row, columnValues=[column], timestamp=ts)
+    store._call("t", lambda client, name: client.put(name, wanted))
 
 
 def name_of(store, table="t"):
@@ -340,8 +348,8 @@ def test_what_is_compared_is_hidden_even_if_it_went_and_came_back(real_cluster, 
             await store.put({"t": [Put(b"k", b"a")]}, 5)
 
             def away_and_back():
-                store._put("t", [(Put(b"k", b"b"), 6)])
-                store._put("t", [(Put(b"k", b"a"), 50)])
+                put_at_once(store, Put(b"k", b"b"), 6)
+                put_at_once(store, Put(b"k", b"a"), 50)
 
             interfering(store, [lambda: None] * moment + [away_and_back])
             assert await store.check_and_put("t", b"k", b"a", b"ours", 7)
@@ -357,7 +365,7 @@ def test_what_went_away_meanwhile_is_not_overwritten(real_cluster):
             for found, change in ((b"a", Put(b"k", b"b")), (None, Put(b"l", b"b"))):
                 if found is not None:
                     await store.put({"t": [Put(change.key, found)]}, 5)
-                interfering(store, [lambda change=change: store._put("t", [(change, 6)])])
+                interfering(store, [lambda change=change: put_at_once(store, change, 6)])
                 assert not await store.check_and_put("t", change.key, found, b"ours", 7)
                 assert await store.get("t", [change.key], 9) == [Cell(change.key, 6, b"b")]
 
@@ -453,5 +461,21 @@ def test_what_hbase_does_not_take_of_one_caller_fails_for_him_alone(real_cluster
             *found, refused = await asyncio.gather(*gets, return_exceptions=True)
             assert found == [[Cell(k(i), 5, b"v%d" % i)] for i in range(4)]
             assert isinstance(refused, Unavailable)
+
+    run(scenario())
+
+
+def test_answers_of_any_length(real_cluster):
+    """A short one is read by the event loop, the rest of a long one by a thread."""
+
+    async def scenario():
+        async with opened(real_cluster.thrift) as store:
+            values = [bytes([65 + i]) * (3 << (2 * i)) for i in range(11)]
+            await store.put({"t": [Put(k(i), value) for i, value in enumerate(values)]}, 5)
+            for _ in range(2):
+                found = await asyncio.gather(*(store.get("t", [k(i)], 5 + i) for i in range(11)))
+                assert [cells[0].value for cells in found] == values
+                found = await store.get("t", [k(i) for i in range(11)], 5)
+                assert [cell.value for cell in found] == values
 
     run(scenario())
