@@ -120,6 +120,7 @@ async def in_process(settings: Settings, options: Options) -> list[Figure]:
     keys = Keys()
     async with member(settings) as one:
         await _fill(one)
+        await _crowd(one, keys, options)  # not counted: Java compiles what is called often
         put = await _rounds(options, partial(_bare_put, one, itertools.count()))
         get = await _rounds(options, partial(_bare_get, one))
         insert = await _rounds(options, lambda: one.execute(INSERT, keys.order()))
