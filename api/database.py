@@ -274,7 +274,11 @@ class Database:
                 max_skew_s=settings.max_clock_skew_s,
             )
 
+            before = await _owner_before(coordination, settings.slave)
+
             async def recover_dead(dead: assignment.Member, epoch: int) -> int:
+                if dead in before:  # whose epochs were counted by themselves
+                    epoch = await _next_epoch(coordination, dead.name)
                 log = await ports.open_log(dead.name, epoch, view.assignment.catalog)
                 try:
                     return (await recover(store, log, steps=ports.steps)).last_ts
@@ -297,6 +301,7 @@ class Database:
                 recover=recover_dead,
                 address=address,
                 idle_rate=settings.slot_idle_rate,
+                before=before,
             )
             undo.push_async_callback(member.close)
             undo.push_async_callback(parts.keeper.close)
@@ -715,10 +720,20 @@ class Database:
             await self.store.put({outcomes.TABLE: deleted}, await self.committer.reserve())
 
 
+async def _owner_before(coordination: Coordination, slave: str) -> tuple[assignment.Member, ...]:
+    """Who served this database as its only process, if anybody did."""
+    known = await coordination.read(_epochs(slave))
+    return () if known is None else (assignment.Member(slave, slave, ""),)
+
+
 async def _next_epoch(coordination: Coordination, slave: str) -> int:
     """A number that no earlier owner of this slave's log has had."""
-    path = f"epochs/{slave}"
+    path = _epochs(slave)
     known = await coordination.read(path)
     epoch = int(known.value) + 1 if known is not None else 1
     await coordination.write(path, str(epoch).encode(), known.version if known else 0)
     return epoch
+
+
+def _epochs(slave: str) -> str:
+    return f"epochs/{slave}"

@@ -59,9 +59,10 @@ class Assignment(msgspec.Struct, frozen=True):
     """The version in force."""
 
     @classmethod
-    def founded(cls, master: str, catalog: int) -> Assignment:
-        """The first: nobody is a member."""
-        return cls(master, (), (), (NOBODY,) * SLOTS, {}, 0, False, catalog)
+    def founded(cls, master: str, catalog: int, dead: tuple[Member, ...] = ()) -> Assignment:
+        """The first: nobody is a member. `dead` are those who served the database before there was
+        any assignment."""
+        return cls(master, (), dead, (NOBODY,) * SLOTS, {}, 0, False, catalog)
 
     def member(self, name: str) -> Member | None:
         return next((member for member in self.members if member.name == name), None)

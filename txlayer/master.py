@@ -61,14 +61,16 @@ class Master:
         recover: Recover,
         catalog: int,
         idle_rate: int = IDLE_RATE,
+        before: tuple[Member, ...] = (),
     ) -> None:
+        """`before` are those who served the database before there was any assignment."""
         self._coordination = coordination
         self._clock = clock
         self._name = name
         self._recover = recover
         self.catalog = catalog
         self._idle_rate = idle_rate
-        self.assignment = Assignment.founded(name, catalog)
+        self.assignment = Assignment.founded(name, catalog, before)
         """The newest; all members see it sooner or later."""
         self.words: Mapping[str, Word] = {}
         """The newest known, of everybody who has a session."""

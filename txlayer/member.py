@@ -149,10 +149,12 @@ class Member:
         recover: Callable[[assignment.Member, int], Awaitable[int]],
         address: str,
         idle_rate: int,
+        before: tuple[assignment.Member, ...],
     ) -> None:
         """`recover` replays the log of a dead member under an epoch; the highest timestamp in it.
         `address` is where clients reach this node; `idle_rate` is what a slot weighs by itself,
-        when this node leads (txlayer/balance.py)."""
+        when this node leads (txlayer/balance.py). `before` are those who served the database
+        before it had several nodes: the first that leads recovers their logs."""
         self._coordination = coordination
         self._store = store
         self._clock = clock
@@ -168,6 +170,7 @@ class Member:
         self._recover = recover
         self._address = address
         self._idle_rate = idle_rate
+        self._before = before
         self._tasks: list[asyncio.Task[None]] = []
         self._master: Master | None = None
 
@@ -313,6 +316,7 @@ class Member:
             self._recover,
             claim.catalog.version,
             self._idle_rate,
+            self._before,
         )
         # What it began at may be known to nobody but the leader before.
         master.raise_clock(claim.catalog.since)

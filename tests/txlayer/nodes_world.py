@@ -44,6 +44,10 @@ class Node:
             self.world.settings, await self._ports(), f"http://{self.process.name}"
         )
 
+    async def serve_alone(self) -> None:
+        """As the database's only process."""
+        self.database = await Database.start(self.world.settings, await self._ports())
+
     async def _ports(self) -> Ports:
         world = self.world
         self.coordination = await SimulatedCoordination.open(
@@ -156,6 +160,13 @@ class Nodes:
             return node
 
         return node.process.start(join())
+
+    async def alone(self) -> Node:
+        """A node that serves the database as its only process."""
+        node = Node(self, f"node {len(self.all) + 1}", 0)
+        self.all.append(node)
+        await node.do(node.serve_alone())
+        return node
 
     @property
     def assignment(self) -> Assignment:

@@ -1,16 +1,17 @@
 """Whole nodes that serve one database together: what a client sees of several (decision 21)."""
 
 import asyncio
+import copy
 import random
 
 import pytest
 from database_world import building, catalog_of
 from members_world import refusal, simulated, until
-from nodes_world import nodes
+from nodes_world import Nodes, nodes
 
 from schema.catalog import Catalog
 from schema.ddl import load_ddl
-from schema.errors import IdempotencyMismatch, StalePlan, Unavailable
+from schema.errors import IdempotencyMismatch, OutcomeUnknown, StalePlan, Unavailable
 from storage.simulated.files import Fault, Kind
 from txlayer.assignment import PATH, SLOTS
 from txlayer.membership import WORD_S
@@ -255,6 +256,55 @@ async def test_a_node_joins_while_all_work_and_gets_its_share():
     assert clients.failed == 0
     await world.settled()
     await check(world)
+    await world.end()
+
+
+# ---------------------------------------------------------------- one process before
+
+
+async def bank_of_one(world, epochs=1):
+    """As a single process serves it that began so many times; it is frozen in the end."""
+    for _ in range(epochs - 1):
+        await (await world.alone()).stop()
+    node = await world.alone()
+    await node.apply(bank())
+    await node.transact("INSERT INTO account VALUES (0, 100, NULL), (1, 100, NULL)")
+    stored = copy.deepcopy(world.tables)
+    await node.transact("UPDATE account SET a_balance = 7 WHERE a_id = 1")
+    node.process.freeze()
+    world.tables = stored  # the last change is in the log alone
+    return node
+
+
+@simulated
+async def test_nodes_take_over_what_a_single_process_has_served():
+    world = Nodes()
+    await bank_of_one(world, epochs=30)
+    world.all.clear()
+    for _ in range(2):
+        await world.launch()
+    await world.settled()
+    for node in world.all:
+        assert await node.value("SELECT a_balance FROM account WHERE a_id = 1", strong=True) == 7
+        assert await node.differences() == 0
+    await transfer(world.all[0], random.Random(1), accounts=[0, 1])
+    assert await world.all[1].value(SUM, strong=True) == 107
+    await world.end()
+
+
+@simulated
+async def test_a_single_process_that_wakes_up_behind_the_nodes_writes_nothing():
+    world = Nodes()
+    frozen = await bank_of_one(world)
+    world.all.clear()
+    await world.launch()
+    await world.settled()
+    frozen.process.thaw()
+    error = await refusal(frozen.transact("UPDATE account SET a_balance = 0 WHERE a_id = 1"))
+    assert isinstance(error, Unavailable | OutcomeUnknown)
+    assert await world.all[0].value("SELECT a_balance FROM account WHERE a_id = 1") == 7
+    frozen.process.crash()
+    await frozen.process.bury()
     await world.end()
 
 
