@@ -8,6 +8,8 @@ A put is in its region server's log when it returns, in the memory of all data n
 copy (SYNC_WAL); `flush` forces these logs to disk. The files that HBase writes from then on are
 on disk once they are closed if HDFS's `dfs.datanode.synconclose` is true, as it should be.
 
+Gets of a table as of one moment, and puts, that are made at one time share calls (`sharing`).
+
 A call that failed, or was given up at its deadline, may take effect later: gateways and region
 servers try again for as long as they are configured to. All calls but `check_and_put` may
 therefore be repeated, and are, within the deadline. The version that a late put writes is the one
