@@ -381,7 +381,7 @@ class CatalogKeeper:
     def counts(self) -> dict[str, int]:
         """Estimated rows of relations, views and indexes, the latest transactions included; what
         seems empty is left out, so that planning guesses instead of relying on it."""
-        catalog, growth = self.state.catalog, self._manager.growth
+        catalog, growth = self.state.catalog, self._manager.growth.since_counted()
         names = (*catalog.schema.names, *catalog.view, *catalog.index)
         counts = {name: catalog.row_count.get(name, 0) + growth[name] for name in names}
         return {name: count for name, count in counts.items() if count > 0}
@@ -422,7 +422,7 @@ class CatalogKeeper:
             barrier.announce(catalog.version)
         self._steps(Step.SWITCHED)
         if self.state.catalog.row_counts:
-            self._manager.growth = Counter()
+            self._manager.growth.count()
 
     async def _admitted(self, catalog: Catalog, at: int) -> Catalog:
         """`catalog`, once stored rows hold its new constraints and its UNIQUE indexes are filled.

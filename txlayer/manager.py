@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import hashlib
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from storage.ports import Clock, Ids, Put, TableStore
 from storage.snapshot import Overlay
 from txlayer.committer import Committed, Committer, Prepared
 from txlayer.gate import Gate
+from txlayer.growth import Growth
 from txlayer.hlc import HybridClock
 from txlayer.identity import IdentityBlocks, Numbers
 from txlayer.locks import Age, LockOwner, Locks, Mode
@@ -114,8 +114,7 @@ class TransactionManager:
         """Transactions that have reached the log, whose outcome is not known yet: id → owner."""
         self.gate = Gate()
         self.state = CatalogState(catalog, engine)
-        self.growth: Counter[str] = Counter()
-        """Rows inserted less rows deleted per layout since the catalog's counts were made."""
+        self.growth = Growth()
         self.committed = 0
         self.aborted = 0
         self.retried = 0
@@ -284,7 +283,7 @@ class TransactionManager:
         del self.unfinished[attempt.transaction_id]
         self.committed += 1
         for mutation in prepared.mutations:
-            self.growth[mutation.layout] += (mutation.old is None) - (mutation.new is None)
+            self.growth.own[mutation.layout] += (mutation.old is None) - (mutation.new is None)
         if committed.applied_future is None or committed.applied:
             self._release(attempt.owner, committed.ts)
         else:

@@ -27,7 +27,7 @@ from txlayer.links import Links
 from txlayer.lockservice import Guests
 from txlayer.manager import TransactionManager
 from txlayer.master import Master
-from txlayer.membership import POLL_S, Membership
+from txlayer.membership import POLL_S, WORD_S, Membership
 from txlayer.messages import (
     Lock,
     Owned,
@@ -320,7 +320,22 @@ class Member:
         )
         # What it began at may be known to nobody but the leader before.
         master.raise_clock(claim.catalog.since)
-        await _together(master.run(), self._change_catalogs(claim, master))
+        await _together(master.run(), self._change_catalogs(claim, master), self._listen(master))
+
+    async def _listen(self, master: Master) -> None:
+        """To how many rows the others have inserted."""
+        growth = self._manager.growth
+        while not master.words:
+            await self._clock.sleep(POLL_S)
+        growth.hear(self._said(master))
+        growth.count()  # or the leader before did
+        while True:
+            await self._clock.sleep(WORD_S)
+            growth.hear(self._said(master))
+
+    def _said(self, master: Master) -> dict[str, Mapping[str, int]]:
+        others = master.words.keys() - {self._view.name}
+        return {name: master.words[name].growth for name in others}
 
     async def _claimed(self) -> Claim:
         while True:

@@ -149,7 +149,10 @@ class Membership:
         if not view.version or assignment.gate_closed or not view.may_commit:
             return
         if self._manager.state.catalog.version != assignment.catalog:
+            before = self._manager.state.catalog.row_counts
             self._manager.use(await self._load(assignment.catalog))
+            if self._manager.state.catalog.row_counts != before:
+                self._manager.growth.count()  # the leader has heard of all but the last second
         self._manager.gate.open()
 
     async def _say(self) -> None:
@@ -168,6 +171,7 @@ class Membership:
             leaves=self._leaves,
             rates=self._rates.newest(),
             wall_ms=self._clock.wall_ms(),
+            growth=dict(self._manager.growth.own),
         )
         await self._coordination.join(view.name, word.encode())
         self._word = word  # what may not have arrived is said again at the next look

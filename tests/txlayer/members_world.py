@@ -31,6 +31,7 @@ from txlayer.balance import handed_over
 from txlayer.catalog_keeper import Readers
 from txlayer.committer import Committer
 from txlayer.gate import Gate
+from txlayer.growth import Growth
 from txlayer.hlc import HybridClock
 from txlayer.links import Links
 from txlayer.locks import LockName, LockTable
@@ -67,6 +68,7 @@ class Manager:
         self.gate = Gate()
         self.state = State()
         self.unfinished: dict[str, str] = {}
+        self.growth = Growth()
 
     def use(self, catalog: Catalog) -> None:
         self.state = State(catalog)

@@ -308,6 +308,55 @@ async def test_a_single_process_that_wakes_up_behind_the_nodes_writes_nothing():
     await world.end()
 
 
+# ---------------------------------------------------------------- row counts
+
+
+@simulated
+async def test_rows_count_whoever_inserts_them_and_also_when_that_node_has_gone():
+    world = await bank_of(0, 0, 0)
+    leader = world.leader
+    b, c = (node for node in world.all if node is not leader)
+    await asyncio.sleep(2 * WORD_S)
+    before = leader.database.keeper.counts()["account"]
+    for number, node in enumerate((leader, b, c)):
+        rows = ", ".join(f"({100 * number + n}, 100, NULL)" for n in range(100, 200))
+        await node.transact(f"INSERT INTO account VALUES {rows}")
+    await b.transact("DELETE FROM account WHERE a_id = 200")
+    await asyncio.sleep(3 * WORD_S)
+    c.die()
+    await world.settled()
+    assert leader.database.keeper.counts()["account"] == before + 299
+    await leader.do(leader.database.keeper.refresh_counts())
+    await world.settled()
+    await asyncio.sleep(2 * WORD_S)
+    for node in (leader, b):
+        assert node.database.catalog.row_count["account"] == before + 299
+        assert node.database.keeper.counts()["account"] == before + 299
+    await b.transact("DELETE FROM account WHERE a_id = 201")
+    await asyncio.sleep(2 * WORD_S)
+    assert leader.database.keeper.counts()["account"] == before + 298
+    await world.end()
+
+
+@simulated
+async def test_a_new_leader_counts_nothing_twice():
+    world = await bank_of(0, 0)
+    leader = world.leader
+    other = next(node for node in world.all if node is not leader)
+    rows = ", ".join(f"({n}, 100, NULL)" for n in range(100, 200))
+    await other.transact(f"INSERT INTO account VALUES {rows}")
+    await asyncio.sleep(2 * WORD_S)
+    await leader.do(leader.database.keeper.refresh_counts())
+    await world.settled()
+    counted = leader.database.catalog.row_count["account"]
+    assert counted == 112
+    leader.die()
+    await world.settled()
+    await asyncio.sleep(2 * WORD_S)
+    assert world.leader.database.keeper.counts()["account"] == counted
+    await world.end()
+
+
 # ---------------------------------------------------------------- load
 
 

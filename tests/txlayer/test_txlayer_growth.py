@@ -1,0 +1,30 @@
+"""How many rows have come since they were counted."""
+
+from txlayer.growth import Growth
+
+
+def known(growth):
+    return {name: n for name, n in growth.since_counted().items() if n}
+
+
+def test_what_all_have_inserted_is_added_up_and_counted_once():
+    growth = Growth()
+    growth.own["r"] += 5
+    growth.hear({"a": {"r": 10, "s": -1}, "b": {"r": 1}})
+    assert known(growth) == {"r": 16, "s": -1}
+    growth.count()
+    assert known(growth) == {}
+    growth.own["r"] += 1
+    growth.hear({"a": {"r": 12, "s": -1}, "b": {"r": 1}})
+    assert known(growth) == {"r": 3}
+
+
+def test_what_those_said_who_have_gone_is_kept_until_it_is_counted():
+    growth = Growth()
+    growth.hear({"a": {"r": 10}})
+    growth.hear({})
+    assert known(growth) == {"r": 10}
+    growth.count()
+    growth.hear({})
+    assert known(growth) == {}
+    assert growth._said.keys() == growth._counted.keys() == {""}
