@@ -1,6 +1,6 @@
 """The data source `hornbeam`: relations and views as Spark's data frames, at one snapshot.
 
-    spark.dataSource.register(Hornbeam)
+    register(spark)
     spark.read.format("hornbeam").option("url", "hornbeam://node:8780").option("view", "v").load()
 
 The driver asks a node for an export (`POST /v1/exports`): a snapshot, the catalog, and where the
@@ -15,8 +15,7 @@ Options:
 - `columns`: names, separated by commas; all by default. PySpark tells no source which it needs;
 - `asOf`: a snapshot that the database has given; by default all that was acknowledged is there.
 
-Filters on the first columns of the key narrow what is read, if Spark is told to hand them over by
-`spark.sql.python.filterPushdown.enabled`.
+Filters on the first columns of the key narrow what is read.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
@@ -62,6 +62,13 @@ class Part(InputPartition):
 
     start: bytes
     end: bytes | None
+
+
+def register(spark: SparkSession) -> None:
+    """Make the data source known to a session, and have Spark hand its filters over, without which
+    it refuses sources that can use them."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(Hornbeam)
 
 
 class Hornbeam(DataSource):

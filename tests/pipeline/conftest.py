@@ -5,7 +5,7 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.source import Hornbeam
+from pipeline.source import register
 
 
 @pytest.fixture(scope="session")
@@ -26,10 +26,9 @@ def spark(tmp_path_factory):
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.python.filterPushdown.enabled", "true")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(Hornbeam)
+    register(session)
     yield session
     session.stop()
