@@ -137,6 +137,7 @@ def _run(work: tuple[int, argparse.Namespace]) -> tuple[Scenario, Report | str]:
             chosen.mix.profile,
             options.transactions,
             nodes=chosen.nodes,
+            clients=chosen.mix.clients,
         )
     except BaseException:
         outcome = traceback.format_exc()

@@ -204,6 +204,7 @@ def failure(chosen: Scenario) -> str | None:
                 chosen.mix.profile,
                 TRANSACTIONS,
                 nodes=chosen.nodes,
+                clients=chosen.mix.clients,
             )
     except (Exception, Hung) as error:
         return _told(error)

@@ -7,10 +7,11 @@ import random
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from simulation import Workload
+from simulation import CLIENTS, Workload
 from workload_append import ListAppend
 from workload_bank import Bank
 from workload_bookings import Bookings
@@ -40,11 +41,12 @@ _OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}
 
 @dataclass(frozen=True)
 class Mix:
-    """A fault workload by name."""
+    """A fault workload by name, and how many clients there are."""
 
     name: str
     weight: float
     profile: Profile
+    clients: int
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,17 @@ def _mix(entry: Mapping[str, Any], groups: Mapping[str, Any]) -> Mix:
     every_s = {_fault(n): v for group in taken for n, v in group.get("every_s", {}).items()}
     options = {n: tuple(v) if isinstance(v, list) else v for n, v in entry.items() if n in _OPTIONS}
     profile = Profile(rate=rate, every_s=every_s, **options)
-    return Mix(entry["name"], entry["weight"], profile)
+    return Mix(entry["name"], entry["weight"], profile, entry.get("clients", CLIENTS))
 
 
 def _fault(name: str) -> Fault:
     return Fault(name.replace("_", " "))
+
+
+@cache
+def _composed() -> tuple[list[Mix], dict[str, float], dict[int, float]]:
+    """The file, read once: mixes, weights of workloads and of numbers of nodes."""
+    return load_mixes(), load_weights(), load_nodes()
 
 
 def scenario(
@@ -102,12 +110,12 @@ def scenario(
     nodes: Sequence[int] = (),
 ) -> Scenario:
     """The one that `seed` means, among those that are allowed (default: all)."""
-    allowed = [mix for mix in load_mixes() if not mixes or mix.name in mixes]
+    known, weight, count_weights = _composed()
+    allowed = [mix for mix in known if not mixes or mix.name in mixes]
     rng = random.Random(f"scenario {seed}")
-    weight = load_weights()
     names = sorted(workloads)
     (workload,) = rng.choices(names, [weight[name] for name in names])
     (mix,) = rng.choices(allowed, [mix.weight for mix in allowed])
-    drawn = {number: load_nodes()[number] for number in nodes} or load_nodes()
+    drawn = {number: count_weights[number] for number in nodes} or count_weights
     (count,) = rng.choices(list(drawn), list(drawn.values()))
     return Scenario(seed, workload, mix, count)

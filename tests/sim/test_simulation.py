@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from scenarios import WORKLOADS, load_mixes, load_nodes, scenario
+from simulation import CLIENTS
 
 from storage.simulated.chaos import Fault
 
@@ -70,8 +71,14 @@ def test_seeds_that_once_failed(known):
 def test_every_fault_belongs_to_a_mix_and_every_mix_is_drawn():
     mixes = load_mixes()
     assert set().union(*(mix.profile.faults for mix in mixes)) == set(Fault)
-    drawn = {(s.workload, s.mix.name, s.nodes) for s in map(scenario, range(4_000))}
+    drawn = {(s.workload, s.mix.name, s.nodes) for s in map(scenario, range(12_000))}
     assert drawn == {(w, mix.name, n) for w in WORKLOADS for mix in mixes for n in load_nodes()}
+
+
+def test_a_mix_may_have_few_clients():
+    clients = {mix.name: mix.clients for mix in load_mixes()}
+    assert clients.pop("quiet") == 2
+    assert set(clients.values()) == {CLIENTS}
 
 
 def test_mixes_name_what_exists(tmp_path):
