@@ -691,14 +691,18 @@ class Database:
         await drop_old_segments(
             self.log, self.committer.checkpointed, self.settings.log_retention_s, self.clock
         )
-        if not self.keeper.leads or (self.member is not None and not self.member.knows_readers):
+        if not self.keeper.leads or (self.member is not None and not self.member.may_purge):
             return 0
         retention_ms = int(self.settings.snapshot_retention_s * 1000)
         building = [b.at for b in self.keeper.builds.values() if not b.ended]
         holding = [self.keeper.readers.oldest_snapshot()]
+        replayed = []
         if self.member is not None:
             holding.append(self.member.holding)
-        horizon = min([self.watermark() - retention_ms, *building, *filter(None, holding)])
+            # Else a row might come back whose deletion stands in another log.
+            replayed.append(self.member.replays_above)
+        newest = await self.snapshots.read_point()  # perhaps nobody reads here
+        horizon = min([newest - retention_ms, *building, *filter(None, holding), *replayed])
         await self._forget_outcomes()
         dropped = 0
         for table in await self.store.tables():

@@ -118,6 +118,8 @@ class Word(msgspec.Struct, frozen=True):
     since the newest version of the assignment with other owners that it has seen."""
     wall_ms: int = 0
     """What its wall clock showed when it said this."""
+    replays_above: int = 0
+    """Recovery of its log puts nothing again that was committed at or below this."""
     growth: dict[str, int] = {}
     """Rows that it has inserted less those that it has deleted, per relation, view and index."""
 

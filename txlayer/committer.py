@@ -148,6 +148,8 @@ class Committer:
         self._reserved = reserved
         self.checkpointed = checkpointed
         """All of the log before this is applied and durable in the store."""
+        self.replays_above = 0
+        """Recovery of the log puts nothing again that was committed at or below this."""
         self.failed: HornbeamError | None = None
         """Why nothing more is accepted, for good."""
         self._refused: set[int] = set()
@@ -374,8 +376,13 @@ class Committer:
     async def _checkpoint(self) -> None:
         """Make what is applied durable in the store, and note it in the log."""
         async with self._checkpointing:
+            if self.failed is not None:
+                return
+            # What comes behind `upto` in the log is in flight, or is not begun and will be later.
+            applied = min(self._in_flight) - 1 if self._in_flight else self._hlc.last
             upto = self._applied_upto
-            if upto == self.checkpointed or self.failed is not None:
+            if upto == self.checkpointed:
+                self.replays_above = applied
                 return
             try:
                 await self._store.flush()
@@ -385,6 +392,7 @@ class Committer:
             self._steps(Step.CHECKPOINT_FLUSHED)
             with contextlib.suppress(Unavailable):  # the committer has failed, and says why
                 await self._append_checkpoint(upto)
+                self.replays_above = applied
                 self._steps(Step.CHECKPOINTED)
 
     async def _append_checkpoint(self, upto: Position) -> None:

@@ -247,9 +247,21 @@ class Member:
         return self._view.is_mine(slot)
 
     @property
-    def knows_readers(self) -> bool:
-        """Has every member said, since this node leads, what its queries read?"""
-        return self._master is not None and self._view.members <= self._master.words.keys()
+    def may_purge(self) -> bool:
+        """Has every member said, since this node leads, what its queries read and its recovery
+        would put again, and is there nobody else whose recovery puts anything?"""
+        return (
+            self._master is not None
+            and self._view.members <= self._master.words.keys()
+            and not self._view.assignment.dead
+        )
+
+    @property
+    def replays_above(self) -> int:
+        """Recovery of no member puts anything again that was committed at or below this. To be
+        asked when the leader `may_purge`."""
+        words = self._master.words if self._master is not None else {}
+        return min((words[name].replays_above for name in self._view.members), default=0)
 
     @property
     def holding(self) -> int:

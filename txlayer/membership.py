@@ -171,6 +171,7 @@ class Membership:
             leaves=self._leaves,
             rates=self._rates.newest(),
             wall_ms=self._clock.wall_ms(),
+            replays_above=self._committer.replays_above,
             growth=dict(self._manager.growth.own),
         )
         await self._coordination.join(view.name, word.encode())

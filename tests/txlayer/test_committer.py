@@ -594,13 +594,20 @@ def test_no_checkpoint_is_written_for_what_the_store_could_not_flush():
     world.store.flush_fault = fault
 
     async def scenario():
-        await world.committer.commit(prepared(1, "a"))
+        committed = await world.committer.commit(prepared(1, "a"))
         await world.clock.advance(3.0)
         assert world.committer.checkpointed == START
+        assert world.committer.replays_above < committed.ts
         assert world.committer.failed is None
         down[0] = False
         await world.clock.advance(1.0)
         assert world.committer.checkpointed > START
+        before = world.committer.replays_above
+        assert before >= committed.ts
+        await world.clock.advance(2.0)
+        world.committer.watermark()
+        await world.clock.advance(1.0)
+        assert world.committer.replays_above > before  # there is nothing to put again
 
     running(world, scenario)
 

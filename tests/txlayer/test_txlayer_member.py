@@ -308,6 +308,34 @@ async def test_a_single_process_that_wakes_up_behind_the_nodes_writes_nothing():
     await world.end()
 
 
+@simulated
+async def test_what_a_recovery_puts_again_is_not_purged_with_its_deletion():
+    """A node's store has not been synced for longer than the retention: a row of its log, deleted
+    by another node since, must not come back when it dies."""
+    world = await bank_of(0, 0, snapshot_retention_s=2)
+    leader = world.leader
+    other = next(node for node in world.all if node is not leader)
+
+    async def refused():
+        raise Unavailable("The store does not flush.")
+
+    other.database.store.flush = refused
+    await other.transact("INSERT INTO account VALUES (300, 100, 'comes back')")
+    await leader.transact("DELETE FROM account WHERE a_id = 300")
+    for _ in range(10):
+        await leader.transact("UPDATE account SET a_balance = a_balance WHERE a_id = 0")
+        await asyncio.sleep(1)
+        await leader.do(leader.database.purge())
+    other.die()
+    await world.settled()
+    assert await leader.fetch("SELECT a_name FROM account WHERE a_id = 300", strong=True) == []
+    assert await leader.value("SELECT count(*) FROM account", strong=True) == ACCOUNTS
+    assert await leader.differences() == 0
+    await asyncio.sleep(2 * WORD_S + 3)
+    assert await leader.do(leader.database.purge()) > 0
+    await world.end()
+
+
 # ---------------------------------------------------------------- row counts
 
 
