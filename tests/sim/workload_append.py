@@ -321,7 +321,7 @@ class ListAppend:
         try:
             told = await client.transact(statement)
         except UniqueViolation:
-            del self._counted[key]
+            # `begun` stays: a refusal is no outcome, and an earlier copy may commit yet.
             self.counts.append(replace(begun, returned=_now_us(), result=False))
         else:
             if _completed(told) is not None:
