@@ -64,6 +64,7 @@ from txlayer.rates import SlotRates
 from txlayer.recovery import Recovered, recover
 from txlayer.retention import JOIN_S, GoneLogs, drop_old_segments
 from txlayer.snapshots import LastSnapshots, MembersSnapshots, OwnSnapshots, Snapshots
+from txlayer.state import CatalogState
 from txlayer.tables import create_tables
 from txlayer.verify import Checked, Progress, VerifyReport, verify
 from txlayer.view import View
@@ -253,7 +254,9 @@ class Database:
             links = Links(peers, view, clock)
             locks = TravellingLocks(parts.lock_table, view, links, hlc, clock)
             own = OwnSnapshots(committer, hlc)
-            snapshots = MembersSnapshots(own, committer, view, links, clock)
+            snapshots = MembersSnapshots(
+                own, committer, view, links, clock, lambda: parts.manager.state.catalog.version
+            )
             await parts.start(NO_CATALOG, locks, snapshots, view.name)
             guests = Guests(parts.lock_table, view, hlc, clock)
             answering = Answering(view, guests, snapshots, parts.manager, hlc)
@@ -462,27 +465,37 @@ class Database:
         `bookmark`; `strong`: what any node has. `columnar` plans for a result that is read as
         Arrow.
         """
-        state = self.manager.state
-        async with self._reading(state.catalog.version):
-            at = await self._snapshot(snapshot, bookmark, strong=strong)
-            with self.keeper.readers.holding(at):
-                overlay = await self.manager.pending(pending, at, replay) if pending else None
-                prepared = self.engine.prepare(
-                    sql, state.catalog, use_views=use_views, columnar=columnar
-                )
-                reads: list[ReadItem] | None = [] if trace else None
-                if reads is not None and overlay is not None:
-                    reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
-                reader = Snapshot(self.store, state.codecs, at, mutations=overlay, trace=reads)
-                deadline = self.clock.monotonic() + (timeout_s or self.settings.statement_timeout_s)
-                stream = await prepared.run(
-                    reader, parameters, deadline=deadline, max_rows=max_rows
-                )
-                self.queries += 1
-                try:
-                    yield QueryResult(stream, at, prepared.served_by, reads)
-                finally:
-                    await stream.close()
+        async with self._at(snapshot, bookmark, strong=strong) as (state, at):
+            overlay = await self.manager.pending(pending, at, replay) if pending else None
+            prepared = self.engine.prepare(
+                sql, state.catalog, use_views=use_views, columnar=columnar
+            )
+            reads: list[ReadItem] | None = [] if trace else None
+            if reads is not None and overlay is not None:
+                reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
+            reader = Snapshot(self.store, state.codecs, at, mutations=overlay, trace=reads)
+            deadline = self.clock.monotonic() + (timeout_s or self.settings.statement_timeout_s)
+            stream = await prepared.run(reader, parameters, deadline=deadline, max_rows=max_rows)
+            self.queries += 1
+            try:
+                yield QueryResult(stream, at, prepared.served_by, reads)
+            finally:
+                await stream.close()
+
+    @contextlib.asynccontextmanager
+    async def _at(
+        self, asked: int | None = None, bookmark: int = 0, *, strong: bool = False
+    ) -> AsyncIterator[tuple[CatalogState, int]]:
+        """A snapshot, and the catalog to read it under, both kept meanwhile. A catalog that was
+        followed by another while the snapshot was waited for is not that of the snapshot."""
+        while True:
+            state = self.manager.state
+            async with self._reading(state.catalog.version):
+                at = await self._snapshot(asked, bookmark, strong=strong)
+                if state is self.manager.state:
+                    with self.keeper.readers.holding(at):
+                        yield state, at
+                    return
 
     @contextlib.asynccontextmanager
     async def _reading(self, version: int) -> AsyncIterator[None]:
@@ -537,15 +550,10 @@ class Database:
     async def export(self, asked: int | None = None) -> Export:
         """Where everything can be read beside this node as of one snapshot, the newest if none is
         asked for. Raises SnapshotTooOld, Unsupported, Unavailable."""
-        while True:
-            catalog = self.catalog
-            at = await self._snapshot(asked, 0, strong=asked is None)
-            if catalog is self.catalog:
-                break
-        age_ms = max(self.watermark() - at, 0)
-        keep_ms = int(self.settings.snapshot_retention_s * 1000) - age_ms
-        with self.keeper.readers.holding(at):
-            return await self.exports.begin(at, catalog, keep_ms)
+        async with self._at(asked, strong=asked is None) as (state, at):
+            age_ms = max(self.watermark() - at, 0)
+            keep_ms = int(self.settings.snapshot_retention_s * 1000) - age_ms
+            return await self.exports.begin(at, state.catalog, keep_ms)
 
     def explain(
         self, sql: str, parameters: Parameters | None = None, *, use_views: bool = True
@@ -600,19 +608,16 @@ class Database:
         progress: Progress = lambda _name, _done, _total: None,
     ) -> VerifyReport:
         """Recompute and compare views and indexes at one snapshot; optionally repair them."""
-        state = self.manager.state
-        at = await self.snapshots.read_point(state.catalog.since)
-        async with self._reading(state.catalog.version):
-            with self.keeper.readers.holding(at):
-                report = await verify(
-                    state.catalog,
-                    state.codecs,
-                    self.store,
-                    at,
-                    names=names,
-                    spill_folder=self.settings.data / "spill",
-                    progress=progress,
-                )
+        async with self._at() as (state, at):
+            report = await verify(
+                state.catalog,
+                state.codecs,
+                self.store,
+                at,
+                names=names,
+                spill_folder=self.settings.data / "spill",
+                progress=progress,
+            )
         if not repair or not report.differences:
             return report
         return replace(report, checked=tuple([await self._repair(item) for item in report.checked]))

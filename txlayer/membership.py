@@ -144,16 +144,17 @@ class Membership:
         self._snapshots.see()
 
     async def _follow_catalog(self) -> None:
-        """Use the catalog in force, then let transactions in."""
+        """Use the catalog in force, then let transactions in. The leader is ahead for a moment."""
         view, assignment = self._view, self._view.assignment
-        if not view.version or assignment.gate_closed or not view.may_commit:
+        if not view.version:
             return
-        if self._manager.state.catalog.version != assignment.catalog:
+        if self._manager.state.catalog.version < assignment.catalog:
             before = self._manager.state.catalog.row_counts
             self._manager.use(await self._load(assignment.catalog))
             if self._manager.state.catalog.row_counts != before:
                 self._manager.growth.count()  # the leader has heard of all but the last second
-        self._manager.gate.open()
+        if view.may_commit and not assignment.gate_closed:
+            self._manager.gate.open()
 
     async def _say(self) -> None:
         """Acknowledge what is true by now; now and then, say what queries read and slots bear."""

@@ -70,11 +70,13 @@ class Freed(msgspec.Struct, frozen=True, array_like=True, tag="freed"):
 
 class Reached(msgspec.Struct, frozen=True, array_like=True, tag="reached"):
     """Everything of this member's at or below `watermark` is in the store, and nothing comes there
-    any more. `acknowledged` is the latest commit that it has told anybody of."""
+    any more. `acknowledged` is the latest commit that it has told anybody of; `catalog` the version
+    that it uses: no commit at or below the watermark was made under a later one."""
 
     member: str
     watermark: int
     acknowledged: int
+    catalog: int
 
 
 class Owned(msgspec.Struct, frozen=True, array_like=True, tag="owned"):

@@ -2,11 +2,16 @@
 
 On one slave that is its watermark. Among members it is the least watermark of all of them, and of
 the dead whose logs are not recovered: a dead member's stands still (decision 21, rule 9).
+
+No commit in a snapshot may have been made under a later catalog than the one that it is read under:
+what the later one dropped is not kept any more. So a member counts watermarks that were told under
+catalogs that it knows, and moves on to no snapshot while the assignment names a later one.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -78,8 +83,15 @@ class MembersSnapshots:
     """Of a member, which asks the others for their watermarks when what it knows is too old."""
 
     def __init__(
-        self, own: OwnSnapshots, committer: Committer, view: View, links: Links, clock: Clock
+        self,
+        own: OwnSnapshots,
+        committer: Committer,
+        view: View,
+        links: Links,
+        clock: Clock,
+        catalog: Callable[[], int],
     ) -> None:
+        """`catalog`: the version that this member uses."""
         self._own = own
         self._committer = committer
         self._view = view
@@ -91,9 +103,13 @@ class MembersSnapshots:
         """Was this node a member in the version before? Then who is new waits for its word."""
         self._asking: dict[str, tuple[int, asyncio.Future[Reached]]] = {}
         self._fresh_until = 0.0
+        self._catalog = catalog
+        self._newest = 0
 
     def newest(self) -> int:
-        return min([self._committer.watermark(), *self._known.values()])
+        if self._catalog() >= self._view.assignment.catalog:
+            self._newest = min([self._committer.watermark(), *self._known.values()])
+        return self._newest
 
     async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
         deadline = self._clock.monotonic() + PATIENCE_S
@@ -109,7 +125,7 @@ class MembersSnapshots:
     async def reach(self, least: int) -> Reached:
         """What members are told of this one's watermark. Raises Unavailable."""
         watermark = await self._own.advanced(least)
-        return Reached(self._view.name, watermark, self._committer.acknowledged)
+        return Reached(self._view.name, watermark, self._committer.acknowledged, self._catalog())
 
     def see(self) -> None:
         """Count who is new: it commits nothing before this member has acknowledged it, and then
@@ -200,7 +216,7 @@ class MembersSnapshots:
         answer = await self._links.ask(name, Reach(least))
         if not isinstance(answer, Reached) or answer.member != name:
             raise Unavailable(f"Node {name} does not say its watermark, but {answer!r}.")
-        if name in self._known:
+        if name in self._known and answer.catalog <= self._catalog():
             self._known[name] = max(self._known[name], answer.watermark)
         self._own.follow(answer.acknowledged)
         return answer

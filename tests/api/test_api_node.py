@@ -15,10 +15,12 @@ from api.settings import Settings
 from schema.errors import Corruption, OutcomeUnknown, TransactionAborted, Unavailable
 from storage.local.system import RandomIds, SystemClock
 from storage.log.segments import SegmentedLog
+from storage.ports import Versioned
 from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
 from storage.simulated.files import SimulatedDisk, SimulatedFiles
 from storage.simulated.store import SimulatedStore, SimulatedTables
 from storage.tcp.peers import TcpPeers
+from txlayer.assignment import Assignment
 from txlayer.model import Statement, TransactionRequest
 
 INSERT = "INSERT INTO t (a) VALUES (?)"
@@ -29,12 +31,17 @@ class Quorum:
 
     def __init__(self):
         self.lost = False
+        self.hides = lambda found: False
+        """Is this answer lost on its way?"""
 
     async def one(self, name, effect):
         await asyncio.sleep(0)
         if self.lost:
             raise Unavailable(f"No quorum for {name}.")
-        return effect()
+        found = effect()
+        if self.hides(found):
+            raise Unavailable(f"No answer to {name}.")
+        return found
 
 
 class Cluster:
@@ -43,6 +50,8 @@ class Cluster:
     def __init__(self, folder):
         self.settings = Settings(data=folder)
         self.quorum = Quorum()
+        self.quorum_of = {}
+        """Of nodes that have a way of their own, by address."""
         self.registry = SimulatedRegistry(asyncio.get_running_loop().time)
         self.tables, self.disk = SimulatedTables(), SimulatedDisk()
 
@@ -53,7 +62,9 @@ class Cluster:
 
         ports = Ports(
             SimulatedStore(self.tables),
-            await SimulatedCoordination.open(self.registry, self.quorum),
+            await SimulatedCoordination.open(
+                self.registry, self.quorum_of.get(address, self.quorum)
+            ),
             open_log,
             SystemClock(),
             RandomIds(),
@@ -184,6 +195,47 @@ def test_without_a_quorum_reads_go_on_at_the_last_snapshot_and_writes_are_refuse
     asyncio.run(scenario())
 
 
+def test_who_has_not_seen_the_end_of_a_schema_change_reads_nothing_that_came_after(tmp_path):
+    """The view that it would read has been dropped: nobody has kept it since."""
+    tables = """
+        CREATE TABLE t (a INTEGER PRIMARY KEY);
+        CREATE TABLE u (b INTEGER PRIMARY KEY, ba INTEGER REFERENCES t (a));
+    """
+    join = "SELECT b FROM t, u WHERE a = ba ORDER BY b"
+
+    def opened(found):
+        """The assignment, but for a closed gate."""
+        is_assignment = isinstance(found, Versioned) and b"gate_closed" in found.value
+        return is_assignment and not Assignment.decode(found.value).gate_closed
+
+    async def scenario():
+        cluster = Cluster(tmp_path)
+        cluster.quorum_of["http://second"] = late = Quorum()
+        async with cluster.two() as (first, second):
+            await create(first.database, tables, join)
+            await first.database.keeper.wait_built()
+            await first.database.execute("INSERT INTO t VALUES (1)")
+            written = await first.database.execute("INSERT INTO u VALUES (1, 1)")
+            found = await asks(cluster, second, "/v1/query", sql=join, bookmark=written.commit_ts)
+            assert (found.json()["rows"], found.json()["served_by"]) == ([[1]], ["t__u"])
+            late.hides = opened
+            await create(first.database, tables)
+            written = await persistently(
+                lambda: first.database.execute("INSERT INTO u VALUES (2, 1)")
+            )
+            reading = asyncio.ensure_future(
+                asks(cluster, second, "/v1/query", sql=join, bookmark=written.commit_ts)
+            )
+            await asyncio.wait({reading}, timeout=1.0)
+            assert not second.database.manager.gate.is_open
+            late.hides = lambda found: False
+            found = (await reading).json()
+            assert found["rows"] == [[1], [2]]
+            assert "t__u" not in found["served_by"]
+
+    asyncio.run(scenario())
+
+
 def test_a_node_that_is_stopped_leaves_its_work_to_others(tmp_path):
     async def scenario():
         cluster = Cluster(tmp_path)
@@ -210,8 +262,8 @@ def test_damage_ends_the_node():
     asyncio.run(scenario())
 
 
-async def create(database, ddl="CREATE TABLE t (a INTEGER PRIMARY KEY);"):
-    request = PlanRequest(ddl, "")
+async def create(database, ddl="CREATE TABLE t (a INTEGER PRIMARY KEY);", workload=""):
+    request = PlanRequest(ddl, workload)
     await database.apply_schema(request, database.plan_schema(request).plan_id)
 
 

@@ -161,7 +161,9 @@ class Party:
         self.locks = TravellingLocks(self.table, self.view, self.links, self.hlc, self.clock)
         self.guests = Guests(self.table, self.view, self.hlc, self.clock)
         own = OwnSnapshots(self.committer, self.hlc)
-        self.snapshots = MembersSnapshots(own, self.committer, self.view, self.links, self.clock)
+        self.snapshots = MembersSnapshots(
+            own, self.committer, self.view, self.links, self.clock, self.catalog
+        )
         self.answering = Answering(self.view, self.guests, self.snapshots, self.manager, self.hlc)
         self.received: list[tuple[Caller, Request]] = []
         self.answer: Answer = self.answering.answer
@@ -186,6 +188,9 @@ class Party:
             load=self.world.load,
             max_skew_s=10.0,
         )
+
+    def catalog(self) -> int:
+        return self.manager.state.catalog.version
 
     async def _heard(self, caller: Caller, message: bytes) -> bytes:
         self.received.append((caller, decode_request(message)))

@@ -61,7 +61,7 @@ def test_requests_come_out_as_they_went_in(message):
         Granted("a", 1),
         Refused("why", "leaving"),
         Freed(),
-        Reached("a", 1, 2),
+        Reached("a", 1, 2, 3),
         Owned(None),
         Owned("x"),
     ],
