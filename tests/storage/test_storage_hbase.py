@@ -3,6 +3,7 @@ none."""
 
 import asyncio
 import re
+import threading
 import time
 from itertools import pairwise
 from random import Random
@@ -211,20 +212,31 @@ def test_calls_that_find_no_free_connection_do_not_wait_for_ever():
 
 
 def test_gateways_are_asked_at_once_only_over_a_free_connection():
+    let = threading.Event()
+
+    def handle(connection):
+        for ready in (lambda: True, let.wait):
+            if connection.recv(1 << 16) and ready():
+                connection.sendall(TWO)
+        while connection.recv(1 << 16):
+            pass
+
     async def scenario(address):
         gateways = Gateways([address])
         deadline = time.monotonic() + 5
         with pytest.raises(CallFailed, match="free"):
             await gateways.call_at_once("getThriftServerType", {}, deadline)
         gateways.call(lambda client: None, deadline)
-        calls = [gateways.call_at_once("getThriftServerType", {}, deadline) for _ in range(2)]
-        two, failed = await asyncio.gather(*calls, return_exceptions=True)
-        assert two == THRIFT.TThriftServerType.TWO
-        assert isinstance(failed, CallFailed)
-        assert not failed.sent
+        first = asyncio.ensure_future(gateways.call_at_once("getThriftServerType", {}, deadline))
+        await asyncio.sleep(0)  # it has the connection, and waits for the answer
+        with pytest.raises(CallFailed, match="free") as failed:
+            await gateways.call_at_once("getThriftServerType", {}, deadline)
+        assert not failed.value.sent
+        let.set()
+        assert await first == THRIFT.TThriftServerType.TWO
         gateways.close()
 
-    with answering(TWO, TWO) as server:
+    with Listener(handle) as server:
         run(scenario(server.address))
 
 
