@@ -2,7 +2,7 @@
 
 The rows of a snapshot stay where they are for the retention. In HBase that is all there is to it;
 of an embedded store a checkpoint is made, a folder of linked files, which takes the space of what
-the store drops meanwhile, until `ended` removes it.
+the store drops meanwhile, until it is ended.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Exports:
         """Everything at or below `snapshot` is in the store. Raises Unsupported, Unavailable."""
         if self._make is None:
             raise Unsupported("This store cannot be read beside its process.")
-        name = f"{self._clock.wall_ms() + keep_ms}-{self._ids.new()}"
-        source = await self._make(name)
-        return Export(name, snapshot, catalog, source, int(name.partition("-")[0]))
+        until_ms = self._clock.wall_ms() + keep_ms
+        name = f"{until_ms}-{self._ids.new()}"
+        return Export(name, snapshot, catalog, await self._make(name), until_ms)
 
     async def end(self, name: str) -> bool:
         """Nobody reads it any more. False: there is nothing of it."""

@@ -89,10 +89,11 @@ class Hornbeam(DataSource):
         return "hornbeam"
 
     def schema(self) -> StructType:
-        return spark_schema(self._columns())
+        return spark_schema(self._columns(self._layout()))
 
     def reader(self, schema: StructType) -> Reader:
-        return Reader(self._begun(), self._layout().name, self._columns())
+        layout = self._layout()
+        return Reader(self._begun(), layout.name, self._columns(layout))
 
     def _begun(self) -> _Export:
         """The export, asked for once."""
@@ -122,8 +123,8 @@ class Hornbeam(DataSource):
         catalog = decode_catalog(self._begun().catalog.encode())
         return catalog.layout(_readable(catalog, relation, view))
 
-    def _columns(self) -> list[Column]:
-        layout, wanted = self._layout(), self.options.get("columns")
+    def _columns(self, layout: Layout) -> list[Column]:
+        wanted = self.options.get("columns")
         if wanted is None:
             return list(layout.columns)
         names = [name.strip() for name in wanted.split(",")]
