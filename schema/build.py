@@ -17,6 +17,7 @@ from schema.graph import find_cycle
 from schema.model import (
     Column,
     DeclaredIndex,
+    DeclaredView,
     Default,
     DefaultKind,
     ForeignKey,
@@ -89,6 +90,14 @@ class IndexDraft:
     unique: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ViewDraft:
+    """A declared view; `view` has the same name."""
+
+    name: Name
+    view: DeclaredView
+
+
 @dataclass(slots=True)
 class RelationDraft:
     """Collected while a relation is read; `primary_keys` holds every declaration of one."""
@@ -99,12 +108,21 @@ class RelationDraft:
     foreign_keys: list[ForeignKeyDraft] = field(default_factory=list)
 
 
-def build(relations: Sequence[RelationDraft], indexes: Sequence[IndexDraft]) -> Schema:
-    """Raises SchemaError, or CircularReference when relations reference each other in a circle."""
+def build(
+    relations: Sequence[RelationDraft],
+    indexes: Sequence[IndexDraft],
+    views: Sequence[ViewDraft] = (),
+) -> Schema:
+    """The SELECTs of views are not looked at here.
+
+    Raises SchemaError, or CircularReference when relations reference each other in a circle.
+    """
     _check_names([relation.name for relation in relations], "relation")
     bare = {draft.name.text: _bare_relation(draft) for draft in relations}
     whole = tuple(_with_foreign_keys(draft, bare) for draft in relations)
-    schema = Schema(whole, tuple(_indexes(indexes, bare)))
+    found = tuple(_indexes(indexes, bare))
+    _check_views(views, {*bare, *(index.name for index in found)})
+    schema = Schema(whole, found, tuple(draft.view for draft in views))
     _check_acyclic(schema, relations)
     return schema
 
@@ -378,6 +396,17 @@ def _index(draft: IndexDraft, bare: dict[str, Relation], taken: set[str]) -> Dec
     include = _check_columns((*names, *draft.include), relation.name, types, what)[len(names) :]
     parts = tuple(KeyPart(name.text, descending) for name, descending in draft.columns)
     return DeclaredIndex(text, relation.name, parts, include, draft.unique)
+
+
+def _check_views(drafts: Sequence[ViewDraft], taken: set[str]) -> None:
+    _check_names([draft.name for draft in drafts], "view")
+    for draft in drafts:
+        if draft.name.text in taken:
+            raise draft.name.place.error(
+                f"view {draft.name.text} has the name of a relation or an index",
+                cure="rename the view",
+                name=draft.name.text,
+            )
 
 
 def _check_acyclic(schema: Schema, drafts: Sequence[RelationDraft]) -> None:

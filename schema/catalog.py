@@ -11,10 +11,10 @@ under a key made of `key`. Relations, join views and indexes differ in who write
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from schema.model import Column, ForeignKey, KeyPart, Schema
+from schema.model import Column, DeclaredView, ForeignKey, KeyPart, Schema
 
 
 class Purpose(enum.StrEnum):
@@ -104,6 +104,39 @@ class JoinView:
 
 
 @dataclass(frozen=True)
+class StateLayout:
+    """Rows that a deferred view keeps for itself, such as the counts and sums of its groups."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[KeyPart, ...]
+
+
+@dataclass(frozen=True)
+class DeferredView:
+    """A declared view, and how it is stored (`maintain/deltas` says so of its SELECT).
+
+    Its rows are tuples of `columns`, which queries see, and `hidden`, which they do not.
+    """
+
+    declared: DeclaredView
+    relations: tuple[str, ...]
+    columns: tuple[Column, ...]
+    hidden: tuple[Column, ...]
+    key: tuple[KeyPart, ...]
+    states: tuple[StateLayout, ...]
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    @cached_property
+    def stored(self) -> tuple[str, ...]:
+        """Names of all its layouts: its own rows first, then what it keeps for itself."""
+        return (self.name, *(f"{self.name}.{state.name}" for state in self.states))
+
+
+@dataclass(frozen=True)
 class Index:
     """A covered index over a relation or a view: `columns`, then the source's key, then `include`.
 
@@ -156,8 +189,21 @@ class WorkloadStatement:
 
 
 @dataclass(frozen=True)
+class Load:
+    """Relations that were empty when their load began, and are filled beside the transactions in
+    tables that nobody reads, with all that is made of them; `Catalog.loaded` reads those.
+
+    `number` is the incarnation of these tables; `identity` tells what is loaded.
+    """
+
+    relations: tuple[str, ...]
+    identity: str
+    number: int
+
+
+@dataclass(frozen=True)
 class Catalog:
-    """One version of everything. `states` covers views and indexes by name.
+    """One version of everything. `states` covers views (deferred ones too) and indexes by name.
 
     `incarnations` gives the number that goes into a thing's physical table name: a thing that is
     dropped and made again gets a new table, so old cells never shine through. When a catalog is
@@ -177,13 +223,26 @@ class Catalog:
     workload: tuple[WorkloadStatement, ...] = ()
     row_counts: tuple[tuple[str, int], ...] = ()
     since: int = 0
+    deferred: tuple[DeferredView, ...] = ()
+    load: Load | None = None
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
 
     def __contains__(self, name: object) -> bool:
         """Is there a relation, view or index of this name?"""
-        return name in self.schema or name in self.view or name in self.index
+        return (
+            name in self.schema
+            or name in self.view
+            or name in self.index
+            or name in self.deferred_view
+        )
+
+    @cached_property
+    def stored(self) -> tuple[str, ...]:
+        """Names of all layouts, each of which has a table of its own."""
+        kept = (name for view in self.deferred for name in view.stored)
+        return (*self.schema.names, *self.view, *self.index, *kept)
 
     @cached_property
     def state(self) -> dict[str, State]:
@@ -199,8 +258,23 @@ class Catalog:
         return {view.name: view for view in self.views}
 
     @cached_property
+    def deferred_view(self) -> dict[str, DeferredView]:
+        return {view.name: view for view in self.deferred}
+
+    @cached_property
     def index(self) -> dict[str, Index]:
         return {index.name: index for index in self.indexes}
+
+    def relations_of(self, name: str) -> tuple[str, ...]:
+        """The relations that view `name` is made of; none if there is no such view."""
+        if name in self.view:
+            return self.view[name].path
+        return self.deferred_view[name].relations if name in self.deferred_view else ()
+
+    def visible(self, name: str) -> tuple[Column, ...]:
+        """Columns of a relation or view that queries see, in order; the first of its layout."""
+        deferred = self.deferred_view.get(name)
+        return deferred.columns if deferred is not None else self.layout(name).columns
 
     def indexes_on(self, name: str) -> tuple[Index, ...]:
         """Indexes over relation or view `name`, in any state."""
@@ -213,16 +287,52 @@ class Catalog:
             by_source[index.on] = (*by_source.get(index.on, ()), index)
         return by_source
 
+    @cached_property
+    def loading(self) -> tuple[str, ...]:
+        """The relations that are being loaded, their views, and the indexes on both."""
+        if self.load is None:
+            return ()
+        relations = set(self.load.relations)
+        views = [view.name for view in self.views if not relations.isdisjoint(view.path)]
+        sources = (*self.load.relations, *views)
+        indexes = (index.name for source in sources for index in self.indexes_on(source))
+        return (*sources, *indexes)
+
+    @cached_property
+    def loaded(self) -> Catalog:
+        """As it is once the load is over: what is being loaded is readable, in its new tables."""
+        if self.load is None:
+            return self
+        numbers = dict(self.incarnations) | dict.fromkeys(self.loading, self.load.number)
+        names = set(self.loading)
+        states = ((name, State.READABLE if name in names else was) for name, was in self.states)
+        return replace(self, load=None, incarnations=tuple(numbers.items()), states=tuple(states))
+
+    @cached_property
+    def frozen(self) -> frozenset[str]:
+        """Relations that no transaction may write while a load is under way: those that are loaded,
+        whatever they reference (its rows are checked and joined), and what references them (it
+        could not tell which of them are there)."""
+        if self.load is None:
+            return frozenset()
+        found, below = set(self.load.relations), list(self.load.relations)
+        while below:
+            above = {key.parent for key in self.schema.relation(below.pop()).foreign_keys} - found
+            found |= above
+            below += above
+        children = {c.name for name in self.load.relations for c, _ in self.schema.children(name)}
+        return frozenset(found | children)
+
     def readable(self, name: str) -> bool:
         """May a query use this view or index?"""
         return self.state.get(name) is State.READABLE
 
     def maintained(self, name: str) -> bool:
-        """Must a commit keep this view or index up to date?"""
+        """Must a commit keep this (not deferred) view or index up to date?"""
         return self.state.get(name) in {State.BUILDING, State.CATCHING_UP, State.READABLE}
 
     def layout(self, name: str) -> Layout:
-        """Layout of a relation, view or index. Raises KeyError."""
+        """Layout of a relation, view, index or deferred view's state. Raises KeyError."""
         found = self._cache.get(name)
         if found is None:
             found = self._cache[name] = self._make_layout(name)
@@ -241,7 +351,22 @@ class Catalog:
             )
         if name in self.view:
             return self._view_layout(self.view[name], number)
-        return self._index_layout(self.index[name], number)
+        if name in self.index:
+            return self._index_layout(self.index[name], number)
+        return self._kept[name]
+
+    @cached_property
+    def _kept(self) -> dict[str, Layout]:
+        """Of deferred views; a view's states live and die with it, and bear its number."""
+        numbers = dict(self.incarnations)
+        made: dict[str, Layout] = {}
+        for view in self.deferred:
+            number = numbers.get(view.name, 0)
+            rows = StateLayout("", (*view.columns, *view.hidden), view.key)
+            for name, state in zip(view.stored, (rows, *view.states), strict=True):
+                table = f"d.{name}.{number}"
+                made[name] = Layout(name, table, state.columns, state.key, name)
+        return made
 
     def _view_layout(self, view: JoinView, number: int) -> Layout:
         columns = tuple(

@@ -10,24 +10,31 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import enum
+from collections.abc import Iterable
 
 import msgspec
 
 from schema.catalog import (
     Catalog,
+    DeferredView,
     Forest,
     Index,
     JoinView,
+    Load,
     State,
+    StateLayout,
     WorkloadStatement,
 )
 from schema.errors import Corruption, TypeMismatch
 from schema.model import (
     Column,
     DeclaredIndex,
+    DeclaredView,
     Default,
     DefaultKind,
     ForeignKey,
+    KeyPart,
+    Refresh,
     Relation,
     Schema,
 )
@@ -38,7 +45,13 @@ class Format(enum.IntEnum):
     """Every format ever written; all stay readable."""
 
     FIRST = 1
-    """All fields of `_CatalogForm`."""
+    """Without deferred views."""
+    SECOND = 2
+    """With some: who does not know of them would drop their tables."""
+    THIRD = 3
+    """With a load under way: who does not know of it would write beside it."""
+    FOURTH = 4
+    """With views that are recomputed: who does not know of them would follow their changes."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
@@ -60,7 +73,22 @@ class _RelationForm(msgspec.Struct):
     foreign_keys: tuple[ForeignKey, ...]
 
 
-class _CatalogForm(msgspec.Struct):
+class _StateForm(msgspec.Struct):
+    name: str
+    columns: tuple[_ColumnForm, ...]
+    key: tuple[KeyPart, ...]
+
+
+class _DeferredForm(msgspec.Struct):
+    declared: DeclaredView
+    relations: tuple[str, ...]
+    columns: tuple[_ColumnForm, ...]
+    hidden: tuple[_ColumnForm, ...]
+    key: tuple[KeyPart, ...]
+    states: tuple[_StateForm, ...]
+
+
+class _CatalogForm(msgspec.Struct, omit_defaults=True):
     format: Format
     version: int
     relations: tuple[_RelationForm, ...]
@@ -74,6 +102,9 @@ class _CatalogForm(msgspec.Struct):
     row_counts: tuple[tuple[str, int], ...]
     since: int = 0
     """0 in catalogs that were written before there was such a field."""
+    declared_views: tuple[DeclaredView, ...] = ()
+    deferred: tuple[_DeferredForm, ...] = ()
+    load: Load | None = None
 
 
 _encoder = msgspec.json.Encoder()
@@ -84,7 +115,7 @@ def encode_catalog(catalog: Catalog) -> bytes:
     """Equal catalogs give equal bytes."""
     return _encoder.encode(
         _CatalogForm(
-            Format.FIRST,
+            _format(catalog),
             catalog.version,
             tuple(_relation_form(relation) for relation in catalog.schema.relations),
             catalog.schema.indexes,
@@ -96,8 +127,19 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.workload,
             catalog.row_counts,
             catalog.since,
+            catalog.schema.views,
+            tuple(_deferred_form(view) for view in catalog.deferred),
+            catalog.load,
         )
     )
+
+
+def _format(catalog: Catalog) -> Format:
+    if any(view.refresh is Refresh.RECOMPUTE for view in catalog.schema.views):
+        return Format.FOURTH
+    if catalog.load is not None:
+        return Format.THIRD
+    return Format.SECOND if catalog.deferred else Format.FIRST
 
 
 def decode_catalog(data: bytes) -> Catalog:
@@ -105,6 +147,7 @@ def decode_catalog(data: bytes) -> Catalog:
     try:
         form = _decoder.decode(data)
         relations = tuple(_relation(relation) for relation in form.relations)
+        deferred = tuple(_deferred(view) for view in form.deferred)
     except (msgspec.DecodeError, TypeMismatch, UnicodeDecodeError) as error:
         raise Corruption(
             f"the stored catalog cannot be read: {error}",
@@ -112,7 +155,7 @@ def decode_catalog(data: bytes) -> Catalog:
         ) from error
     return Catalog(
         form.version,
-        Schema(relations, form.declared_indexes),
+        Schema(relations, form.declared_indexes, form.declared_views),
         form.forest,
         form.views,
         form.indexes,
@@ -121,15 +164,32 @@ def decode_catalog(data: bytes) -> Catalog:
         form.workload,
         form.row_counts,
         form.since,
+        deferred,
+        form.load,
     )
 
 
 def _relation_form(relation: Relation) -> _RelationForm:
-    columns = tuple(
-        _ColumnForm(column.name, column.type, column.nullable, _default_form(column.default))
-        for column in relation.columns
-    )
+    columns = _column_forms(relation.columns)
     return _RelationForm(relation.name, columns, relation.primary_key, relation.foreign_keys)
+
+
+def _deferred_form(view: DeferredView) -> _DeferredForm:
+    return _DeferredForm(
+        view.declared,
+        view.relations,
+        _column_forms(view.columns),
+        _column_forms(view.hidden),
+        view.key,
+        tuple(_StateForm(s.name, _column_forms(s.columns), s.key) for s in view.states),
+    )
+
+
+def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
+    return tuple(
+        _ColumnForm(column.name, column.type, column.nullable, _default_form(column.default))
+        for column in columns
+    )
 
 
 def _default_form(default: Default | None) -> _DefaultForm | None:
@@ -148,11 +208,22 @@ def _plain(value: Value) -> bool | int | str | None:
 
 
 def _relation(form: _RelationForm) -> Relation:
-    columns = tuple(
-        Column(column.name, column.type, column.nullable, _default(column))
-        for column in form.columns
+    return Relation(form.name, _columns(form.columns), form.primary_key, form.foreign_keys)
+
+
+def _deferred(form: _DeferredForm) -> DeferredView:
+    return DeferredView(
+        form.declared,
+        form.relations,
+        _columns(form.columns),
+        _columns(form.hidden),
+        form.key,
+        tuple(StateLayout(state.name, _columns(state.columns), state.key) for state in form.states),
     )
-    return Relation(form.name, columns, form.primary_key, form.foreign_keys)
+
+
+def _columns(forms: Iterable[_ColumnForm]) -> tuple[Column, ...]:
+    return tuple(Column(form.name, form.type, form.nullable, _default(form)) for form in forms)
 
 
 def _default(column: _ColumnForm) -> Default | None:

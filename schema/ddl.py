@@ -1,7 +1,8 @@
 """DDL files: the schema as SQL text, read with located errors and written back.
 
 Read (sqlglot's "postgres", which reads DuckDB's, MySQL's and SQLite's common forms too):
-CREATE TABLE, CREATE [UNIQUE] INDEX … INCLUDE, and ALTER TABLE … ADD [CONSTRAINT …] as pg_dump
+CREATE TABLE, CREATE [UNIQUE] INDEX … INCLUDE, CREATE MATERIALIZED VIEW (its SELECT is kept as it is
+written, and bound when the schema is planned), and ALTER TABLE … ADD [CONSTRAINT …] as pg_dump
 writes it. Whatever is not understood is refused: nothing in a file is silently left out. Every
 node is checked to have no part but those that are read here (`_Statement.only`).
 
@@ -11,6 +12,7 @@ INITIALLY … are accepted, and NO ACTION is RESTRICT.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,9 +31,19 @@ from schema.build import (
     Name,
     Place,
     RelationDraft,
+    ViewDraft,
     build,
 )
-from schema.model import Default, DefaultKind, OnDelete, Schema
+from schema.model import (
+    DEFAULT_GROUP,
+    DEFAULT_INTERVAL_S,
+    DeclaredView,
+    Default,
+    DefaultKind,
+    OnDelete,
+    Refresh,
+    Schema,
+)
 from schema.render import render_ddl
 from schema.sqltext import SERIAL, no_fallback_warnings, read_default, read_type, tokenize
 
@@ -39,7 +51,12 @@ __all__ = ["load_ddl", "render_ddl"]
 
 _DIALECT = Dialect.get_or_raise("postgres")
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
-_STATEMENTS = "a DDL file holds CREATE TABLE, CREATE INDEX and ALTER TABLE … ADD CONSTRAINT"
+_STATEMENTS = (
+    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE MATERIALIZED VIEW and ALTER TABLE … ADD"
+    " CONSTRAINT"
+)
+_UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+_INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")
 
 
 def load_ddl(text: str, file: str = "<ddl>") -> Schema:
@@ -50,7 +67,7 @@ def load_ddl(text: str, file: str = "<ddl>") -> Schema:
     drafts = _Drafts()
     for statement in _statements(text, file):
         _read(statement, drafts)
-    return build(list(drafts.relations.values()) + drafts.repeated, drafts.indexes)
+    return build(list(drafts.relations.values()) + drafts.repeated, drafts.indexes, drafts.views)
 
 
 @dataclass(slots=True)
@@ -60,6 +77,7 @@ class _Drafts:
     relations: dict[str, RelationDraft] = field(default_factory=dict)
     repeated: list[RelationDraft] = field(default_factory=list)
     indexes: list[IndexDraft] = field(default_factory=list)
+    views: list[ViewDraft] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +145,29 @@ class _Statement:
         index = min(self._index(offset) + 1, len(self.tokens) - 1)
         return self.place(self.tokens[index].start)
 
+    def behind_as(self) -> str:
+        """The text behind the first AS outside parentheses."""
+        for token, following in self._outside():
+            if token.token_type is TokenType.ALIAS:
+                return self.text[following.start : self.tokens[-1].end + 1]
+        return ""
+
     def outside_columns(self) -> Token:
         """The token behind the list of columns, or else the one behind CREATE."""
+        for token, following in self._outside():
+            if token.token_type is TokenType.R_PAREN:
+                return following
+        return self.tokens[1]
+
+    def _outside(self) -> Iterator[tuple[Token, Token]]:
+        """Tokens outside parentheses (what closes one is outside), each with the one behind it."""
         depth = 0
         for token, following in pairwise(self.tokens):
             depth += (token.token_type is TokenType.L_PAREN) - (
                 token.token_type is TokenType.R_PAREN
             )
-            if token.token_type is TokenType.R_PAREN and not depth:
-                return following
-        return self.tokens[1]
+            if not depth:
+                yield token, following
 
     def _index(self, offset: int) -> int:
         return bisect_left(self.tokens, offset, key=lambda token: token.start)
@@ -203,6 +234,8 @@ def _read(statement: _Statement, drafts: _Drafts) -> None:
             drafts.repeated.append(draft)
     elif isinstance(tree, exp.Create) and kind == "INDEX":
         drafts.indexes.append(_read_index(statement, tree))
+    elif isinstance(tree, exp.Create) and kind == "VIEW" and words[1] == "MATERIALIZED":
+        drafts.views.append(_read_view(statement, tree))
     elif isinstance(tree, exp.Alter) and kind == "TABLE":
         _read_alter(statement, tree, drafts)
     else:
@@ -431,6 +464,59 @@ def _index_part(statement: _Statement, part: exp.Expr) -> tuple[Name, bool]:
         cure = "NULLs come first in ascending and last in descending order; leave it out"
         statement.refuse("NULLS", nulls, cure)
     return name, bool(isinstance(part, exp.Ordered) and part.args.get("desc"))
+
+
+def _read_view(statement: _Statement, tree: exp.Create) -> ViewDraft:
+    cure = "write CREATE MATERIALIZED VIEW name WITH (refresh = 'deferred', …) AS SELECT …"
+    statement.only(tree, {"this", "kind", "expression", "exists", "properties"}, cure)
+    if isinstance(tree.this, exp.Schema):
+        statement.refuse(
+            "a list of columns", statement.offset(tree.this), "name them in the SELECT"
+        )
+    name = statement.table(tree.this)
+    options = dict(_options(statement, tree, cure))
+    if options.get("refresh") not in set(Refresh):
+        raise name.place.error(
+            f"view {name.text} does not say that it is refreshed later",
+            cure="say WITH (refresh = 'deferred'), or 'recompute' for what cannot be kept from"
+            " changes; views that commits keep are chosen from the workload",
+            name=name.text,
+        )
+    refresh = Refresh(options["refresh"])
+    try:
+        interval_s = _seconds(options["interval"]) if "interval" in options else DEFAULT_INTERVAL_S
+    except ValueError as error:
+        raise name.place.error(
+            f"view {name.text}: {error}",
+            cure="write '5 s', '100 ms', '1 min' or '2 h'",
+            name=name.text,
+        ) from None
+    group = options.get("group", DEFAULT_GROUP)
+    view = DeclaredView(name.text, statement.behind_as(), interval_s, group, refresh)
+    return ViewDraft(name, view)
+
+
+def _options(statement: _Statement, tree: exp.Create, cure: str) -> Iterator[tuple[str, str]]:
+    """What stands in WITH (…), each once."""
+    seen = set()
+    properties = tree.args.get("properties")
+    for item in properties.expressions if properties else ():
+        if isinstance(item, exp.MaterializedProperty):
+            continue
+        name = item.name.lower() if isinstance(item, exp.Property) else ""
+        if name not in {"refresh", "interval", "group"} or name in seen:
+            what = item.sql(_DIALECT)
+            statement.refuse(what, statement.keyword("WITH", statement.start), cure)
+        seen.add(name)
+        yield name, item.args["value"].name
+
+
+def _seconds(text: str) -> float:
+    """Of '5 s', '100 ms', '1 min', '2 h'. Raises ValueError."""
+    found = _INTERVAL.fullmatch(text)
+    if found is None or not float(found[1]):
+        raise ValueError(f"{text!r} is no interval")
+    return float(found[1]) * _UNITS[found[2]]
 
 
 def _read_alter(statement: _Statement, tree: exp.Alter, drafts: _Drafts) -> None:

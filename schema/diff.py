@@ -11,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from schema.model import Column, DeclaredIndex, DefaultKind, ForeignKey, Relation, Schema
+from schema.model import (
+    Column,
+    DeclaredIndex,
+    DeclaredView,
+    DefaultKind,
+    ForeignKey,
+    Relation,
+    Schema,
+)
 from schema.types import Kind
 
 
@@ -42,7 +50,7 @@ class SchemaDiff:
 
     `relaxed_columns` now take NULL or longer text, as given. What lies on a dropped relation
     (indexes, foreign keys) goes with it and is not listed again; likewise on an added one,
-    except its indexes.
+    except its indexes. A changed view is dropped and added.
     """
 
     added_relations: tuple[Relation, ...] = ()
@@ -53,6 +61,8 @@ class SchemaDiff:
     dropped_indexes: tuple[DeclaredIndex, ...] = ()
     added_foreign_keys: tuple[tuple[str, ForeignKey], ...] = ()
     dropped_foreign_keys: tuple[tuple[str, ForeignKey], ...] = ()
+    added_views: tuple[DeclaredView, ...] = ()
+    dropped_views: tuple[DeclaredView, ...] = ()
     refused: tuple[Refusal, ...] = ()
 
     def __bool__(self) -> bool:
@@ -74,6 +84,9 @@ class SchemaDiff:
         for action, indexes in (("drop", self.dropped_indexes), ("add", self.added_indexes)):
             for index in indexes:
                 yield DiffRow(action, "index", index.name, _indexed(index))
+        for action, views in (("drop", self.dropped_views), ("add", self.added_views)):
+            for view in views:
+                yield DiffRow(action, "view", view.name, _refreshed(view))
         for refusal in self.refused:
             name = refusal.name if refusal.name == refusal.relation else _qualified(refusal)
             yield DiffRow("refuse", refusal.change, name, f"{refusal.reason}; {refusal.cure}")
@@ -98,6 +111,10 @@ def _indexed(index: DeclaredIndex) -> str:
     return f"{unique}on {index.relation} ({columns}){include}"
 
 
+def _refreshed(view: DeclaredView) -> str:
+    return f"deferred, every {view.interval_s:g} s, group {view.group}"
+
+
 def diff(old: Schema, new: Schema) -> SchemaDiff:
     """All changes from `old` to `new`, both valid. Relations and columns are known by name."""
     kept = [(old.relation(r.name), r) for r in new.relations if r.name in old]
@@ -118,6 +135,8 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
         ),
         added_foreign_keys=tuple(pair for pair in added_keys if pair not in dropped_keys),
         dropped_foreign_keys=tuple(pair for pair in dropped_keys if pair not in added_keys),
+        added_views=tuple(view for view in new.views if view not in old.views),
+        dropped_views=tuple(view for view in old.views if view not in new.views),
         refused=tuple(refusal for o, n in kept for refusal in _refusals(o, n)),
     )
 

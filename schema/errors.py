@@ -20,6 +20,7 @@
     ├── IdempotencyMismatch         idempotency-mismatch    same key, another request
     ├── SnapshotTooOld              snapshot-too-old
     ├── StalePlan                   stale-plan              the catalog has moved on
+    ├── BeingLoaded                 being-loaded            not while an initial load is under way
     ├── NotFound                    not-found
     ├── LimitExceeded               limit-exceeded          rows, bytes, parameters, locks
     ├── StatementTimeout            statement-timeout
@@ -148,6 +149,10 @@ class SnapshotTooOld(HornbeamError):
 
 class StalePlan(HornbeamError):
     code = "stale-plan"
+
+
+class BeingLoaded(HornbeamError):
+    code = "being-loaded"
 
 
 class NotFound(HornbeamError):

@@ -115,12 +115,42 @@ class Relation:
         raise KeyError(name)
 
 
+DEFAULT_GROUP = "default"
+DEFAULT_INTERVAL_S = 5.0
+
+
+class Refresh(enum.StrEnum):
+    """What a batch does for a view."""
+
+    DEFERRED = "deferred"
+    """It works through the changes."""
+    RECOMPUTE = "recompute"
+    """It answers the whole SELECT."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredView:
+    """CREATE MATERIALIZED VIEW … WITH (refresh = …, interval = …, group = …) AS `sql`.
+
+    It follows its relations in batches, by their changes unless `refresh` says otherwise. All views
+    of one `group` are always as of one snapshot, and get a new one every `interval_s` (of their
+    shortest).
+    """
+
+    name: str
+    sql: str
+    interval_s: float = DEFAULT_INTERVAL_S
+    group: str = DEFAULT_GROUP
+    refresh: Refresh = Refresh.DEFERRED
+
+
 @dataclass(frozen=True)
 class Schema:
-    """All relations and declared indexes of one database."""
+    """All relations, declared indexes and declared views of one database."""
 
     relations: tuple[Relation, ...]
     indexes: tuple[DeclaredIndex, ...] = ()
+    views: tuple[DeclaredView, ...] = ()
     _by_name: dict[str, Relation] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:

@@ -6,10 +6,12 @@ DuckDB reads it too, but for ON DELETE, INCLUDE and IDENTITY, which it does not 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 from schema.model import (
     Column,
     DeclaredIndex,
+    DeclaredView,
     Default,
     DefaultKind,
     ForeignKey,
@@ -25,7 +27,8 @@ def render_ddl(schema: Schema) -> str:
     """DDL that `load_ddl` reads back to an equal schema. Names are always quoted if they must."""
     tables = [_render_relation(relation) for relation in schema.relations]
     indexes = [_render_index(index) for index in schema.indexes]
-    return "".join(f"{statement};\n" for statement in (*tables, *indexes))
+    views = [_render_view(view) for view in schema.views]
+    return "".join(f"{statement};\n" for statement in (*tables, *indexes, *views))
 
 
 def _render_relation(relation: Relation) -> str:
@@ -68,6 +71,16 @@ def _render_index(index: DeclaredIndex) -> str:
     return f"{text} INCLUDE {_listed(index.include)}" if index.include else text
 
 
+def _render_view(view: DeclaredView) -> str:
+    options = {
+        "refresh": view.refresh.value,
+        "interval": f"{Decimal(repr(view.interval_s)):f} s",
+        "group": view.group,
+    }
+    listed = ", ".join(f"{name} = {literal_sql(value)}" for name, value in options.items())
+    return f"CREATE MATERIALIZED VIEW {identifier(view.name)} WITH ({listed}) AS\n{view.sql}"
+
+
 def _render_part(part: KeyPart) -> str:
     return identifier(part.column) + (" DESC" if part.descending else "")
 
@@ -84,17 +97,18 @@ def identifier(name: str) -> str:
 
 
 _RESERVED = """
-    all analyse analyze and anti any array as asc asof asymmetric at authorization between binary
-    both by case cast check collate collation column concurrently constraint create cross current
-    current_catalog current_date current_role current_schema current_time current_timestamp
-    current_user date default deferrable desc describe distinct do else end except exists false
-    fetch for foreign freeze from full generated glob grant group grouping having ilike in index
-    initially inner intersect interval into is isnull join key lambda lateral leading left like
-    limit localtime localtimestamp map natural not notnull null nulls offset on only or order
-    outer overlaps pivot pivot_longer pivot_wider placing positional primary qualify references
-    returning right row rows select semi session_user set show similar some struct summarize
-    symmetric table tablesample then time timestamp to trailing true try_cast unique unpivot user
-    using values variadic verbose view when where window with
+    all alter analyse analyze and anti any array as asc asof asymmetric at authorization between
+    binary both by case cast check collate collation column columns concurrently constraint
+    create cross current current_catalog current_date current_role current_schema current_time
+    current_timestamp current_user date default deferrable desc describe distinct do drop else
+    end except exclude exists false fetch for foreign freeze from full function generated glob
+    grant group grouping having ilike in index initially inner insert intersect interval into is
+    isnull join key lambda lateral leading left like limit localtime localtimestamp map natural
+    not notnull null nulls offset on only or order outer overlaps pivot pivot_longer pivot_wider
+    placing positional primary qualify references returning revoke right rollback row rows
+    select semi session_user set show similar some struct summarize symmetric table tablesample
+    then time timestamp to trailing true try_cast tuple union unique unpack unpivot user using
+    values variadic verbose view when where window with
 """
 _WORDS = frozenset(_RESERVED.split())
 """Words that are more than a name to DuckDB or PostgreSQL; quoting one too many does no harm."""

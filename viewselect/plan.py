@@ -125,7 +125,7 @@ class SelectionPlan:
         catalog = Catalog(
             version, self.schema, self.forest, self.views, self.indexes,
             workload=self.workload.statements,
-            row_counts=tuple(self._known_rows(base).items()),
+            row_counts=tuple(self._known_rows(base).items()), load=base.load,
         )  # fmt: skip
         numbers = dict(base.incarnations)
         states: dict[str, State] = {}
@@ -244,7 +244,8 @@ def _indexes(objective: Objective, chosen: Outcome, views: Sequence[JoinView]) -
     schema, rows = objective.schema, objective.rows
     found = list(base_indexes(schema))
     bare = readable_catalog(schema, rows, views, found)
-    taken = {*schema.names, *bare.view, *bare.index}
+    declared = (view.name for view in schema.views)
+    taken = {*schema.names, *declared, *bare.view, *bare.index}
     wanted = [item.index(bare) for item in chosen.score.indexes]
     with_views = readable_catalog(schema, rows, views, wanted)
     for view in views:

@@ -1,6 +1,7 @@
 """The catalog's JSON form: what goes in comes out, exactly; anything else is Corruption."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,17 +10,21 @@ from strategies import schemas
 
 from schema.catalog import (
     Catalog,
+    DeferredView,
     Forest,
     Index,
     JoinView,
+    Load,
     Purpose,
     State,
+    StateLayout,
     ViewColumn,
     WorkloadStatement,
 )
 from schema.codec import decode_catalog, encode_catalog
 from schema.errors import Corruption
-from schema.model import KeyPart, Schema
+from schema.model import Column, DeclaredView, KeyPart, Refresh, Relation, Schema
+from schema.types import ColumnType, Kind
 
 
 @st.composite
@@ -46,7 +51,18 @@ def catalogs(draw: st.DrawFn) -> Catalog:
         tuple((view.name, 3) for view in views),
         (WorkloadStatement("w", "SELECT '\u2028'", draw(st.floats(0, 1e9))),),
         tuple((name, 10) for name in schema.names),
+        draw(st.integers(0, 1 << 62)),
+        draw(st.sampled_from([(), tuple(_deferred(relation) for relation in schema.relations)])),
+        draw(st.sampled_from([None, Load(schema.names, "é", 1 << 40)])),
     )
+
+
+def _deferred(relation: Relation) -> DeferredView:
+    declared = DeclaredView(f"d_{relation.name}", "SELECT \u2028", 0.1, "é")
+    key = tuple(KeyPart(name, True) for name in relation.primary_key)
+    state = StateLayout("sums", relation.columns, key)
+    hidden = (Column("_copy", ColumnType(Kind.BIGINT), False),)
+    return DeferredView(declared, (relation.name,), relation.columns, hidden, key, (state,))
 
 
 def _view(schema: Schema, child: str) -> JoinView:
@@ -76,6 +92,30 @@ def test_the_format_comes_first() -> None:
     assert encode_catalog(EMPTY).startswith(b'{"format":1,"version":0,')
 
 
+def test_who_does_not_know_of_deferred_views_does_not_read_a_catalog_with_some() -> None:
+    view = DeferredView(DeclaredView("v", "SELECT 1"), (), (), (), (), ())
+    assert encode_catalog(replace(EMPTY, deferred=(view,))).startswith(b'{"format":2,')
+    anew = DeclaredView("v", "SELECT 1", refresh=Refresh.RECOMPUTE)
+    views = replace(EMPTY, schema=replace(EMPTY.schema, views=(anew,)))
+    assert encode_catalog(views).startswith(b'{"format":4,')
+    load = Load(("r",), "files", 3)
+    assert encode_catalog(replace(EMPTY, load=load)).startswith(b'{"format":3,')
+
+
+def test_a_catalog_from_before_deferred_views_is_read() -> None:
+    """As it was written then."""
+    form = (
+        b'{"format":1,"version":3,"relations":[{"name":"r","columns":[{"name":"a","type":'
+        b'{"kind":"integer","precision":null,"scale":null,"length":null},"nullable":false}],'
+        b'"primary_key":["a"],"foreign_keys":[]}],"declared_indexes":[],"forest":{"roots":["r"],'
+        b'"parents":[]},"views":[],"indexes":[],"states":[],"incarnations":[["r",1]],'
+        b'"workload":[],"row_counts":[],"since":0}'
+    )
+    column = Column("a", ColumnType(Kind.INTEGER), False)
+    schema = Schema((Relation("r", (column,), ("a",)),))
+    assert decode_catalog(form) == Catalog(3, schema, Forest(("r",)), incarnations=(("r", 1),))
+
+
 def damaged(**changes: object) -> bytes:
     return json.dumps(json.loads(encode_catalog(EMPTY)) | changes).encode()
 
@@ -87,7 +127,7 @@ def damaged(**changes: object) -> bytes:
         b"{}",
         encode_catalog(EMPTY)[:-1],
         b"\xff\xfe",
-        damaged(format=2),
+        damaged(format=5),
         damaged(version="1"),
         damaged(
             relations=[

@@ -13,6 +13,7 @@ from schema.errors import CircularReference, SchemaError
 from schema.model import (
     Column,
     DeclaredIndex,
+    DeclaredView,
     Default,
     DefaultKind,
     ForeignKey,
@@ -334,3 +335,57 @@ def test_carriage_returns_do_not_shift_lines() -> None:
 def test_schemas_load_to_equal_values() -> None:
     assert isinstance(load_ddl(GOOD), Schema)
     assert load_ddl(GOOD) == load_ddl(GOOD.replace("\n", "\n\n"))
+
+
+def test_a_materialized_view_keeps_its_select_as_it_is_written() -> None:
+    select = "WITH t AS (SELECT * FROM r)\n SELECT a AS x, sum(b) AS s -- why\n FROM t GROUP BY a"
+    schema = load_ddl(
+        f"CREATE TABLE r (a INT PRIMARY KEY, b INT);"
+        f"CREATE MATERIALIZED VIEW One WITH (refresh = 'deferred') AS {select} -- end\n;"
+        f"CREATE MATERIALIZED VIEW two WITH ("
+        f"refresh = 'deferred', interval = '1.5 min', \"group\" = 'G') AS SELECT 1"
+    )
+    assert schema.views == (
+        DeclaredView("one", select),
+        DeclaredView("two", "SELECT 1", 90.0, "G"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("marked", "message"),
+    [
+        ("CREATE MATERIALIZED VIEW ^v AS SELECT 1", "does not say that it is refreshed later"),
+        ("CREATE MATERIALIZED VIEW ^v WITH (refresh = 'x') AS SELECT 1", "refreshed later"),
+        (
+            "CREATE MATERIALIZED VIEW ^v WITH (refresh = 'deferred', interval = '5') AS SELECT 1",
+            "'5' is no interval",
+        ),
+        (
+            "CREATE MATERIALIZED VIEW ^v WITH (refresh = 'deferred', interval = '0 s') AS SELECT 1",
+            "'0 s' is no interval",
+        ),
+        (
+            "CREATE MATERIALIZED VIEW v ^WITH (refresh = 'deferred', lag = '5 s') AS SELECT 1",
+            "lag='5 s' is not supported here",
+        ),
+        (
+            "CREATE MATERIALIZED VIEW v ^WITH (refresh = 'deferred', refresh = 'x') AS SELECT 1",
+            "refresh='x' is not supported here",
+        ),
+        (
+            "CREATE MATERIALIZED VIEW ^v (a) WITH (refresh = 'deferred') AS SELECT 1",
+            "a list of columns is not supported here",
+        ),
+        ("^CREATE VIEW v AS SELECT 1", "CREATE VIEW is not supported here"),
+        (
+            "CREATE TABLE v (a INT PRIMARY KEY);"
+            "CREATE MATERIALIZED VIEW ^v WITH (refresh = 'deferred') AS SELECT 1",
+            "view v has the name of a relation or an index",
+        ),
+    ],
+)
+def test_a_view_that_is_not_understood_is_refused(marked: str, message: str) -> None:
+    column = marked.index("^") + 1
+    with pytest.raises(SchemaError, match=re.escape(message)) as caught:
+        load_ddl(marked.replace("^", ""))
+    assert (caught.value.details["line"], caught.value.details["column"]) == (1, column)

@@ -1,12 +1,14 @@
 """What a new schema changes, and what of it is refused."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from strategies import schemas
 
 from schema.ddl import load_ddl
 from schema.diff import DiffRow, SchemaDiff, diff
-from schema.model import Schema
+from schema.model import DeclaredView, Schema
 
 BASE = """
 CREATE TABLE p (id INTEGER PRIMARY KEY, name VARCHAR(10) NOT NULL);
@@ -128,3 +130,14 @@ def test_the_primary_key_stays() -> None:
 def test_rows_say_what_people_want_to_know() -> None:
     found = changed("ON c (n)", "ON c (n DESC, p) INCLUDE (id)")
     assert list(found.rows())[1] == DiffRow("add", "index", "by_n", "on c (n desc, p) include (id)")
+
+
+def test_a_changed_view_is_dropped_and_added() -> None:
+    kept, old = DeclaredView("kept", "SELECT 1"), DeclaredView("v", "SELECT 1")
+    new = replace(old, interval_s=60.0)
+    changes = diff(Schema((), (), (kept, old)), Schema((), (), (kept, new)))
+    assert changes == SchemaDiff(added_views=(new,), dropped_views=(old,))
+    assert list(changes.rows()) == [
+        DiffRow("drop", "view", "v", "deferred, every 5 s, group default"),
+        DiffRow("add", "view", "v", "deferred, every 60 s, group default"),
+    ]

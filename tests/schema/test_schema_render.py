@@ -10,7 +10,19 @@ from strategies import schemas
 
 from schema.build import SYSTEM_PREFIX
 from schema.ddl import load_ddl, render_ddl
-from schema.model import DefaultKind, OnDelete, Relation, Schema
+from schema.model import (
+    Column,
+    DeclaredIndex,
+    DeclaredView,
+    DefaultKind,
+    ForeignKey,
+    KeyPart,
+    OnDelete,
+    Refresh,
+    Relation,
+    Schema,
+)
+from schema.types import ColumnType, Kind
 
 RESERVED = st.sampled_from(
     ["order", "user", "Group", "check", "select", "key", "date", "timestamp", "a b", "é", "x.y"]
@@ -23,6 +35,31 @@ NAMES = RESERVED | st.text(
 @given(schemas(with_defaults=True))
 def test_round_trip(schema: Schema) -> None:
     assert load_ddl(render_ddl(schema)) == schema
+
+
+@given(
+    st.floats(1e-9, 1e12),
+    st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1),
+    st.sampled_from(Refresh),
+)
+def test_round_trip_of_a_view(interval_s: float, group: str, refresh: Refresh) -> None:
+    view = DeclaredView("Group", "SELECT 1 -- one\n, 2", interval_s, group, refresh)
+    schema = Schema((), (), (view, replace(view, name="v")))
+    assert load_ddl(render_ddl(schema)) == schema
+
+
+def test_words_of_sql_are_names_like_others() -> None:
+    with duckdb.connect() as database:
+        words = [word for (word, *_) in database.sql("FROM duckdb_keywords()").fetchall()]
+    for word in words:
+        columns = (
+            Column(word, ColumnType(Kind.INTEGER), False),
+            Column("other", ColumnType(Kind.INTEGER)),
+        )
+        key = ForeignKey(word, ("other",), word, (word,))
+        index = DeclaredIndex(f"{word}_i", word, (KeyPart(word),), ("other",), True)
+        schema = Schema((Relation(word, columns, (word,), (key,)),), (index,))
+        assert load_ddl(render_ddl(schema)) == schema, word
 
 
 @given(st.data())
