@@ -46,8 +46,9 @@ class TableStore(Protocol):
     that does not exist: the catalog says it does. A closed store raises Unavailable.
     """
 
-    async def create_table(self, table: str) -> None:
-        """Create if absent. Idempotent."""
+    async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
+        """Create if absent. Idempotent. Where a store divides its tables, a new one is divided at
+        the keys `splits`: who fills it writes to all parts at once."""
 
     async def drop_table(self, table: str) -> None:
         """Remove with all content. Idempotent."""
@@ -158,8 +159,9 @@ class Log(Protocol):
         has not been dropped. Of the appends under way none or all of their frames are seen.
         """
 
-    async def roll(self) -> None:
-        """Seal the open segment and begin the next."""
+    async def roll(self) -> Position:
+        """Seal the open segment, if one is. Returns where the next will begin: whatever stands
+        before is sealed, or of an epoch before, and nobody appends to it any more."""
 
     async def segments(self) -> list[Segment]:
         """In order."""
@@ -172,7 +174,22 @@ class Log(Protocol):
         """Seal and release. Idempotent."""
 
 
-class Logs(Protocol):
+class LogReader(Protocol):
+    """Logs of a database from outside, for who follows what is committed: reading takes no log
+    over, and its owner does not notice."""
+
+    async def segments(self, name: str) -> list[tuple[int, int]]:
+        """Epoch and sequence of each segment of a log, in order; none: there is no such log."""
+
+    async def read(self, name: str, epoch: int, sequence: int) -> bytes | None:
+        """All of a segment to which nobody appends any more (of others it may be a part); None:
+        it has been dropped. Raises Unavailable."""
+
+    async def close(self) -> None:
+        """Idempotent."""
+
+
+class Logs(LogReader, Protocol):
     """All logs of a database, for who clears up. `Log` is one of them, for its owner."""
 
     async def touched(self) -> Mapping[str, int]:
@@ -184,9 +201,6 @@ class Logs(Protocol):
         Whoever owned the log cannot write to it any more: what comes late finds no log, and makes
         none. Who opens it, founds another.
         """
-
-    async def close(self) -> None:
-        """Idempotent."""
 
 
 class Clock(Protocol):

@@ -9,7 +9,7 @@ optimistic transactions).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from operator import gt, lt
 from typing import NamedTuple, Protocol
 
@@ -56,7 +56,7 @@ class RowReader(Protocol):
         *,
         reverse: bool = False,
         limit: int | None = None,
-    ) -> AsyncIterator[list[Row]]:
+    ) -> AsyncGenerator[list[Row], None]:
         """Batches of rows in key order."""
 
 
@@ -148,7 +148,7 @@ class Snapshot:
         *,
         reverse: bool = False,
         limit: int | None = None,
-    ) -> AsyncIterator[list[Row]]:
+    ) -> AsyncGenerator[list[Row], None]:
         codec = self._codecs(layout)
         start, end = codec.range(key_range)
         mine = self._overlay.between(layout, start, end) if self._overlay is not None else []

@@ -1,4 +1,4 @@
-"""Where a database's rows lie, told to processes that read them beside its nodes.
+"""Where a database's rows and its logs lie, told to processes that read them beside its nodes.
 
 Whoever reads so sees all rows of all relations: what API keys may read does not count here.
 """
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from storage.ports import TableStore
+from storage.local.log import LocalLogs
+from storage.ports import LogReader, TableStore
 from storage.rocks.store import RocksStore
 
 
@@ -39,3 +40,30 @@ def open_source(source: Source) -> TableStore:
     return HBaseStore(
         [(host, int(port)) for host, _, port in addresses], namespace=source.namespace
     )
+
+
+class LocalLogSource(msgspec.Struct, frozen=True, tag="local"):
+    """Logs in the folders of a folder of this machine."""
+
+    folder: str
+
+
+class HdfsLogSource(msgspec.Struct, frozen=True, tag="hdfs"):
+    """Logs in a folder of the HDFS at `url`. Of a name service who reads them needs the settings,
+    or HADOOP_CONF_DIR, as nodes do."""
+
+    url: str
+    folder: str
+    settings: dict[str, str] = {}
+
+
+LogSource = LocalLogSource | HdfsLogSource
+
+
+def open_logs(source: LogSource) -> LogReader:
+    """From within an event loop. Raises InvalidRequest."""
+    if isinstance(source, LocalLogSource):
+        return LocalLogs(Path(source.folder))
+    from storage.hdfs.log import hdfs_logs
+
+    return hdfs_logs(source.url, source.folder, settings=source.settings)

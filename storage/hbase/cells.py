@@ -59,3 +59,8 @@ def is_signed(stored: bytes) -> bool:
 
 def value_of(stored: bytes) -> bytes:
     return stored if stored[:1] != MARK else stored[_VALUE:]
+
+
+def is_plain(stored: bytes, value: bytes) -> bool:
+    """Are a key and its value the same as stored and as seen?"""
+    return value[:1] != MARK and bool(stored.strip(b"\0"))

@@ -16,7 +16,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,7 +25,7 @@ from thriftpy2.thrift import TApplicationException, TException
 
 from schema.errors import Unavailable
 from storage.hbase.interface import THRIFT
-from storage.hbase.messages import BUFFER_BYTES, Incomplete, answer_to, call_of, client_over
+from storage.hbase.messages import BUFFER_BYTES, Client, Incomplete, answer_to
 
 T = TypeVar("T")
 IDLE_S = 30.0
@@ -82,14 +82,14 @@ class Gateways:
         with self._lent(self._take(deadline) or self._opened(deadline)) as connection:
             return work(connection.client)
 
-    async def call_at_once(self, name: str, arguments: Mapping[str, Any], deadline: float) -> Any:
-        """What function `name` of `THBaseService` answers. Raises CallFailed, also when no
-        connection is free."""
+    async def call_at_once(self, name: str, call: bytes, deadline: float) -> Any:
+        """What function `name` of `THBaseService` answers to a call of it. Raises CallFailed, also
+        when no connection is free."""
         connection = self._take(deadline)
         if connection is None:
             raise CallFailed("No connection to a gateway is free.", sent=False)
         with self._lent(connection):
-            return await connection.exchange(name, arguments)
+            return await connection.exchange(name, call)
 
     def close(self) -> None:
         """Connections that are in use are closed when they come back."""
@@ -193,7 +193,7 @@ class _Connection:
         self.address = address
         self.used_at = time.monotonic()
         self.stream = _Stream(address, introduced_by)
-        self.client: Any = client_over(self.stream)
+        self.client: Any = Client(self.stream)
         try:
             if self.client.getThriftServerType() != THRIFT.TThriftServerType.TWO:
                 raise _Stranger("serves Thrift 1, not Thrift 2")
@@ -205,13 +205,13 @@ class _Connection:
             raise
         self.stream.deadline = deadline
 
-    async def exchange(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Call function `name`; a long answer is read on by a thread."""
+    async def exchange(self, name: str, call: bytes) -> Any:
+        """The answer to a call of function `name`; a long answer is read on by a thread."""
         loop, stream = asyncio.get_running_loop(), self.stream
         stream.socket.settimeout(0)
         received = b""
         async with asyncio.timeout(stream.left()):
-            await loop.sock_sendall(stream.socket, call_of(name, arguments))
+            await loop.sock_sendall(stream.socket, call)
             while len(received) < SHORT_ANSWER:
                 data = await loop.sock_recv(stream.socket, BUFFER_BYTES)
                 if not data:

@@ -25,7 +25,6 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -43,6 +42,7 @@ from storage.hbase.cells import (
     FAMILY,
     FLUSHED,
     QUALIFIER,
+    is_plain,
     is_signed,
     key_of,
     signed,
@@ -52,6 +52,7 @@ from storage.hbase.cells import (
 )
 from storage.hbase.gateways import Address, CallFailed, Gateways
 from storage.hbase.interface import THRIFT
+from storage.hbase.messages import call_of, call_of_puts
 from storage.hbase.sharing import SharedCalls
 from storage.ports import NEWEST, TOMBSTONE, Cell, Put
 
@@ -212,11 +213,14 @@ class HBaseStore:
     async def _get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
         when = ranges.moment(0, at)
         gets = [_get(stored_key(key), when, 1) for key in keys]
+        given: dict[str, Any] = {"table": self._full_name(table)}
         if len(gets) == 1:
-            results = [await self._call_at_once(table, "get", tget=gets[0])]
+            call = call_of("get", given | {"tget": gets[0]})
+            results = [await self._call_at_once(table, "get", call)]
         else:
-            results = await self._call_at_once(table, "getMultiple", tgets=gets)
-        return [_visible(key, result) for key, result in zip(keys, results, strict=True)]
+            call = call_of("getMultiple", given | {"tgets": gets})
+            results = await self._call_at_once(table, "getMultiple", call)
+        return [_visible_cell(key, result) for key, result in zip(keys, results, strict=True)]
 
     async def scan(
         self,
@@ -231,26 +235,47 @@ class HBaseStore:
         left = ranges.stored_range(start, end)
         count = FIRST_BATCH if limit is None else min(FIRST_BATCH, limit)
         read = self._last_rows if reverse else self._first_rows
-        while count > 0 and (not left.end or left.start < left.end):
-            rows = await self._in_thread(partial(read, table, left, count, at))
-            cells = _cells(rows)[:limit]
-            if cells:
-                yield cells
-            if len(rows) < count:
-                return
-            last = rows[-1].row
-            left = left._replace(end=last) if reverse else left._replace(start=last + b"\0")
-            limit = None if limit is None else limit - len(cells)
-            count = _next_batch(rows, limit)
+        batch: asyncio.Future[list[Cell]] | None = None
+        batches = 0
 
-    def _first_rows(self, table: str, part: ranges.Range, count: int, at: int) -> list[Any]:
+        def begun() -> asyncio.Future[list[Cell]] | None:
+            """The next batch, unless nothing is left."""
+            if count == 0 or (left.end and left.start >= left.end):
+                return None
+            return self._begun(partial(read, table, left, count, at))
+
+        try:
+            while (batch := batch or begun()) is not None:
+                rows = await batch
+                batch, batches = None, batches + 1
+                cells = _visible(rows)[:limit]
+                limit = None if limit is None else limit - len(cells)
+                if len(rows) == count:
+                    last = rows[-1].key
+                    left = left._replace(end=last) if reverse else left._replace(start=last + b"\0")
+                    count = _next_batch(rows, limit)
+                else:
+                    count = 0
+                if batches > 1:  # who came back for the second will come for more
+                    batch = begun()
+                if cells:
+                    yield cells
+        finally:
+            if batch is not None:
+                batch.cancel()
+
+    def _first_rows(self, table: str, part: ranges.Range, count: int, at: int) -> list[Cell]:
         wanted = ranges.scan([part], count, timeRange=ranges.moment(0, at))
-        return self._rows(table, wanted, count)
+        return self._scanned(table, wanted, count)
 
-    def _last_rows(self, table: str, part: ranges.Range, count: int, at: int) -> list[Any]:
+    def _last_rows(self, table: str, part: ranges.Range, count: int, at: int) -> list[Cell]:
         wanted = ranges.reverse_scan(part, count, timeRange=ranges.moment(0, at))
-        rows = self._rows(table, wanted, count + 1)
-        return [row for row in rows if row.row != part.end and row.row >= part.start][:count]
+        rows = self._scanned(table, wanted, count + 1)
+        return [row for row in rows if row.key != part.end and row.key >= part.start][:count]
+
+    def _scanned(self, table: str, wanted: Any, count: int) -> list[Cell]:
+        """Rows as they are stored."""
+        return self._call(table, lambda client, name: client.scanned(name, wanted, count))
 
     def _rows(self, table: str, wanted: Any, count: int) -> list[Any]:
         return self._call(table, lambda client, name: client.getScannerResults(name, wanted, count))
@@ -275,11 +300,11 @@ class HBaseStore:
         cells, count = [], LARGEST_BATCH
         while left:
             wanted = ranges.scan(left, count, timeRange=ranges.moment(0, at))
-            rows = self._rows(table, wanted, count)
-            cells += _cells(rows)
+            rows = self._scanned(table, wanted, count)
+            cells += _visible(rows)
             if len(rows) < count:
                 break
-            left = ranges.behind(left, rows[-1].row)
+            left = ranges.behind(left, rows[-1].key)
             count = _next_batch(rows, None)
         return cells
 
@@ -301,11 +326,13 @@ class HBaseStore:
         return [None] * len(versions)
 
     async def _put(self, table: str, versions: Sequence[_Version]) -> None:
-        wanted = [_put(stored_key(key), stored_value(value), ts) for (key, value), ts in versions]
-        if len(wanted) == 1:
-            await self._call_at_once(table, "put", tput=wanted[0])
+        stored = [(stored_key(key), stored_value(value), ts) for (key, value), ts in versions]
+        name = self._full_name(table)
+        if len(stored) == 1:
+            call = call_of("put", {"table": name, "tput": _put(*stored[0])})
+            await self._call_at_once(table, "put", call)
         else:
-            await self._call_at_once(table, "putMultiple", tputs=wanted)
+            await self._call_at_once(table, "putMultiple", call_of_puts(name, stored))
 
     async def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
@@ -520,6 +547,10 @@ class HBaseStore:
             raise Unavailable("The store is closed.")
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await self._begun(work)
+
+    def _begun(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """`work` in a thread; whoever cancels it only stops waiting."""
         self._require_open()
         asked = time.monotonic()
 
@@ -528,7 +559,7 @@ class HBaseStore:
                 raise Unavailable("HBase is too slow: all connections were busy for too long.")
             return work()
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, in_time)
+        return asyncio.get_running_loop().run_in_executor(self._threads, in_time)
 
     async def _all(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """All results in order. On a failure too, nothing is under way any more."""
@@ -537,20 +568,19 @@ class HBaseStore:
             return [await self._in_thread(works[0])]
         return await _all_settled([self._in_thread(work) for work in works])
 
-    async def _call_at_once(self, table: str, function: str, **arguments: Any) -> Any:
+    async def _call_at_once(self, table: str, function: str, call: bytes) -> Any:
         """A call that may be repeated. It is made without a thread if nothing stands in the way;
         whatever does is for `_call` to deal with, in the time that is left."""
         began = time.monotonic()
         if table in self._sound:
-            given = {"table": self._full_name(table), **arguments}
             with suppress(CallFailed):
                 return await self._gateways.call_at_once(
-                    function, given, began + self._timeout_s * ATTEMPT
+                    function, call, began + self._timeout_s * ATTEMPT
                 )
         left_s = self._timeout_s - (time.monotonic() - began)
 
-        def again(client: Client, name: bytes) -> Any:
-            return getattr(client, function)(name, **arguments)
+        def again(client: Client, _name: bytes) -> Any:
+            return client.ask(function, call)
 
         return await self._in_thread(partial(self._call, table, again, timeout_s=left_s))
 
@@ -657,7 +687,7 @@ def _present(stored: bytes | None) -> bytes | None:
     return value if value != TOMBSTONE else None
 
 
-def _visible(key: bytes, result: Any) -> Cell | None:
+def _visible_cell(key: bytes, result: Any) -> Cell | None:
     if not result.columnValues:
         return None
     column = result.columnValues[0]
@@ -665,17 +695,22 @@ def _visible(key: bytes, result: Any) -> Cell | None:
     return Cell(key, column.timestamp, value) if value != TOMBSTONE else None
 
 
-def _cells(rows: Iterable[Any]) -> list[Cell]:
-    found = (_visible(key_of(row.row), row) for row in rows)
-    return [cell for cell in found if cell is not None]
+def _visible(rows: Sequence[Cell]) -> list[Cell]:
+    """What readers see of rows as they are stored; nearly all are seen as they are."""
+    found = [row if is_plain(row.key, row.value) else _seen(row) for row in rows]
+    return [cell for cell in found if cell.value != TOMBSTONE]
 
 
-def _next_batch(rows: Sequence[Any], limit: int | None) -> int:
+def _seen(row: Cell) -> Cell:
+    return Cell(key_of(row.key), row.ts, value_of(row.value))
+
+
+def _next_batch(rows: Sequence[Cell], limit: int | None) -> int:
     """Rows to ask for after the full batch `rows`: as many as its rows let expect not to be too
     large, and more than `limit` may need, lest tombstones are read one by one."""
     if limit == 0:
         return 0
-    size = sum(len(row.row) + len(row.columnValues[0].value) for row in rows)
+    size = sum([len(key) + len(value) for key, _, value in rows])
     room = max(BATCH_BYTES * len(rows) // size, 1)
     return min(LARGEST_BATCH, room, max(4 * len(rows), limit or LARGEST_BATCH))
 

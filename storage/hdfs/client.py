@@ -15,9 +15,12 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from hdfs_native import Client, FileReader, FileStatus, FileWriter, WriteOptions
+from hdfs_native import Client, FileReader, FileStatus, WriteOptions
+
+if TYPE_CHECKING:
+    from hdfs_native._internal import RawFileWriter
 
 T = TypeVar("T")
 _Work = Callable[[], None]
@@ -87,7 +90,7 @@ class HdfsClient:
         await self._threads.run(self._client.mkdirs, path, 0o755, True)
 
     async def create(self, path: str, options: WriteOptions) -> Writer:
-        return Writer(self._threads, await self._threads.run(self._client.create, path, options))
+        return Writer(self._threads, await self._threads.run(_created, self._client, path, options))
 
     async def rename(self, source: str, target: str, overwrite: bool = False) -> None:
         await self._threads.run(self._client.rename, source, target, overwrite)
@@ -114,8 +117,25 @@ class HdfsClient:
         self._threads.close()
 
 
+class _Nothing:
+    """In the place of what a writer writes to."""
+
+    def close(self) -> None:
+        pass
+
+
+def _created(client: Client, path: str, options: WriteOptions) -> RawFileWriter:
+    """What writes, without the library's object around it. That is closed when nobody refers to it
+    any more, as all of Python's files are, in whichever thread that happens: the event loop's, if
+    nobody waited for it any more; and it waits for HDFS for as long as that takes.
+    """
+    around = client.create(path, options)
+    writer, around.inner = around.inner, cast("RawFileWriter", _Nothing())
+    return writer
+
+
 class Writer:
-    def __init__(self, threads: Threads, writer: FileWriter) -> None:
+    def __init__(self, threads: Threads, writer: RawFileWriter) -> None:
         self._threads = threads
         self._writer = writer
 

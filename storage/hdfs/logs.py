@@ -1,5 +1,10 @@
 """`Logs` on HDFS: the folders beside one another in which slaves have their logs.
 
+Its segments are read as they lie there, while their owner writes others. Somebody may take the
+log over meanwhile, which renames the folder that they are in (decision 19): then that is looked up
+again. A file whose writer has not closed it yet, or died before, reads as shorter than it is. So
+what does not end with a seal is read again once HDFS says that it is closed.
+
 A home's time of change is that of the last rename in it: when it was founded, or taken over
 (decision 19). Removing it is one step at the NameNode. A draft of a home that was not finished
 looks like a log, and is one that nobody needs.
@@ -8,15 +13,21 @@ looks like a log, and is one that nobody needs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from schema.errors import Unavailable
 from storage.hdfs.client import HdfsClient
+from storage.hdfs.files import BYTES_PER_S, RECOVERY_S, RETRY_S
+from storage.log.format import is_sealed, segment_name
+from storage.log.segments import sorted_segments
 
 T = TypeVar("T")
 CALL_S = 10.0
+CLOSING_S = 1.0
+"""Who has sealed a segment closes its file within this time, as a rule."""
 
 
 class HdfsLogs:
@@ -33,6 +44,21 @@ class HdfsLogs:
             return {}
         return {status.path.rsplit("/", 1)[-1]: status.modification_time for status in found}
 
+    async def segments(self, name: str) -> list[tuple[int, int]]:
+        return sorted_segments(await self._in_holder(name, self._names) or [])
+
+    async def read(self, name: str, epoch: int, sequence: int) -> bytes | None:
+        file = segment_name(epoch, sequence)
+        data = await self._in_holder(name, partial(self._content, file))
+        deadline = _now() + CLOSING_S
+        while data is not None and not is_sealed(data, epoch, sequence) and _now() < deadline:
+            await asyncio.sleep(RETRY_S)
+            data = await self._in_holder(name, partial(self._content, file))
+        if data is None or is_sealed(data, epoch, sequence):
+            return data
+        await self._in_holder(name, partial(self._closed, file))
+        return await self._in_holder(name, partial(self._content, file))
+
     async def remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
             await self._call(self._client.delete(f"{self._folder}/{name}", recursive=True))
@@ -40,12 +66,55 @@ class HdfsLogs:
     async def close(self) -> None:
         self._client.close()
 
-    async def _call(self, work: Awaitable[T]) -> T:
+    async def _in_holder(self, name: str, work: Callable[[str], Awaitable[T]]) -> T | None:
+        """What `work` gives in the folder that holds a log's files now; None: it finds no file."""
+        home, before = f"{self._folder}/{name}", ""
+        while True:
+            try:
+                (holder,) = await self._names(home)
+            except FileNotFoundError:
+                return None
+            except ValueError:
+                raise Unavailable(f"{home} is no log.") from None
+            if holder == before:
+                return None
+            with suppress(FileNotFoundError):
+                return await work(f"{home}/{holder}")
+            before = holder
+
+    async def _names(self, folder: str) -> list[str]:
+        found = await self._call(self._client.list_status(folder))
+        return [status.path.rsplit("/", 1)[-1] for status in found]
+
+    async def _content(self, file: str, folder: str) -> bytes:
+        reader = await self._call(self._client.read(f"{folder}/{file}"))
+        seconds = CALL_S + reader.size / BYTES_PER_S
+        return await self._call(reader.read_range(0, reader.size), seconds)
+
+    async def _closed(self, file: str, folder: str) -> None:
+        """Nobody appends to it any more; its writer is gone, or has no more than this to do."""
+        deadline = _now() + RECOVERY_S
+        while True:
+            try:
+                if await self._call(self._client.recover_lease(f"{folder}/{file}")):
+                    return
+            except Unavailable:  # its last block is being replicated
+                if _now() > deadline:
+                    raise
+            if _now() > deadline:
+                raise Unavailable(f"HDFS does not close {folder}/{file}.")
+            await asyncio.sleep(RETRY_S)
+
+    async def _call(self, work: Awaitable[T], seconds: float = CALL_S) -> T:
         """Raises FileNotFoundError, or Unavailable for all else."""
         try:
-            async with asyncio.timeout(CALL_S):
+            async with asyncio.timeout(seconds):
                 return await work
         except FileNotFoundError:
             raise
         except Exception as error:
             raise Unavailable(f"The logs in {self._folder} cannot be seen: {error!r}") from error
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from schema.errors import DiskFull, Unavailable
-from storage.log.segments import SEGMENT_BYTES, SegmentedLog
+from storage.log.format import segment_name
+from storage.log.segments import SEGMENT_BYTES, SegmentedLog, sorted_segments
 
 T = TypeVar("T")
 
@@ -36,6 +37,40 @@ class LocalLog:
             catalog_version=catalog_version,
             segment_bytes=segment_bytes,
         )
+
+
+class LocalLogs:
+    """A `LogReader`: the logs in the folders of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def segments(self, name: str) -> list[tuple[int, int]]:
+        def names() -> list[str]:
+            try:
+                return os.listdir(self._folder / name)
+            except FileNotFoundError:
+                return []
+
+        return sorted_segments(await self._in_thread(names))
+
+    async def read(self, name: str, epoch: int, sequence: int) -> bytes | None:
+        def content() -> bytes | None:
+            try:
+                return (self._folder / name / segment_name(epoch, sequence)).read_bytes()
+            except FileNotFoundError:
+                return None
+
+        return await self._in_thread(content)
+
+    async def close(self) -> None:
+        """There is nothing to release."""
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return await asyncio.to_thread(work, *arguments)
+        except OSError as error:
+            raise _mapped(error, self._folder) from error
 
 
 class LocalFiles:

@@ -97,6 +97,12 @@ class Scanned:
     torn_bytes: int
 
 
+def is_sealed(data: bytes, epoch: int, sequence: int) -> bool:
+    """Does what is read of a segment reach to its seal?"""
+    begin = len(data) - SEAL_BYTES
+    return begin >= 0 and data[begin:] == encode_seal(epoch, sequence, begin)
+
+
 def scan_segment(data: bytes, name: str) -> Scanned:
     """All whole frames. Raises Corruption when damage is not a torn tail."""
     segment = parse_name(name)

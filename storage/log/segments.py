@@ -8,7 +8,7 @@ file holds is unknown, and to sync again could report success for pages the kern
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -44,6 +44,8 @@ class SegmentedLog:
         self._open = ""
         """Name of the segment that is appended to, if one is."""
         self._size = 0
+        self._known: dict[tuple[int, int], Segment] = {}
+        """Those that were seen to be sealed: they stay as they are. There may be thousands."""
         self._turn = asyncio.Lock()  # wakes waiters in the order in which they came
         self._failed = False
         self._closing = False
@@ -81,15 +83,15 @@ class SegmentedLog:
             self._require_working()
             return await self._append(payloads)
 
-    async def roll(self) -> None:
+    async def roll(self) -> Position:
         # Housekeeping may be cancelled at any moment; the log must not fail for that.
-        await asyncio.shield(self._roll())
+        return await asyncio.shield(self._roll())
 
     async def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:
         names = [name for name in await self._segment_names() if name >= start[:2]]
         if start.sequence and start[:2] not in names:
             raise _missing(*start[:2])
-        _require_no_gap(names)
+        require_no_gap(names)
         last = dict(names)  # epoch → its last sequence
         for epoch, sequence in names:
             name = segment_name(epoch, sequence)
@@ -125,10 +127,11 @@ class SegmentedLog:
 
     # ------------------------------------------------------------ one at a time
 
-    async def _roll(self) -> None:
+    async def _roll(self) -> Position:
         async with self._turn:
             self._require_working()
             await self._seal()
+            return Position(self._epoch, self._sequence + 1, 0)
 
     async def _append(self, payloads: Sequence[bytes]) -> Position:
         with self._changing():
@@ -174,19 +177,19 @@ class SegmentedLog:
         return len(gone)
 
     async def _segments(self) -> list[Segment]:
-        found = []
-        for epoch, sequence in await self._segment_names():
-            size, tail = await self._files.tail(segment_name(epoch, sequence), SEAL_BYTES)
-            begin = max(size - SEAL_BYTES, 0)
-            found.append(
-                Segment(epoch, sequence, tail == encode_seal(epoch, sequence, begin), size)
-            )
+        names = await self._segment_names()
+        found = [self._known.get(name) or await self._look(*name) for name in names]
+        self._known = {(s.epoch, s.sequence): s for s in found if s.sealed}
         return found
+
+    async def _look(self, epoch: int, sequence: int) -> Segment:
+        size, tail = await self._files.tail(segment_name(epoch, sequence), SEAL_BYTES)
+        begin = max(size - SEAL_BYTES, 0)
+        return Segment(epoch, sequence, tail == encode_seal(epoch, sequence, begin), size)
 
     async def _segment_names(self) -> list[tuple[int, int]]:
         """(epoch, sequence) of all segments, in order."""
-        parsed = [parse_name(name) for name in await self._files.names()]
-        return sorted(name for name in parsed if name is not None)
+        return sorted_segments(await self._files.names())
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -205,9 +208,15 @@ class SegmentedLog:
             )
 
 
-def _require_no_gap(names: Sequence[tuple[int, int]]) -> None:
+def sorted_segments(files: Iterable[str]) -> list[tuple[int, int]]:
+    """(epoch, sequence) of those that are segments, in order."""
+    parsed = [parse_name(name) for name in files]
+    return sorted(name for name in parsed if name is not None)
+
+
+def require_no_gap(names: Sequence[tuple[int, int]]) -> None:
     """Segments are dropped from the front only: those of one epoch follow each other, and those
-    of an epoch behind another begin with its first."""
+    of an epoch behind another begin with its first. Raises Corruption."""
     for (epoch, sequence), (next_epoch, next_sequence) in pairwise(names):
         expected = sequence + 1 if epoch == next_epoch else 1
         if next_sequence > expected:

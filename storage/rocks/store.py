@@ -98,7 +98,8 @@ class RocksStore:
 
     # ------------------------------------------------------------ tables
 
-    async def create_table(self, table: str) -> None:
+    async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
+        del splits  # it is all in one place
         if table in self._tables:
             return
         number = self._last_number + 1

@@ -22,6 +22,8 @@ from enum import StrEnum, auto
 from typing import Any
 
 from schema.errors import HornbeamError, Unavailable
+from storage.log.format import segment_name
+from storage.log.segments import sorted_segments
 from storage.simulated.clock import START_MS
 
 SECTOR_BYTES = 512
@@ -246,6 +248,16 @@ class SimulatedLogs:
     async def touched(self) -> Mapping[str, int]:
         found = await self._carry(Operation(self._disk, Kind.LIST, "", 0))
         return {name: START_MS + int(1000 * seconds) for name, seconds in found.items()}
+
+    async def segments(self, name: str) -> list[tuple[int, int]]:
+        return sorted_segments(await self._carry(Operation(self._disk, Kind.NAMES, name, 0)))
+
+    async def read(self, name: str, epoch: int, sequence: int) -> bytes | None:
+        if (epoch, sequence) not in await self.segments(name):
+            return None
+        file = segment_name(epoch, sequence)
+        data: bytes = await self._carry(Operation(self._disk, Kind.READ, name, 0, (file,)))
+        return data
 
     async def remove(self, name: str) -> None:
         await self._carry(Operation(self._disk, Kind.REMOVE, name, 0))

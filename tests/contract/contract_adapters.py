@@ -15,22 +15,23 @@ import time
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from storage.hbase.store import HBaseStore
-from storage.hdfs.log import HdfsLog
+from storage.hdfs.log import HdfsLog, hdfs_logs
 from storage.local.coordination import LocalCoordination
-from storage.local.log import LocalLog
+from storage.local.log import LocalLog, LocalLogs
 from storage.local.system import SystemClock
 from storage.log.segments import SegmentedLog
 from storage.rocks.store import RocksStore
 from storage.simulated.chaos import Chaos, Profile
 from storage.simulated.clock import SimulatedClock
 from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
-from storage.simulated.files import SimulatedDisk, SimulatedFiles
+from storage.simulated.files import SimulatedDisk, SimulatedFiles, SimulatedLogs
 from storage.simulated.loop import run_simulated
 from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
 from storage.simulated.store import SimulatedStore
@@ -70,6 +71,11 @@ class InMemory:
         disk = self.disks.setdefault(folder, SimulatedDisk())
         return await SegmentedLog.open(SimulatedFiles(disk, slave), slave, epoch, **options)
 
+    def logs(self, folder):
+        return partial(self.log, folder), SimulatedLogs(
+            self.disks.setdefault(folder, SimulatedDisk())
+        )
+
     async def coordination(self, folder):
         registry = self.registries.setdefault(folder, SimulatedRegistry(time.monotonic))
         return await SimulatedCoordination.open(registry)
@@ -95,6 +101,10 @@ class OnCluster:
     def log(self, cluster, folder, slave, epoch, **options):
         return HdfsLog.open(cluster.hdfs_url, f"/{self._name(folder)}", slave, epoch, **options)
 
+    def logs(self, cluster, folder):
+        reader = hdfs_logs(cluster.hdfs_url, f"/{self._name(folder)}")
+        return partial(self.log, cluster, folder), reader
+
     def coordination(self, cluster, folder):
         return ZookeeperCoordination.open(str(cluster.zookeeper), f"/{self._name(folder)}")
 
@@ -114,6 +124,12 @@ LOGS = (
     Adapter("simulated", MEMORY.log, reopen=True, fences=True),
     Adapter("hdfs", CLUSTER.log, reopen=True, fences=True, cluster=True),
 )
+LOGS_FROM_OUTSIDE = (
+    Adapter("local", lambda folder: (partial(LocalLog.open, folder), LocalLogs(folder))),
+    Adapter("simulated", MEMORY.logs, fences=True),
+    Adapter("hdfs", CLUSTER.logs, fences=True, cluster=True),
+)
+"""What `open` gives opens logs of one folder, and reads them; who fences has them removed, too."""
 COORDINATIONS = (
     Adapter("local", LocalCoordination.open, reopen=True),
     Adapter("simulated", MEMORY.coordination, reopen=True),

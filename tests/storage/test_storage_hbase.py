@@ -2,6 +2,7 @@
 none."""
 
 import asyncio
+import gc
 import re
 import threading
 import time
@@ -14,15 +15,18 @@ from hbase_gateways import TWO, Listener
 from hypothesis import given
 from hypothesis import strategies as st
 from storage_world import run
+from thriftpy2.thrift import TMessageType
 
 from schema.errors import Unavailable
 from storage.hbase import names, ranges
+from storage.hbase.answers import FUNCTION
 from storage.hbase.cells import is_signed, key_of, signed, stored_key, stored_value, value_of
 from storage.hbase.gateways import CallFailed, Gateways
 from storage.hbase.interface import THRIFT
-from storage.hbase.messages import Incomplete, answer_to, call_of, client_over
+from storage.hbase.messages import Client, Incomplete, answer_to, call_of, call_of_puts
 from storage.hbase.store import THREADS, HBaseStore
 from storage.hbase.tables import definition, difference
+from storage.ports import NEWEST, Cell
 
 KEYS = st.lists(st.sampled_from([0, 1, 0x61, 0xFE, 0xFF]), max_size=5).map(bytes)
 
@@ -105,8 +109,23 @@ def test_a_call_is_what_thriftpy2_sends():
     sent = bytearray()
     stream = SimpleNamespace(write=sent.extend, flush=lambda: None)
     wanted = THRIFT.TGet(row=b"k" * 70_000)
-    client_over(stream)._send("get", table=b"t", tget=wanted)
+    Client(stream)._send("get", table=b"t", tget=wanted)
     assert call_of("get", {"table": b"t", "tget": wanted}) == bytes(sent)
+
+
+@given(st.lists(st.tuples(KEYS, st.binary(), st.integers(0, NEWEST))))
+def test_a_call_to_put_rows_is_what_thriftpy2_sends(versions):
+    puts = [
+        THRIFT.TPut(
+            row=row,
+            columnValues=[THRIFT.TColumnValue(family=b"d", qualifier=b"r", value=value)],
+            timestamp=ts,
+        )
+        for row, value, ts in versions
+    ]
+    assert call_of_puts(b"n:t", versions) == call_of(
+        "putMultiple", {"table": b"n:t", "tputs": puts}
+    )
 
 
 def test_an_answer_is_incomplete_until_its_last_byte():
@@ -114,6 +133,155 @@ def test_an_answer_is_incomplete_until_its_last_byte():
     for size in range(len(TWO)):
         with pytest.raises(Incomplete):
             answer_to("getThriftServerType", TWO[:size])
+
+
+# ---------------------------------------------------------------- answers to scans
+
+
+def scan_answer(*rows):
+    """As a gateway writes it. Rows are `TResult`s."""
+    written = bytearray()
+    client = Client(SimpleNamespace(write=written.extend, flush=lambda: None))
+    protocol = client._oprot
+    protocol.write_message_begin(FUNCTION, TMessageType.REPLY, 0)
+    THRIFT.THBaseService.getScannerResults_result(success=list(rows)).write(protocol)
+    protocol.write_message_end()
+    protocol.trans.flush()
+    return bytes(written)
+
+
+def row_of(key, value=b"v", ts=7, **more):
+    column = {"family": b"d", "qualifier": b"r", "value": value, "timestamp": ts, "type": 4} | more
+    return THRIFT.TResult(row=key, columnValues=[THRIFT.TColumnValue(**column)])
+
+
+def scanned(answer, size):
+    """What a client makes of an answer that comes in pieces, and whether thriftpy2 has read it."""
+    pieces = [answer[i : i + size] for i in range(0, len(answer), size)]
+
+    class Stream:
+        received = b""
+
+        def read(self, most):
+            data, self.received = self.received[:most], self.received[most:]
+            return data or pieces.pop(0)
+
+        def write(self, data): ...
+
+        def flush(self): ...
+
+    class Watched(Client):
+        asked = False
+
+        def _recv(self, name):
+            self.asked = True
+            return super()._recv(name)
+
+    client = Watched(Stream())
+    cells = client.scanned(b"t", ranges.scan([ranges.stored_range(b"", None)], 9), 9)
+    assert not pieces
+    return cells, client.asked
+
+
+PARTS = st.binary(max_size=9) | st.sampled_from([scan_answer(row_of(b"k"))[-30:], b"\0" * 40])
+
+
+@given(st.lists(st.tuples(PARTS, PARTS, st.integers(0, NEWEST))), st.integers(1, 400))
+def test_rows_are_taken_out_of_a_scans_answer_however_it_is_cut(rows, size):
+    cells, by_thriftpy2 = scanned(scan_answer(*(row_of(k, v, ts) for k, v, ts in rows)), size)
+    assert cells == [Cell(key, ts, value) for key, value, ts in rows]
+    assert not by_thriftpy2 or size < 60  # a piece of the head may look like another answer
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+@pytest.mark.parametrize(
+    "other",
+    [
+        row_of(b"k", tags=b"some"),
+        row_of(b"k", type=None),
+        row_of(b"k", type=14),
+        row_of(b"k", family=b"other"),
+        THRIFT.TResult(row=b"k", columnValues=[], partial=True),
+        THRIFT.TResult(columnValues=row_of(b"").columnValues),
+    ],
+)
+def test_answers_that_look_otherwise_are_read_by_thriftpy2(place, size, other):
+    rows = [row_of(b"a"), row_of(b"b")]
+    rows.insert(place, other)
+    cells, by_thriftpy2 = scanned(scan_answer(*rows), size)
+    assert by_thriftpy2
+    columns = [(row.row, column) for row in rows for column in row.columnValues]
+    assert cells == [Cell(key, column.timestamp, column.value) for key, column in columns]
+
+
+def test_a_scan_that_is_refused_raises_what_hbase_says():
+    message = bytes.fromhex("80010002 00000011") + FUNCTION.encode() + bytes(4)
+    message += bytes.fromhex("0c 0001 0b 0001 00000002") + b"no" + bytes.fromhex("00 00")
+    for size in (1, 7, 1_000):
+        with pytest.raises(THRIFT.TIOError):
+            scanned(message, size)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1_000])
+def test_an_answer_that_goes_on_behind_its_rows_is_read_to_the_end(size):
+    answer = scan_answer(row_of(b"k"))[:-1] + bytes.fromhex("0c 0001 00 00")
+    assert scanned(answer, size) == ([Cell(b"k", 7, b"v")], True)
+
+
+@pytest.mark.parametrize(("taken", "read"), [(1, 1), (2, 3), (3, 4)])
+def test_a_scan_reads_ahead_of_who_has_come_for_a_second_batch(taken, read):
+    """And what nobody takes any more does not keep the store from closing."""
+    begun, ahead = [], threading.Event()
+
+    def rows(table, part, count, at):
+        begun.append(part.start)
+        if len(begun) == read:
+            ahead.set()
+        return [Cell(b"%d %06d" % (len(begun), i), 1, b"v") for i in range(count)]
+
+    async def scenario():
+        store = HBaseStore([("127.0.0.1", 1)])
+        store._first_rows = rows
+        scan = store.scan("t", b"", None, 5)
+        for number in range(taken):
+            assert (await anext(scan))[0].key == b"%d 000000" % (number + 1)
+        assert await asyncio.to_thread(ahead.wait, 10)
+        await scan.aclose()
+        await store.close()
+
+    run(scenario())
+    assert len(begun) == read
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_what_fails_while_it_is_read_ahead_fails_for_who_wants_it_and_nobody_else(wanted):
+    failed, told = threading.Event(), []
+
+    def rows(table, part, count, at):
+        if part.start > b"k":
+            failed.set()
+            raise Unavailable("gone")
+        return [Cell(b"%c%06d" % (97 + (count > 256) * 10, i), 1, b"v") for i in range(count)]
+
+    async def scenario():
+        store = HBaseStore([("127.0.0.1", 1)])
+        store._first_rows = rows
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+        scan = store.scan("t", b"", None, 5)
+        await anext(scan)
+        await anext(scan)
+        await asyncio.to_thread(failed.wait, 10)
+        if wanted:
+            with pytest.raises(Unavailable):
+                await anext(scan)
+        await store.close()
+        await scan.aclose()
+        del scan
+        gc.collect()
+
+    run(scenario())
+    assert not told
 
 
 # ---------------------------------------------------------------- gateways that are none
@@ -211,6 +379,9 @@ def test_calls_that_find_no_free_connection_do_not_wait_for_ever():
         run(scenario(server.address))
 
 
+ASKED = call_of("getThriftServerType", {})
+
+
 def test_gateways_are_asked_at_once_only_over_a_free_connection():
     let = threading.Event()
 
@@ -225,12 +396,12 @@ def test_gateways_are_asked_at_once_only_over_a_free_connection():
         gateways = Gateways([address])
         deadline = time.monotonic() + 5
         with pytest.raises(CallFailed, match="free"):
-            await gateways.call_at_once("getThriftServerType", {}, deadline)
+            await gateways.call_at_once("getThriftServerType", ASKED, deadline)
         gateways.call(lambda client: None, deadline)
-        first = asyncio.ensure_future(gateways.call_at_once("getThriftServerType", {}, deadline))
+        first = asyncio.ensure_future(gateways.call_at_once("getThriftServerType", ASKED, deadline))
         await asyncio.sleep(0)  # it has the connection, and waits for the answer
         with pytest.raises(CallFailed, match="free") as failed:
-            await gateways.call_at_once("getThriftServerType", {}, deadline)
+            await gateways.call_at_once("getThriftServerType", ASKED, deadline)
         assert not failed.value.sent
         let.set()
         assert await first == THRIFT.TThriftServerType.TWO
@@ -245,10 +416,10 @@ def test_who_does_not_answer_at_once_is_given_up_at_the_deadline_and_set_aside()
         gateways = Gateways([address])
         gateways.call(lambda client: None, time.monotonic() + 5)
         with pytest.raises(CallFailed, match="in time") as failed:
-            await gateways.call_at_once("getThriftServerType", {}, time.monotonic() + 0.1)
+            await gateways.call_at_once("getThriftServerType", ASKED, time.monotonic() + 0.1)
         assert failed.value.sent
         with pytest.raises(CallFailed, match="free"):
-            await gateways.call_at_once("getThriftServerType", {}, time.monotonic() + 5)
+            await gateways.call_at_once("getThriftServerType", ASKED, time.monotonic() + 5)
         gateways.close()
 
     with answering(TWO) as server:

@@ -14,8 +14,10 @@ from storage_world import collect, run
 from cluster import Role
 from schema.errors import Corruption, Unavailable
 from storage.hbase import tables
+from storage.hbase.answers import FUNCTION
 from storage.hbase.cells import FAMILY, FLUSHED, QUALIFIER, stored_key, stored_value
 from storage.hbase.interface import THRIFT
+from storage.hbase.messages import Client
 from storage.hbase.store import HBaseStore
 from storage.ports import NEWEST, TOMBSTONE, Cell, Put
 
@@ -477,5 +479,26 @@ def test_answers_of_any_length(real_cluster):
                 assert [cells[0].value for cells in found] == values
                 found = await store.get("t", [k(i) for i in range(11)], 5)
                 assert [cell.value for cell in found] == values
+
+    run(scenario())
+
+
+def test_thriftpy2_need_not_decode_hbases_answers_to_scans(real_cluster, monkeypatch):
+    def refuse(client, name):
+        assert name != FUNCTION
+        return receive(client, name)
+
+    receive = Client._recv
+    monkeypatch.setattr(Client, "_recv", refuse)
+
+    async def scenario():
+        async with opened(real_cluster.thrift, splits=[k(300)]) as store:
+            assert await collect(store.scan("t", b"", None, 9)) == []
+            rows = [Put(k(i), b"x" * i) for i in range(1, 600)]
+            await store.put({"t": rows}, 5)
+            expected = [Cell(key, 5, value) for key, value in rows]
+            assert await collect(store.scan("t", b"", None, 9)) == expected
+            assert await collect(store.scan("t", b"", None, 9, reverse=True)) == expected[::-1]
+            assert await store.scan_prefixes("t", [k(7), k(700)], 9) == [expected[6:7], []]
 
     run(scenario())

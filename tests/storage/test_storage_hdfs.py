@@ -13,6 +13,7 @@ from schema.errors import DiskFull, InvalidRequest, Unavailable
 from storage.hdfs.files import HdfsFiles
 from storage.hdfs.log import HdfsLog
 from storage.hdfs.logs import HdfsLogs
+from storage.log.format import scan_segment, segment_name
 from storage.log.segments import SegmentedLog
 from storage.ports import START
 from storage.simulated.loop import run_simulated
@@ -405,5 +406,74 @@ def test_logs_that_are_not_answered_about_are_unavailable_and_asked_about_again(
         await logs.remove("a")
         assert await logs.touched() == {}
         await logs.close()
+
+    run_simulated(scenario())
+
+
+# ------------------------------------------------------------ who reads logs from outside
+
+
+async def outside(logs, epoch, sequence):
+    """Payloads of a segment."""
+    data = await logs.read("a", epoch, sequence)
+    return [p for p, _ in scan_segment(data, segment_name(epoch, sequence)).frames]
+
+
+@every_fault
+def test_a_sealed_segment_is_read_whole_whatever_becomes_of_its_closing(fault):
+    """A file that is open reads as shorter than it is."""
+
+    async def scenario():
+        hdfs = Hdfs(Random(3))
+        logs = HdfsLogs(hdfs.client(), "/log")
+        log = await opened(hdfs, 1)
+        await log.append([b"one"])
+        hdfs.fault = once("close", fault)
+        await log.roll()
+        assert await outside(logs, 1, 1) == [b"one"]
+        await log.append([b"two"])
+        await log.roll()
+        assert await outside(logs, 1, 2) == [b"two"]
+        assert await payloads(await opened(hdfs, 2)) == [b"one", b"two"]
+
+    run_simulated(scenario())
+
+
+def test_what_nobody_has_closed_is_closed_by_who_reads_it():
+    async def scenario():
+        hdfs = Hdfs(Random(4))
+        logs = HdfsLogs(hdfs.client(), "/log")
+        log = await opened(hdfs, 1)
+        await log.append([b"one"])
+        (file,) = [file for path, file in hdfs.files.items() if path.endswith("1.log")]
+        assert file.writer is not None
+        assert await outside(logs, 1, 1) == [b"one"]
+        assert file.writer is None
+
+    run_simulated(scenario())
+
+
+@pytest.mark.parametrize("kind", ["list", "open", "read"])
+def test_who_reads_a_log_that_is_taken_over_meanwhile_looks_for_it_again(kind):
+    async def scenario():
+        hdfs = Hdfs(Random(5))
+        logs = HdfsLogs(hdfs.client(), "/log")
+        log = await opened(hdfs, 1)
+        await log.append([b"one"])
+        await log.roll()
+        await asyncio.sleep(10)
+        request, left = logs._client._hdfs.request, [kind]
+
+        async def taken_over_after(asked, effect):
+            found = await request(asked, effect)
+            if left and asked == kind:
+                left.clear()
+                await opened(hdfs, 2)
+            return found
+
+        hdfs.request = taken_over_after
+        assert await outside(logs, 1, 1) == [b"one"]
+        assert not left
+        assert await logs.segments("a") == [(1, 1)]
 
     run_simulated(scenario())

@@ -7,7 +7,7 @@ import pytest
 from schema.errors import Corruption, DiskFull, Unavailable
 from storage.log.format import Header, encode_append, segment_name
 from storage.log.segments import SegmentedLog
-from storage.ports import START
+from storage.ports import START, Position
 from storage.simulated.files import ALL, SECTOR_BYTES, Fault, Kind, SimulatedDisk, SimulatedFiles
 
 NAME = segment_name(1, 1)
@@ -286,5 +286,25 @@ def test_an_epoch_is_used_once():
             await opened(disk, 3)
         with pytest.raises(Unavailable, match="fenced: epoch 3"):
             await opened(disk, 2)
+
+    asyncio.run(scenario())
+
+
+def test_a_sealed_segment_is_looked_at_once_however_often_they_are_listed():
+    async def scenario():
+        disk, seen = SimulatedDisk(), []
+        log = await opened(disk)
+        for _ in range(3):
+            await log.append([b"one"])
+            await log.roll()
+        await log.append([b"two"])
+        disk.fault = lambda operation: seen.append(operation.kind)
+        before = await log.segments()
+        assert [segment.sealed for segment in before] == [True, True, True, False]
+        assert seen.count(Kind.TAIL) == 4
+        assert await log.segments() == before
+        assert seen.count(Kind.TAIL) == 5
+        await log.drop_before(Position(1, 3, 0))
+        assert await log.segments() == before[2:]
 
     asyncio.run(scenario())

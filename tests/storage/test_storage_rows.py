@@ -109,3 +109,31 @@ def test_codecs_are_made_once_per_layout():
 def test_a_value_of_the_wrong_type_is_refused_by_the_encoder():
     with pytest.raises((TypeError, msgspec.ValidationError)):
         codec(2).encode((1, object()))
+
+
+def keyed(codec, rows):
+    return [(codec.key(row), codec.encode(row)) for row in rows]
+
+
+def test_rows_under_their_keys_are_decoded_together():
+    full, rows = codec(), [(n, f"row {n}", Decimal(n), None) for n in range(300)]
+    cells = keyed(full, rows)
+    assert full.decode_keyed(cells) == rows
+    assert full.decode_keyed([]) == []
+    one, two = cells[7], cells[8]
+    for wrong in (
+        [(two[0], one[1])],
+        [(one[0], one[1] + two[1][1:]), (two[0], two[1][:1])],
+        [one, (two[0], b"\x02" + two[1][1:])],
+        [one, (two[0], two[1][:-1])],
+        [one, (two[0], b"")],
+        keyed(codec(3), [row[:3] for row in rows]),
+    ):
+        assert full.decode_keyed(wrong) is None, wrong
+
+
+def test_keys_are_told_from_other_bytes():
+    full = codec()
+    assert full.is_key(full.key_of((7,)))
+    for strange in (b"", b"\xee", full.key_of((7,)) + b"\x01", b"\x30a\0\x01", b"\x16\x00\x07"):
+        assert not full.is_key(strange), strange

@@ -1,0 +1,59 @@
+"""What segments say to who follows the log: when they were committed to, and which rows changed.
+
+Pure; whoever has the bytes of a segment asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from schema.errors import Corruption
+from storage.log.format import scan_segment, segment_name
+from storage.log.records import Batch, decode
+
+
+class Changed(msgspec.Struct, frozen=True, array_like=True):
+    """Of a `storage.log.records.Commit` what followers want: the rest is not decoded."""
+
+    transaction_id: bytes
+    catalog_version: int
+    writes: msgspec.Raw
+    changes: list[tuple[str, bytes | None, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Timestamps of the first and last commit in a segment."""
+
+    first: int
+    last: int
+
+
+_changed = msgspec.msgpack.Decoder(Changed)
+
+
+def batches(data: bytes, epoch: int, sequence: int) -> Iterator[Batch]:
+    """Of a segment to which nobody appends any more, in the order of their timestamps. The torn
+    tail of one whose owner died is left out: it was never acknowledged, and recovery leaves it out,
+    too. Raises Corruption with the position."""
+    for payload, _ in scan_segment(data, segment_name(epoch, sequence)).frames:
+        record = decode(payload)
+        if isinstance(record, Batch):
+            yield record
+
+
+def span(data: bytes, epoch: int, sequence: int) -> Span | None:
+    """None: it holds no commit. Raises Corruption."""
+    stamps = [batch.ts for batch in batches(data, epoch, sequence)]
+    return Span(stamps[0], stamps[-1]) if stamps else None
+
+
+def changes(batch: Batch) -> list[Changed]:
+    """Of all commits of a batch. Raises Corruption."""
+    try:
+        return [_changed.decode(raw) for raw in batch.commits]
+    except msgspec.MsgspecError as error:
+        raise Corruption(f"A commit of the batch at {batch.ts} cannot be read: {error}.") from None
