@@ -12,7 +12,8 @@
                                                   DROPPING ──▶ (gone from the catalog)
 
 BUILDING: every commit maintains it, and a build writes the rows of a snapshot T, with timestamp
-T, so that whatever a commit has written since wins by itself. CATCHING_UP: all rows of T are
+T, so that whatever a commit has written since wins by itself (T may differ from range to range of
+keys: `pipeline/building.py`). CATCHING_UP: all rows of T are
 there, but a reader could still stand before T. READABLE: queries and maintenance may read it.
 QUARANTINED: it was found to differ from its base relations; nobody reads or keeps it.
 DROPPING: nobody may read or keep it any more, its table can go. A build is cancelled by DROP.

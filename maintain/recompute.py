@@ -4,20 +4,19 @@ Two ways that share nothing with the maintenance programs' choice of affected ro
 
 - `recompute` is the reference: whole relations as dictionaries, nested look-ups by column name,
   deliberately dumb. Tests and verification compare everything else with it.
-- `build_batches` is set-at-a-time: it scans the last relation in key order and walks up in
-  batches. Online builds use it; it can begin again after any batch.
+- `build_batches` is set-at-a-time: it takes rows of the last relation and walks up in batches.
+  Online builds use it, for the whole relation or for a range of its keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from maintain.indexes import compile_index
 from maintain.paths import BaseRows, Key, compile_path
 from schema.catalog import Catalog
 from schema.types import Row, Value
-from storage.codec.keyrange import KeyRange
 from storage.codec.rows import Codecs
 from storage.snapshot import RowReader
 
@@ -61,35 +60,48 @@ def _record(catalog: Catalog, relation: str, row: Row) -> Record:
 
 
 class BuiltBatch(NamedTuple):
-    """Rows of a view or index with their encoded keys. `resume` is the key in the scanned base
-    relation after which a build goes on; it is the only state that a build has."""
+    """Rows of views and indexes by name, with their encoded keys, made of `scanned` rows."""
 
-    rows: list[tuple[bytes, Row]]
-    resume: Key
+    rows: dict[str, list[tuple[bytes, Row]]]
+    scanned: int
+    last: bytes
+    """Encoded key of the last row scanned."""
+
+
+def scanned_relation(catalog: Catalog, name: str) -> str:
+    """The relation of whose rows each makes at most one row of view or index `name`, and whose key
+    is in that row's key: of a view, or an index on it, the last. Raises KeyError."""
+    source = catalog.layout(name).source
+    view = catalog.view.get(source)
+    return source if view is None else view.last
 
 
 async def build_batches(
-    catalog: Catalog, codecs: Codecs, name: str, reader: RowReader, *, after: Key | None = None
+    catalog: Catalog,
+    codecs: Codecs,
+    names: Sequence[str],
+    reader: RowReader,
+    scanned: AsyncIterable[Sequence[Row]],
 ) -> AsyncIterator[BuiltBatch]:
-    """Rows of view or index `name` as of `reader`, in the order of the last relation's key.
+    """Rows of views and indexes, one source's (`Layout.source`), for what is scanned.
 
-    Reads base relations only, so the state of the view or index does not matter. Batches are as
-    large as the reader's scan makes them; a batch may hold no rows (NULL foreign keys). `after`
-    is the `resume` of an earlier batch. Raises KeyError, and what the reader raises.
+    `scanned` are rows of their `scanned_relation` in key order, as of `reader`. A batch for each of
+    its batches; it may hold no rows (NULL foreign keys). Reads base relations only, so the state of
+    a view or index does not matter. Raises KeyError, and what the reader raises.
     """
-    source = catalog.layout(name).source
-    view = catalog.view.get(source)
+    relation = scanned_relation(catalog, names[0])
+    view = catalog.view.get(catalog.layout(names[0]).source)
     path = None if view is None else compile_path(catalog, view)
-    relation = source if path is None else path.last.relation
-    layout = catalog.layout(relation)
-    async for batch in _scan_after(reader, relation, after):
-        by_key = {tuple(row[i] for i in layout.key_positions): row for row in batch}
+    key_values = codecs(relation).key_values
+    async for batch in scanned:
         if path is None:
             rows = list(batch)
         else:
+            by_key = dict(zip(map(key_values, batch), batch, strict=True))
             joined = await path.join(BaseRows(reader), by_key, BaseRows.before)
             rows = list(joined.values())
-        yield BuiltBatch(_stored_rows(catalog, codecs, name, rows), list(by_key)[-1])
+        made = {name: _stored_rows(catalog, codecs, name, rows) for name in names}
+        yield BuiltBatch(made, len(batch), codecs(relation).key(batch[-1]))
 
 
 async def rows_from(
@@ -116,20 +128,3 @@ def _stored_rows(
         rows = [project(row) for row in rows]
     key = codecs(name).key
     return [(key(row), row) for row in rows]
-
-
-async def _scan_after(
-    reader: RowReader, relation: str, after: Key | None
-) -> AsyncIterator[list[Row]]:
-    """Rows with a greater key than `after`: after (a, b) come (a, >b), then (>a)."""
-    if after is None:
-        ranges = [KeyRange()]
-    else:
-        ranges = [
-            KeyRange(prefix=after[:i], low=after[i], low_inclusive=False)
-            for i in reversed(range(len(after)))
-        ]
-    for key_range in ranges:
-        async for batch in reader.scan(relation, key_range):
-            if batch:
-                yield batch

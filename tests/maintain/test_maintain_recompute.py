@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from maintain_world import SCHEMA, World, catalog, index, relation, view
 
-from maintain.recompute import build_batches, recompute
+from maintain.recompute import build_batches, recompute, scanned_relation
 from schema.catalog import State
 from schema.model import Schema
 
@@ -26,9 +26,18 @@ def world():
     return world
 
 
-def build(world, name, after=None):
+def build(world, *names, after=b""):
+    """All batches made of what has a greater key than `after`."""
+    relation = scanned_relation(world.catalog, names[0])
+    key = world.codecs(relation).key
+
+    async def scanned():
+        async for rows in world.scan(relation):
+            if later := [row for row in rows if key(row) > after]:
+                yield later
+
     async def collect():
-        batches = build_batches(world.catalog, world.codecs, name, world, after=after)
+        batches = build_batches(world.catalog, world.codecs, names, world, scanned())
         return [batch async for batch in batches]
 
     return asyncio.run(collect())
@@ -40,7 +49,7 @@ def base(world):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_build_makes_every_row_once(world, name):
-    rows = [row for batch in build(world, name) for _, row in batch.rows]
+    rows = [row for batch in build(world, name) for _, row in batch.rows[name]]
     assert sorted(rows) == sorted(recompute(world.catalog, base(world), name))
     assert sorted(rows) == sorted(world.rows[name].values())
 
@@ -48,16 +57,25 @@ def test_a_build_makes_every_row_once(world, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_build_goes_on_after_any_batch(world, name):
     batches = build(world, name)
-    assert len(batches) == 9
+    assert [batch.scanned for batch in batches] == [2] * 9
     for i, batch in enumerate(batches):
-        rest = [pair for later in batches[i + 1 :] for pair in later.rows]
-        again = [pair for later in build(world, name, batch.resume) for pair in later.rows]
+        rest = [pair for later in batches[i + 1 :] for pair in later.rows[name]]
+        again = [
+            pair for later in build(world, name, after=batch.last) for pair in later.rows[name]
+        ]
         assert again == rest
+
+
+def test_what_shows_one_source_is_built_together(world):
+    """Each row that is scanned makes all its rows; none of them belongs to another."""
+    alone = {name: build(world, name) for name in NAMES[:2]}
+    for i, batch in enumerate(build(world, *NAMES[:2])):
+        assert batch.rows == {name: alone[name][i].rows[name] for name in NAMES[:2]}
 
 
 def test_keys_are_those_of_the_store(world):
     for batch in build(world, BY_VALUE.name):
-        for key, row in batch.rows:
+        for key, row in batch.rows[BY_VALUE.name]:
             assert key == world.codecs(BY_VALUE.name).key(row)
 
 

@@ -1,0 +1,229 @@
+"""Expressions of a view's SELECT: their names resolved to columns of the algebra, and checked.
+
+A renamed expression's columns are quoted identifiers without a table, such as `"o.o_orderkey"`;
+what else it consists of is as the user wrote it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from query.binder import output_name
+from query.duck import connect
+from query.parse import DIALECT, at, function_name
+from schema.errors import Unsupported
+
+_AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+_CALL = re.compile(r"\s*(\w+)\s*\(")
+_VOLATILE_WORDS = {
+    *("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"),
+    *("rand", "random", "uuid", "now", "today"),
+}
+
+
+@dataclass
+class Scope:
+    """What names mean in one SELECT: alias → column → name in the algebra. `aliased` are output
+    columns of the SELECT itself, renamed."""
+
+    sql: str
+    parent: Scope | None = None
+    columns: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    aliased: dict[str, exp.Expr] = field(default_factory=dict)
+
+    def find(self, alias: str, column: str) -> str | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if alias in scope.columns:
+                return scope.columns[alias].get(column)
+            scope = scope.parent
+        return None
+
+    @property
+    def own(self) -> frozenset[str]:
+        """Names of this SELECT's columns."""
+        return frozenset(name for names in self.columns.values() for name in names.values())
+
+
+def rename(node: exp.Expr, scope: Scope) -> exp.Expr:
+    """A copy of `node` over names of the algebra. Raises Unsupported for what has none."""
+
+    def renamed(part: exp.Expr) -> exp.Expr:
+        if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
+            return _column(part, scope)
+        return part
+
+    return node.copy().transform(renamed)
+
+
+def _column(node: exp.Column, scope: Scope) -> exp.Expr:
+    if node.meta.get("alias"):
+        value = scope.aliased.get(node.name)
+        if value is None:
+            raise Unsupported(
+                f"{node.name} is used before it is computed{at(node, scope.sql)}",
+                cure="repeat the expression",
+            )
+        return exp.Paren(this=value.copy())
+    place = node.meta.get("column")
+    name = scope.find(place[1], place[2]) if place is not None and place[1] else None
+    if name is None or node.meta.get("shadowed"):
+        raise Unsupported(
+            f"it is not certain whose column {node.name} is{at(node, scope.sql)}",
+            cure="give every relation and subquery in FROM an alias, every computed column a name "
+            "with AS, and write alias.column",
+        )
+    return column(name)
+
+
+def column(name: str) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True))
+
+
+def names_in(node: exp.Expr) -> frozenset[str]:
+    """The columns that a renamed expression reads."""
+    return frozenset(found.name for found in node.find_all(exp.Column))
+
+
+def plain(node: exp.Expr) -> str | None:
+    """The column that a renamed expression is, if it is nothing else."""
+    node = node.unnest()
+    return node.name if isinstance(node, exp.Column) else None
+
+
+def text(node: exp.Expr) -> str:
+    return node.sql(DIALECT)
+
+
+def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
+    """Conditions that AND connects."""
+    if node is None:
+        return
+    node = node.unnest()
+    if isinstance(node, exp.And):
+        yield from conjuncts(node.this)
+        yield from conjuncts(node.expression)
+    else:
+        yield node
+
+
+def all_of(nodes: Sequence[exp.Expr]) -> str:
+    return " AND ".join(f"({text(node)})" for node in nodes)
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    return isinstance(node, exp.AggFunc) or (
+        isinstance(node, exp.Func) and bool(_called(node) & _functions()[0])
+    )
+
+
+def aggregates_in(node: exp.Expr) -> bool:
+    return any(is_aggregate(part) for part in node.walk())
+
+
+def check(tree: exp.Expr, sql: str) -> None:
+    """Refuse what no view can be made of, wherever it stands."""
+    for node in tree.walk():
+        match node:
+            case exp.Window():
+                raise refused("a window function", node, sql, "aggregate with GROUP BY")
+            case exp.Order() if not isinstance(node.parent, exp.Window):
+                raise refused("ORDER BY", node, sql, "leave it out, and order what reads the view")
+            case exp.Limit() | exp.Fetch() | exp.Offset():
+                raise refused("LIMIT", node, sql, "leave it out, and limit what reads the view")
+            case exp.Placeholder():
+                raise refused("a parameter", node, sql, "write a value")
+            case exp.Func():
+                _check_function(node, sql)
+            case exp.Except() | exp.Intersect():
+                raise refused(type(node).__name__.upper(), node, sql, "write [NOT] EXISTS")
+            case exp.Rollup() | exp.Cube() | exp.GroupingSets():
+                what = type(node).__name__.upper()
+                raise refused(what, node, sql, "write a UNION ALL of several GROUP BYs")
+            case exp.Qualify() | exp.Lateral() | exp.Unnest():
+                raise refused(type(node).__name__.upper(), node, sql, "")
+
+
+def check_repeatable(tree: exp.Expr, sql: str) -> None:
+    """Refuse what is not the same each time, and parameters, whose value nobody gives."""
+    for node in tree.walk():
+        if isinstance(node, exp.Placeholder):
+            raise refused("a parameter", node, sql, "write a value")
+        if isinstance(node, exp.Func):
+            _check_volatile(node, sql)
+
+
+def _check_volatile(node: exp.Func, sql: str) -> None:
+    if _called(node) & (_functions()[1] | _VOLATILE_WORDS):
+        raise refused(
+            f"{function_name(node)}, which gives another value each time,", node, sql,
+            "store the value in a column",
+        )  # fmt: skip
+
+
+def _check_function(node: exp.Func, sql: str) -> None:
+    if isinstance(node, _AGGREGATES):
+        return
+    _check_volatile(node, sql)
+    names, (aggregates, _) = _called(node), _functions()
+    if isinstance(node, exp.AggFunc) or names & aggregates:
+        cure = "COUNT, SUM, AVG, MIN and MAX can be kept"
+        raise refused(f"the aggregate {function_name(node)}", node, sql, cure)
+
+
+def _called(node: exp.Func) -> set[str]:
+    """Its name here and in what DuckDB is given."""
+    written = _CALL.match(node.sql(DIALECT))
+    return {function_name(node), *([written[1].lower()] if written else [])}
+
+
+@functools.cache
+def _functions() -> tuple[frozenset[str], frozenset[str]]:
+    """DuckDB's aggregates (but for those that may be both), and what is not always the same."""
+    sql = "SELECT function_name, function_type, stability FROM duckdb_functions()"
+    with connect() as database:
+        rows = database.sql(sql).fetchall()
+    scalars = {name for name, kind, _ in rows if kind in ("scalar", "macro")}
+    aggregates = {name for name, kind, _ in rows if kind == "aggregate"} - scalars
+    volatile = {name for name, _, stability in rows if stability not in (None, "CONSISTENT")}
+    return frozenset(aggregates), frozenset(volatile)
+
+
+def spelled_out(tree: exp.Expr) -> exp.Expr:
+    """A copy with AVG(x) written as the sum's double divided by the count's.
+
+    DuckDB does that itself when a plan has the sum or the count anyway; elsewhere it divides in
+    extended precision, which may differ in the last bit. So AVG is not quite a function of the
+    rows there, and this is what a view's AVG is everywhere.
+    """
+
+    def spelled(node: exp.Expr) -> exp.Expr:
+        inner = node.this if isinstance(node, exp.Filter) else node
+        if not isinstance(inner, exp.Avg):
+            return node
+        parts: list[exp.Expr] = []
+        for function in (exp.Sum, exp.Count):
+            call: exp.Expr = function(this=inner.this.copy())
+            if isinstance(node, exp.Filter):
+                call = exp.Filter(this=call, expression=node.expression.copy())
+            parts.append(exp.cast(call, "DOUBLE", dialect=DIALECT))
+        return exp.Paren(this=exp.Div(this=parts[0], expression=parts[1]))
+
+    tree = tree.copy()
+    for select in list(tree.find_all(exp.Select)):
+        for node in select.expressions:
+            if node.find(exp.Avg) and not isinstance(node, exp.Alias):
+                node.replace(exp.alias_(node.copy(), output_name(node), quoted=True))
+    return tree.transform(spelled)
+
+
+def refused(what: str, node: exp.Expr, sql: str, cure: str) -> Unsupported:
+    return Unsupported(
+        f"{what} cannot be kept up to date from changes{at(node, sql)}",
+        cure=cure or "say it in the queries that read the view",
+    )

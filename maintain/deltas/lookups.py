@@ -1,0 +1,493 @@
+"""Rows at S0 of any operator, by some of its columns.
+
+A look-up is given key values and gives every row at S0 that has one of them, each as often as it
+is there; it may give others too (a key that begins with only some of the columns finds more), so
+whoever asks compares again. Everything is read through one `RowReader`, as of S0:
+
+* a relation by its primary key, a prefix of it, or a readable index whose key begins with some of
+  the columns (through which the row is then got by its key);
+* a projection or filter by the columns that it passes on;
+* a join by one side, then the other side by the join columns of what was found;
+* an aggregate by its grouping columns, from its state.
+
+What cannot be looked up is refused when the view is declared, never read whole in silence.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from maintain.deltas.algebra import Aggregate, Bound, Join, JoinKind, Map, Node, Scan, Union
+from maintain.deltas.relations import (
+    Field,
+    Fields,
+    Typed,
+    columns_sql,
+    concat,
+    evaluate,
+    from_rows,
+    nothing,
+    stored_fields,
+)
+from query.duck import quoted
+from schema.catalog import Catalog, Layout
+from schema.errors import Unsupported
+from schema.rows import projection
+from schema.types import ColumnType, Kind, Row, Value
+from storage.codec.keyrange import KeyRange
+from storage.snapshot import RowReader
+
+
+class State(Protocol):
+    """What an aggregate keeps: one row per group, of `fields`, under a key of `order`."""
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def fields(self) -> Fields: ...
+    @property
+    def order(self) -> tuple[str, ...]: ...
+    def finish(self, stored: Typed) -> Typed:
+        """Rows of the aggregate, from rows of its state."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """What look-ups are made from. `state` gives the state of an aggregate; `bound`: not single
+    values of the only column are wanted, but the rows between the values that a bound had and has.
+    """
+
+    catalog: Catalog
+    state: Callable[[Aggregate], State]
+    bound: Bound | None = None
+
+
+class Lookup(Protocol):
+    """`fields` are those of the operator, `columns` the columns that keys are given for."""
+
+    @property
+    def fields(self) -> Fields: ...
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    async def rows(self, reader: RowReader, keys: Typed) -> Typed:
+        """Rows with one of `keys`, which has one column for each of `columns`, in their order."""
+
+    def words(self) -> str:
+        """Which way it takes."""
+
+
+@dataclass(frozen=True)
+class LayoutRows:
+    """Rows of a layout. `base`: it is an index, through which rows of that layout are got by their
+    key. `fields` are the columns that are kept of a row."""
+
+    layout: Layout
+    base: Layout | None
+    fields: Fields
+
+    async def by_prefix(self, reader: RowReader, prefixes: list[Row]) -> Typed:
+        """By values of the leading key columns."""
+        if len(prefixes[0]) == len(self.layout.key):
+            versions = await reader.get(self.layout.name, prefixes)
+            return await self._kept(reader, [v.row for v in versions if v is not None])
+        found = await reader.prefixes(self.layout.name, prefixes)
+        return await self._kept(reader, [v.row for versions in found for v in versions])
+
+    async def between(self, reader: RowReader, low: Value, high: Value) -> Typed:
+        """By the first key column, both ends included; None: no end."""
+        batches = reader.scan(self.layout.name, KeyRange((), low, True, high, True))
+        return await self._kept(reader, [row async for batch in batches for row in batch])
+
+    async def _kept(self, reader: RowReader, found: list[Row]) -> Typed:
+        if self.base is not None and found:
+            key = projection([self.layout.positions[part.column] for part in self.base.key])
+            versions = await reader.get(self.base.name, [key(row) for row in found])
+            found = [version.row for version in versions if version is not None]
+        positions = (self.base or self.layout).positions
+        pick = projection([positions[field.name] for field in self.fields])
+        return from_rows(self.fields, [pick(row) for row in found])
+
+    def words(self) -> str:
+        through = f" through {self.layout.name}" if self.base is not None else ""
+        return f"{(self.base or self.layout).name}{through}"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """From a layout, by values of its leading key columns, whose types are `targets`. `constant`:
+    the key of an only row. `finish` makes the operator's rows out of stored ones."""
+
+    fields: Fields
+    columns: tuple[str, ...]
+    source: LayoutRows
+    targets: Fields
+    finish: Callable[[Typed], Typed]
+    constant: Row | None = None
+
+    async def rows(self, reader: RowReader, keys: Typed) -> Typed:
+        prefixes = [self.constant] if self.constant is not None else _values(keys, self.targets)
+        if keys.empty or not prefixes:
+            return nothing(self.fields)
+        return self.finish(await self.source.by_prefix(reader, prefixes))
+
+    def words(self) -> str:
+        by = ", ".join(field.name for field in self.targets)
+        return f"{self.source.words()} by {by or 'its only key'}"
+
+
+@dataclass(frozen=True)
+class Between:
+    """Rows whose column lies between the values that a bound had and has: only they can have
+    changed sides. The keys are these values; with one of them NULL or missing, all rows beyond the
+    other have."""
+
+    fields: Fields
+    columns: tuple[str, ...]
+    source: LayoutRows
+    target: Field
+    above: bool
+    finish: Callable[[Typed], Typed]
+
+    async def rows(self, reader: RowReader, keys: Typed) -> Typed:
+        given = quoted(keys.fields[0].name)
+        cast = f"TRY_CAST({given} AS {self.target.duck})"
+        # Rounding to the column's type passes none of the column's own values.
+        columns = [f"MIN({cast})", f"MAX({cast})"]
+        counts = [f"COUNT({value}) AS {name}" for name, value in (("n", given), ("exact", cast))]
+        fields = (*(replace(self.target, name=name) for name in ("low", "high")), *_COUNTS)
+        sql = f"SELECT {', '.join([*columns, *counts])} FROM keys"
+        ((low, high, count, castable),) = evaluate(sql, {"keys": keys}, fields).rows()
+        if not count:
+            return nothing(self.fields)
+        if castable != 2:
+            low, high = (low, None) if self.above else (None, high)
+        return self.finish(await self.source.between(reader, low, high))
+
+    def words(self) -> str:
+        return f"{self.source.words()} by {self.target.name}, between the old and the new bound"
+
+
+@dataclass(frozen=True)
+class Never:
+    """By a column that is always NULL, which no key equals."""
+
+    fields: Fields
+    columns: tuple[str, ...]
+
+    async def rows(self, reader: RowReader, keys: Typed) -> Typed:
+        return nothing(self.fields)
+
+    def words(self) -> str:
+        return "none (they have no partner)"
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Through a filter or projection."""
+
+    fields: Fields
+    columns: tuple[str, ...]
+    map: Map
+    inner: Lookup
+
+    async def rows(self, reader: RowReader, keys: Typed) -> Typed:
+        found = await self.inner.rows(reader, keys)
+        if found.empty:
+            return nothing(self.fields)
+        return evaluate(self.map.select("found"), {"found": found}, self.fields)
+
+    def words(self) -> str:
+        return self.inner.words()
+
+
+@dataclass(frozen=True)
+class Joined:
+    """By one side of a join first; `to_other` are the join columns of that side.
+
+    From the right side only pairs can be found; a row without a partner has no right columns.
+    """
+
+    fields: Fields
+    columns: tuple[str, ...]
+    join: Join
+    first: Lookup
+    second: Lookup
+    from_left: bool
+
+    async def rows(self, reader: RowReader, keys: Typed) -> Typed:
+        first = await self.first.rows(reader, keys)
+        if first.empty:
+            return nothing(self.fields)
+        to_other = [pair[0] if self.from_left else pair[1] for pair in self.join.keys]
+        second = await self.second.rows(reader, keys_of(first, to_other))
+        left, right = (first, second) if self.from_left else (second, first)
+        kind = self.join.kind if self.from_left else JoinKind.INNER
+        return evaluate(
+            join_sql(self.join, kind, self.fields), {"l": left, "r": right}, self.fields
+        )
+
+    def words(self) -> str:
+        return f"{self.first.words()}, then {self.second.words()}"
+
+
+@dataclass(frozen=True)
+class United:
+    """All parts of a union."""
+
+    fields: Fields
+    columns: tuple[str, ...]
+    parts: tuple[Lookup, ...]
+
+    async def rows(self, reader: RowReader, keys: Typed) -> Typed:
+        return concat(self.fields, [await part.rows(reader, keys) for part in self.parts])
+
+    def words(self) -> str:
+        return " and ".join(part.words() for part in self.parts)
+
+
+def join_sql(join: Join, kind: JoinKind, fields: Fields, *, more: str = "") -> str:
+    """Rows of `l` and `r` joined, with `more` columns behind them."""
+    words = {JoinKind.INNER: "JOIN", JoinKind.LEFT: "LEFT JOIN"}.get(kind, f"{kind.upper()} JOIN")
+    return f"SELECT {columns_sql(fields)}{more} FROM l {words} r ON {join.on()}"
+
+
+def keys_of(rows: Typed, columns: Sequence[str]) -> Typed:
+    """The distinct values of `columns` in `rows`; NULL joins nothing, so rows with it are left out.
+
+    Without columns: one empty key if there are rows at all, as a constant.
+    """
+    if not columns:
+        one = Field("one", "INTEGER", ColumnType(Kind.INTEGER))
+        return evaluate("SELECT 1 FROM rows LIMIT 1", {"rows": rows}, (one,))
+    by_name = {field.name: field for field in rows.fields}
+    fields = tuple(by_name[column] for column in columns)
+    if rows.empty:
+        return nothing(fields)
+    present = " AND ".join(f"{quoted(column)} IS NOT NULL" for column in columns)
+    select = f"SELECT DISTINCT {columns_sql(fields)} FROM rows WHERE {present}"
+    return evaluate(select, {"rows": rows}, fields)
+
+
+def _values(keys: Typed, targets: Fields) -> list[Row]:
+    """Keys as values of the stored columns; a value that the column cannot hold finds nothing."""
+    if keys.empty:
+        return []
+    # Two look-ups may ask for a column by the same key twice: positions, not names.
+    fields = tuple(Field(f"k{i}", f.duck, f.type) for i, f in enumerate(keys.fields))
+    casts = [f"TRY_CAST({f.name} AS {t.duck})" for f, t in zip(fields, targets, strict=True)]
+    same = " AND ".join(f"{cast} = {f.name}" for cast, f in zip(casts, fields, strict=True))
+    plain = [
+        f"{cast} + 0.0" if target.type.kind is Kind.DOUBLE else cast  # no negative zero
+        for cast, target in zip(casts, targets, strict=True)
+    ]
+    sql = f"SELECT DISTINCT {', '.join(plain)} FROM keys WHERE {same}"
+    return evaluate(sql, {"keys": keys.renamed(fields)}, targets).rows()
+
+
+def find_lookup(node: Node, columns: Sequence[str], ways: Ways) -> Lookup:
+    """How rows of `node` at S0 are found by `columns` (or by some of them: see `Lookup.columns`).
+
+    Raises Unsupported, with the index that would help.
+    """
+    wanted = tuple(dict.fromkeys(columns))
+    match node:
+        case Scan():
+            return _scan(node, wanted, ways)
+        case Map():
+            return _mapped(node, wanted, ways)
+        case Join():
+            return _joined(node, wanted, ways)
+        case Union():
+            return _united(node, wanted, ways)
+        case Aggregate():
+            return _aggregate(node, wanted, ways)
+    raise AssertionError(node)
+
+
+def _scan(node: Scan, wanted: Sequence[str], ways: Ways) -> Lookup:
+    catalog = ways.catalog
+    base = catalog.layout(node.relation)
+    by_column = {node.column[name]: name for name in wanted}
+    indexes = [i.name for i in catalog.indexes_on(node.relation) if catalog.readable(i.name)]
+    layouts = [base, *(catalog.layout(name) for name in indexes)]
+    # The longest beginning wins; the relation itself among equals, for it needs no second read.
+    best = max(layouts, key=lambda layout: len(_leading(layout, by_column)))
+    leading = _leading(best, by_column)
+    if not leading:
+        names = ", ".join(by_column)
+        raise Unsupported(
+            f"rows of {node.relation} are looked up by {names or 'nothing'} when what they are "
+            "joined with changes, and there is no way to do that",
+            cure=f"CREATE INDEX ON {node.relation} ({names})"
+            if names
+            else "join on a column, or compare one with the subquery: column > (SELECT …)",
+        )
+    targets = stored_fields(best.columns[best.positions[column]] for column in leading)
+    stored = tuple(
+        Field(column, field.duck, field.type)
+        for column, field in zip(node.columns, node.fields, strict=True)
+    )
+    rows = LayoutRows(best, None if best is base else base, stored)
+    columns = tuple(by_column[column] for column in leading)
+    finish = partial(Typed.renamed, fields=node.fields)
+    if ways.bound is not None:
+        return Between(node.fields, columns, rows, targets[0], ways.bound.above, finish)
+    return Stored(node.fields, columns, rows, targets, finish)
+
+
+def _leading(layout: Layout, wanted: Mapping[str, str] | Sequence[str]) -> list[str]:
+    """The columns of `wanted` that the layout's key begins with."""
+    leading: list[str] = []
+    for part in layout.key:
+        if part.column not in wanted:
+            break
+        leading.append(part.column)
+    return leading
+
+
+def _mapped(node: Map, wanted: Sequence[str], ways: Ways) -> Lookup:
+    if node.nulls.intersection(wanted):
+        return Never(node.fields, tuple(wanted))
+    passed = {node.passes[name]: name for name in wanted if name in node.passes}
+    if wanted and not passed:
+        raise _computed(wanted)
+    inner = find_lookup(node.input, list(passed), ways)
+    return Mapped(node.fields, tuple(passed[c] for c in inner.columns), node, inner)
+
+
+def _joined(node: Join, wanted: Sequence[str], ways: Ways) -> Lookup:
+    """By the side that is found by more of the columns; the left one among equals."""
+    found: list[Lookup] = []
+    errors: list[Unsupported] = []
+    sides = [True] if node.kind in (JoinKind.SEMI, JoinKind.ANTI) else [True, False]
+    for from_left in sides:
+        try:
+            found.append(_from_side(node, wanted, from_left, ways))
+        except Unsupported as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    return max(found, key=lambda lookup: len(lookup.columns))
+
+
+def _from_side(node: Join, wanted: Sequence[str], from_left: bool, ways: Ways) -> Lookup:
+    side, other = (node.left, node.right) if from_left else (node.right, node.left)
+    here = _on_side(node, wanted, from_left)
+    if wanted and not here:
+        raise _computed(wanted)
+    first = find_lookup(side, list(here), ways)
+    to_other = [pair[1] if from_left else pair[0] for pair in node.keys]
+    second = Narrowed.over(find_lookup(other, to_other, replace(ways, bound=None)), to_other)
+    columns = tuple(here[column] for column in first.columns)
+    return Joined(node.fields, columns, node, first, second, from_left)
+
+
+def _on_side(node: Join, wanted: Sequence[str], left: bool) -> dict[str, str]:
+    """Columns of one side by which rows with the wanted columns are found there: themselves, or
+    those that the join says are equal."""
+    side = node.left if left else node.right
+    equal = dict((b, a) if left else (a, b) for a, b in node.keys)
+    here: dict[str, str] = {}
+    for name in wanted:
+        mine = name if name in side.field else equal.get(name)
+        if mine is not None:
+            here.setdefault(mine, name)
+    return here
+
+
+def group_orders(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
+    """In which order the groups stand in the keys of states, by the aggregate's id: first those
+    that the first join above looks them up by. Depends on the operators alone, never on indexes:
+    a state must not look different once another index can be read.
+    """
+    orders: dict[int, tuple[str, ...]] = {}
+
+    def visit(node: Node, wanted: Sequence[str]) -> None:
+        match node:
+            case Map():
+                visit(node.input, [node.passes[name] for name in wanted if name in node.passes])
+            case Union():
+                for part in node.parts:
+                    visit(part, wanted)
+            case Join():
+                for left in (True, False):
+                    visit(node.left if left else node.right, list(_on_side(node, wanted, left)))
+            case Aggregate():
+                names = [group.name for group in node.groups]
+                first = [name for name in wanted if name in names]
+                if first:
+                    rest = (name for name in names if name not in first)
+                    orders.setdefault(id(node), (*first, *rest))
+
+    for node in nodes:
+        if isinstance(node, Join):
+            for i, side in enumerate(node.inputs):
+                visit(side, list(dict.fromkeys(pair[i] for pair in node.keys)))
+    return orders
+
+
+def _united(node: Union, wanted: Sequence[str], ways: Ways) -> Lookup:
+    parts = (find_lookup(part, wanted, ways) for part in node.parts)
+    columns = tuple(wanted)
+    return United(node.fields, columns, tuple(Narrowed.over(part, columns) for part in parts))
+
+
+def _aggregate(node: Aggregate, wanted: Sequence[str], ways: Ways) -> Lookup:
+    if ways.bound is not None:
+        raise _computed(wanted)
+    state = ways.state(node)
+    if not node.groups:
+        rows = LayoutRows(state.layout, None, state.fields)
+        return Stored(node.fields, (), rows, (), state.finish, constant=(1,))
+    columns = list(itertools.takewhile(lambda name: name in wanted, state.order))
+    if not columns:
+        if not set(wanted) & set(state.order):
+            raise _computed(wanted)
+        raise Unsupported(
+            f"groups are looked up by {', '.join(wanted)}, and elsewhere by {state.order[0]}",
+            cure="write the subquery twice, in two WITH queries",
+        )
+    targets = tuple(node.field[column] for column in columns)
+    rows = LayoutRows(state.layout, None, state.fields)
+    return Stored(node.fields, tuple(columns), rows, targets, state.finish)
+
+
+_COUNTS = tuple(Field(name, "BIGINT", ColumnType(Kind.BIGINT)) for name in ("n", "exact"))
+
+
+def _computed(wanted: Iterable[str]) -> Unsupported:
+    names = ", ".join(wanted)
+    return Unsupported(
+        f"rows are looked up by {names}, which is computed from columns and not one",
+        cure="join on plain columns",
+    )
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """Keys of more columns than the look-up inside uses; `positions` are those that it uses."""
+
+    fields: Fields
+    columns: tuple[str, ...]
+    inner: Lookup
+    positions: tuple[int, ...]
+
+    @staticmethod
+    def over(inner: Lookup, columns: Sequence[str]) -> Lookup:
+        """`inner`, to be given keys of `columns`."""
+        if inner.columns == tuple(columns):
+            return inner
+        positions = tuple(list(columns).index(column) for column in inner.columns)
+        return Narrowed(inner.fields, tuple(columns), inner, positions)
+
+    async def rows(self, reader: RowReader, keys: Typed) -> Typed:
+        fields = tuple(keys.fields[i] for i in self.positions)
+        return await self.inner.rows(reader, Typed(fields, keys.table.select(list(self.positions))))
+
+    def words(self) -> str:
+        return self.inner.words()

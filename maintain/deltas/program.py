@@ -1,0 +1,319 @@
+"""A view's delta program: its SELECT compiled to stages, and the local executor that runs them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from sqlglot import exp
+
+from maintain.changes import Mutation
+from maintain.deltas.algebra import Aggregate, Join, Map, Node, Scan, Union, walk
+from maintain.deltas.expressions import check, check_repeatable, spelled_out, text
+from maintain.deltas.lookups import Lookup, Narrowed, Ways, find_lookup, group_orders
+from maintain.deltas.relations import (
+    WEIGHT,
+    Field,
+    Fields,
+    columns_sql,
+    describe,
+    stored_fields,
+)
+from maintain.deltas.stages import (
+    COPY,
+    LEFT,
+    RIGHT,
+    SIDE,
+    AggregateStage,
+    Input,
+    JoinStage,
+    Stage,
+    ViewStage,
+    run_inputs,
+    side_select,
+)
+from maintain.deltas.states import GroupState
+from maintain.deltas.translate import Translator
+from query.binder import bind
+from query.duck import quoted
+from query.parse import DIALECT
+from schema.catalog import Catalog, StateLayout
+from schema.errors import Unsupported
+from schema.model import Column, DeclaredView, KeyPart, Refresh
+from schema.types import ColumnType, Kind
+from storage.snapshot import RowReader
+
+
+@dataclass(frozen=True)
+class DeltaProgram:
+    """How a view is stored and kept: rows of `columns` and, behind them, `hidden`, under `key`;
+    `states` beside them, as layouts called `view.state`. The same SQL over the same schema gives
+    the same program.
+
+    `sql` is what the rows of `columns` are at every snapshot, to the bit, when DuckDB answers it:
+    the view's SELECT with AVG spelled out (`expressions.spelled_out`). `stages[i]` has number *i*
+    in the inputs of later ones; the last one writes the view.
+    """
+
+    name: str
+    sql: str
+    columns: tuple[Column, ...]
+    hidden: tuple[Column, ...]
+    key: tuple[KeyPart, ...]
+    states: tuple[StateLayout, ...]
+    relations: tuple[str, ...]
+    stages: tuple[Stage, ...]
+
+    def explain(self) -> Iterator[str]:
+        """What is done with changes, which way every look-up takes, and what is kept."""
+        if not self.stages:
+            yield "0. answer the SELECT anew"
+        for number, stage in enumerate(self.stages):
+            sources = ", ".join(str(_called(part.source)) for part in stage.inputs)
+            first, *more = stage.words()
+            yield f"{number}. {first} (changes of {sources})"
+            yield from (f"   {line}" for line in more)
+
+
+def _called(source: str | int) -> str:
+    return source if isinstance(source, str) else f"stage {source}"
+
+
+def compile_view(declared: DeclaredView, catalog: Catalog) -> DeltaProgram:
+    """How a declared view is kept. Raises what binding raises, and Unsupported."""
+    match declared.refresh:
+        case Refresh.DEFERRED:
+            return compile_deltas(declared.sql, catalog, declared.name)
+        case Refresh.RECOMPUTE:
+            return compile_recomputed(declared.sql, catalog, declared.name)
+
+
+def compile_deltas(sql: str, catalog: Catalog, name: str) -> DeltaProgram:
+    """The delta program of view `name`. Raises what binding raises, and Unsupported, with the
+    reason and a cure, for what cannot be kept from changes."""
+    tree, described = _select(sql, catalog, check)
+    result = Translator(tree, sql, catalog).query(tree, {}, keep_unique=True)
+    compiler = _Compiler(name, catalog, result, described)
+    return compiler.program(text(spelled_out(tree)))
+
+
+def compile_recomputed(sql: str, catalog: Catalog, name: str) -> DeltaProgram:
+    """The program of a view that is answered anew each time: it has no stages. Its rows are stored
+    under all their columns, equal ones with numbers. Raises what binding raises, and Unsupported.
+    """
+    tree, described = _select(sql, catalog, check_repeatable)
+    require_keys(described)
+    columns = tuple(field.column() for field in described)
+    copy = Column(_unlike([c.name for c in columns], COPY), ColumnType(Kind.BIGINT))
+    return DeltaProgram(
+        name,
+        text(spelled_out(tree)),
+        columns,
+        (copy,),
+        tuple(KeyPart(column.name) for column in (*columns, copy)),
+        (),
+        named_relations(tree, catalog),
+        (),
+    )
+
+
+def _select(
+    sql: str, catalog: Catalog, allowed: Callable[[exp.Expr, str], None]
+) -> tuple[exp.Expr, Fields]:
+    """A view's SELECT, which `allowed` lets pass, and its columns."""
+    tree = bind(sql, catalog).ast
+    allowed(tree, sql)
+    if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
+        raise Unsupported("a view is a SELECT", cure="write SELECT … FROM …")
+    relations = {r.name: stored_fields(r.columns) for r in catalog.schema.relations}
+    return tree, describe(tree.sql(DIALECT), relations)
+
+
+def named_relations(tree: exp.Expr, catalog: Catalog) -> tuple[str, ...]:
+    """Those that a SELECT reads, in order. Raises Unsupported for a view."""
+    defined = {cte.alias for cte in tree.find_all(exp.CTE)}
+    names = [table.name for table in tree.find_all(exp.Table) if table.name not in defined]
+    views = [name for name in names if name not in catalog.schema]
+    if views:
+        raise Unsupported(f"{views[0]} is no relation", cure="write out what that view is made of")
+    return tuple(dict.fromkeys(names))
+
+
+async def refresh(
+    program: DeltaProgram, changes: Mapping[str, pa.Table], old: RowReader
+) -> list[Mutation]:
+    """Run all stages here, in order: what is to be written at S1 when relations have changed from
+    S0, which `old` reads. Relations without changes may be left out.
+
+    For the first build nothing is stored at S0 (`old` finds nothing), and the changes are all rows
+    of all relations. The reference for every other executor.
+    """
+    zsets: dict[str | int, pa.Table] = dict[str | int, pa.Table](changes.items())
+    mutations: list[Mutation] = []
+    for number, stage in enumerate(program.stages):
+        result = await stage.run(run_inputs(stage, zsets), old)
+        zsets[number] = result.table
+        mutations += result.mutations
+    return mutations
+
+
+class _Compiler:
+    def __init__(self, name: str, catalog: Catalog, result: Map, described: Fields) -> None:
+        self._name = name
+        self._catalog = catalog
+        self._described = described
+        self._result = _with_one(result)
+        self._nodes = list(walk(self._result))
+        aggregates = [node for node in self._nodes if isinstance(node, Aggregate)]
+        orders = group_orders(self._nodes)
+        self._states = {
+            id(node): GroupState(
+                name, i, node, orders.get(id(node), tuple(group.name for group in node.groups))
+            )
+            for i, node in enumerate(aggregates)
+        }
+        self._stage_of: dict[int, int] = {}
+
+    def program(self, sql: str) -> DeltaProgram:
+        stages: list[Stage] = []
+        for node in self._nodes:
+            if isinstance(node, Join):
+                stage: Stage = self._join(node, *self._lookups(node))
+            elif isinstance(node, Aggregate):
+                stage = AggregateStage(self._states[id(node)], self._inputs(node.input))
+            else:
+                continue
+            self._stage_of[id(node)] = len(stages)
+            stages.append(stage)
+        view = self._view()
+        width = len(self._described)
+        scans = [node.relation for node in self._nodes if isinstance(node, Scan)]
+        return DeltaProgram(
+            self._name,
+            sql,
+            view.state.columns[:width],
+            view.state.columns[width:],
+            view.state.key,
+            tuple(layout for state in self._states.values() for layout in state.layouts),
+            tuple(dict.fromkeys(scans)),
+            (*stages, view),
+        )
+
+    def _lookups(self, join: Join) -> tuple[Lookup, Lookup]:
+        ways = Ways(self._catalog, lambda node: self._states[id(node)])
+        by_right = [b for _, b in join.keys]
+        right = Narrowed.over(find_lookup(join.right, by_right, ways), by_right)
+        by_left = [a for a, _ in join.keys] if join.bound is None else [join.bound.left]
+        left = find_lookup(join.left, by_left, replace(ways, bound=join.bound))
+        return Narrowed.over(left, by_left), right
+
+    def _join(self, join: Join, left: Lookup, right: Lookup) -> JoinStage:
+        keys = tuple(_common(join, i) for i in range(len(join.keys)))
+        columns = (*join.left.fields, *join.right.fields, SIDE, *keys)
+        inputs = [
+            Input(part.source, part.fields, side_select(join, side, part.select, keys), columns)
+            for node, side in ((join.left, LEFT), (join.right, RIGHT))
+            for part in self._inputs(node)
+        ]
+        by = tuple(key.name for key in keys)
+        return JoinStage(join, tuple(inputs), columns, by, left, right)
+
+    def _inputs(self, node: Node) -> tuple[Input, ...]:
+        """Where changes of an operator come from: through filters, projections and unions."""
+        match node:
+            case Scan():
+                stored = tuple(
+                    Field(column, field.duck, field.type)
+                    for column, field in zip(node.columns, node.fields, strict=True)
+                )
+                columns = ", ".join(
+                    f"{quoted(column)} AS {quoted(field.name)}"
+                    for column, field in zip(node.columns, node.fields, strict=True)
+                )
+                select = f"SELECT {columns}, {WEIGHT} FROM changes"
+                return (Input(node.relation, stored, select, node.fields),)
+            case Map():
+                return tuple(
+                    replace(
+                        part, select=node.select(f"({part.select})", WEIGHT), output=node.fields
+                    )
+                    for part in self._inputs(node.input)
+                )
+            case Union():
+                return tuple(found for part in node.parts for found in self._inputs(part))
+            case Join() | Aggregate():
+                select = f"SELECT {columns_sql(node.fields)}, {WEIGHT} FROM changes"
+                return (Input(self._stage_of[id(node)], node.fields, select, node.fields),)
+        raise AssertionError(node)
+
+    def _view(self) -> ViewStage:
+        result, unique = self._result, self._result.unique
+        names = _column_names(self._described, result.fields)
+        types = [f.type for f in (*self._described, *result.fields[len(self._described) :])]
+        columns = [Column(name, type_) for name, type_ in zip(names, types, strict=True)]
+        if unique is None:
+            require_keys(result.fields)
+            columns.append(Column(_unlike(names, COPY), ColumnType(Kind.BIGINT)))
+            key = [column.name for column in columns]
+        else:
+            places = zip(names, result.fields, strict=True)
+            key = [name for name, field in places if field.name in unique]
+        state = StateLayout("", tuple(columns), tuple(KeyPart(column) for column in key))
+        by = tuple(f.name for f in result.fields if unique is None or f.name in unique)
+        partition = () if unique == frozenset({_ONLY.name}) else by
+        inputs = self._inputs(result)
+        return ViewStage(self._name, state, unique is None, inputs, result.fields, partition)
+
+
+def require_keys(fields: Fields) -> None:
+    """Of rows that are stored under all their columns. Raises Unsupported."""
+    for field in fields:
+        if field.type.kind is Kind.JSON:
+            raise Unsupported(
+                f"no column tells the view's rows apart, and {field.name}, being JSON, can be "
+                "no part of a key",
+                cure="select the keys of the relations, or CAST it to TEXT",
+            )
+
+
+_ONLY = Field("hidden.one", "INTEGER", ColumnType(Kind.INTEGER), nullable=False)
+
+
+def _with_one(result: Map) -> Map:
+    """The only row of a view gets a key: a constant in a hidden column."""
+    if result.unique != frozenset():
+        return result
+    return Map(
+        result.input,
+        (*result.fields, _ONLY),
+        (*result.expressions, "1"),
+        result.where,
+        result.passes,
+        frozenset({_ONLY.name}),
+    )
+
+
+def _common(join: Join, i: int) -> Field:
+    """A key column of a type that both sides' columns fit into."""
+    left, right = join.left.field[join.keys[i][0]], join.right.field[join.keys[i][1]]
+    if left.duck == right.duck:
+        return Field(f"_k{i}", left.duck, left.type)
+    sql = "SELECT a FROM l UNION ALL SELECT b FROM r"
+    tables = {"l": (Field("a", left.duck, left.type),), "r": (Field("b", right.duck, right.type),)}
+    found = describe(sql, tables)[0]
+    return Field(f"_k{i}", found.duck, found.type)
+
+
+def _column_names(described: Fields, fields: Fields) -> list[str]:
+    """Of all columns of a view; hidden ones get names that nothing else has."""
+    names = [field.name for field in described]
+    for field in fields[len(described) :]:
+        names.append(_unlike(names, "_" + field.name.rpartition(".")[2]))
+    return names
+
+
+def _unlike(names: Sequence[str], name: str) -> str:
+    free = (f"{name}_{number}" if number > 1 else name for number in itertools.count(1))
+    return next(found for found in free if found not in names)

@@ -1,0 +1,329 @@
+"""The stages of a delta program: each turns one table of changes into another, and into mutations.
+
+A stage's input is the union of its `inputs`, each a changed relation or the output of an earlier
+stage, filtered and projected on the way. Rows that agree on `partition_by` belong together, and
+nothing else does: a stage may run on the whole table or on parts of it, in any order, side by
+side or again. Without columns (`()`) all rows belong together. A stage runs even on an empty
+table (`refresh` and every other executor see to it): an aggregate without GROUP BY has a row over
+nothing.
+
+Everything is read as of S0, and what is written only shows at S1, so a stage that is run again
+does the same again.
+
+* `JoinStage`, with A1 = A0 + ΔA and B1 = B0 + ΔB, and a join J that is linear in A:
+
+      J(A1, B1) - J(A0, B0) = J(ΔA, B1) + J(A0, B1) - J(A0, B0)
+
+  and the last two are the same but for the join keys of ΔB. So A0 is looked up by the keys of ΔB,
+  B0 by those of ΔA and ΔB, and both come from the rows stored at S0: what is new is in the input
+  already (rows of one key are together), and nothing is ever read at S1. For inner joins, which
+  are linear in B too, the difference is A0 ⋈ ΔB and needs no B0.
+* `AggregateStage`: `states.py`.
+* `ViewStage` writes rows of the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from maintain.changes import Mutation
+from maintain.deltas.algebra import Join, JoinKind, null_of
+from maintain.deltas.lookups import Lookup, join_sql, keys_of
+from maintain.deltas.relations import (
+    WEIGHT,
+    Field,
+    Fields,
+    Typed,
+    columns_sql,
+    concat,
+    evaluate,
+    net,
+    nothing,
+    schema_of,
+    weighted,
+    with_weight,
+)
+from maintain.deltas.states import GroupState
+from query.duck import quoted
+from schema.catalog import Layout, StateLayout
+from schema.errors import Corruption
+from schema.types import ColumnType, Kind, Row
+from storage.codec.rows import LayoutCodec
+from storage.snapshot import RowReader
+
+SIDE = Field("_side", "INTEGER", ColumnType(Kind.INTEGER), nullable=False)
+LEFT, RIGHT = 0, 1
+COPY = "_copy"
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """A Z-set of the stage's `output`, and what is to be written at S1."""
+
+    table: pa.Table
+    mutations: list[Mutation]
+
+
+@dataclass(frozen=True)
+class Input:
+    """Where rows come from: `source` is a relation or the number of an earlier stage. `select` is
+    SQL over `changes`, the source's Z-set with (at least) `fields`."""
+
+    source: str | int
+    fields: Fields
+    select: str
+    output: Fields
+
+    def project(self, changes: pa.Table) -> pa.Table:
+        """The source's changes as rows of the stage's input; `changes` may be any part of them."""
+        if not changes.num_rows:
+            return nothing(weighted(self.output)).table
+        given = Typed(weighted(self.fields), changes)
+        return net(evaluate(self.select, {"changes": given}, weighted(self.output))).table
+
+
+class Stage(Protocol):
+    """`columns` are those of the input, `output` those of the result, both without `_w`."""
+
+    @property
+    def inputs(self) -> tuple[Input, ...]: ...
+    @property
+    def columns(self) -> Fields: ...
+    @property
+    def partition_by(self) -> tuple[str, ...]: ...
+    @property
+    def output(self) -> Fields: ...
+
+    async def run(self, table: pa.Table, old: RowReader) -> StageResult:
+        """`table` has the union of the inputs' projections; `old` reads at S0."""
+
+    def words(self) -> Iterator[str]:
+        """What it does, in lines for people."""
+
+
+def input_schema(stage: Stage) -> pa.Schema:
+    """The Arrow schema of a stage's input, `_w` last."""
+    return schema_of(weighted(stage.columns))
+
+
+def output_schema(stage: Stage) -> pa.Schema:
+    """The Arrow schema of a stage's result, `_w` last."""
+    return schema_of(weighted(stage.output))
+
+
+@dataclass(frozen=True)
+class JoinStage:
+    """One join. The input holds rows of both sides, told apart by `_side`; the columns of the
+    other side are NULL. `_k…` are the join keys, in a type common to both sides."""
+
+    join: Join
+    inputs: tuple[Input, ...]
+    columns: Fields
+    partition_by: tuple[str, ...]
+    left: Lookup
+    right: Lookup
+
+    @property
+    def output(self) -> Fields:
+        return self.join.fields
+
+    async def run(self, table: pa.Table, old: RowReader) -> StageResult:
+        both = Typed(weighted(self.columns), table)
+        left, right = self._side(both, LEFT), self._side(both, RIGHT)
+        ours, theirs = self._keys(both, LEFT), self._keys(both, RIGHT)
+        left_before = await self.left.rows(old, self._bounds(right) if self.join.bound else theirs)
+        if self.join.kind is JoinKind.INNER:
+            right_before = await self.right.rows(old, ours)
+            changed = self._inner(left, right, left_before, right_before)
+        else:
+            right_before = await self.right.rows(old, concat(ours.fields, [ours, theirs]))
+            changed = self._linear(left, right, left_before, right_before)
+        return StageResult(net(changed).table, [])
+
+    def _side(self, both: Typed, side: int) -> Typed:
+        node = self.join.left if side == LEFT else self.join.right
+        fields = weighted(node.fields)
+        return Typed(fields, _of_side(both, side).select([field.name for field in fields]))
+
+    def _keys(self, both: Typed, side: int) -> Typed:
+        return keys_of(Typed(both.fields, _of_side(both, side)), self.partition_by)
+
+    def _bounds(self, right: Typed) -> Typed:
+        """The values that the only row had and has."""
+        assert self.join.bound is not None
+        fields = (self.join.right.field[self.join.bound.right],)
+        return Typed(fields, right.table.select([fields[0].name]))
+
+    def _inner(self, left: Typed, right: Typed, left_before: Typed, right_before: Typed) -> Typed:
+        """ΔA ⋈ (B0 + ΔB) + A0 ⋈ ΔB; weights multiply."""
+        new = self._joined(JoinKind.INNER, left, _plus(right_before, right), "l._w * r._w")
+        other = self._joined(JoinKind.INNER, left_before, right, "r._w")
+        return concat(new.fields, [new, other])
+
+    def _linear(self, left: Typed, right: Typed, left_before: Typed, right_before: Typed) -> Typed:
+        """J(ΔA, B1) + J(A0, B1) - J(A0, B0)."""
+        right_after = _present(_plus(right_before, right))
+        kind = self.join.kind
+        parts = [
+            self._joined(kind, left, right_after, "l._w"),
+            self._joined(kind, left_before, right_after, "1"),
+            self._joined(kind, left_before, right_before, "-1"),
+        ]
+        return concat(parts[0].fields, parts)
+
+    def _joined(self, kind: JoinKind, left: Typed, right: Typed, weight: str) -> Typed:
+        fields = weighted(self.output)
+        if left.empty:
+            return nothing(fields)
+        sql = join_sql(self.join, kind, self.output, more=f", {weight}")
+        return evaluate(sql, {"l": left, "r": right}, fields)
+
+    def words(self) -> Iterator[str]:
+        pairs = " and ".join(f"{a} = {b}" for a, b in self.join.keys)
+        yield f"{self.join.kind} join on {pairs or 'the only row'}"
+        yield f"left rows: {self.left.words()}"
+        yield f"right rows: {self.right.words()}"
+
+
+def _of_side(both: Typed, side: int) -> pa.Table:
+    return both.table.filter(pc.equal(both.table[SIDE.name], side))
+
+
+def _plus(rows: Typed, change: Typed) -> Typed:
+    """Rows and a change of them as one Z-set."""
+    return concat(change.fields, [with_weight(rows, 1), change])
+
+
+def _present(zset: Typed) -> Typed:
+    """The rows that are there, of rows and changes together."""
+    table = net(zset).table
+    there = table.filter(pc.equal(table[WEIGHT], 1))
+    return Typed(zset.fields[:-1], there.drop_columns([WEIGHT]))
+
+
+def side_select(join: Join, side: int, select: str, keys: Fields) -> str:
+    """SQL that makes rows of one side into rows of the join's input."""
+    mine = join.left if side == LEFT else join.right
+    columns = [
+        quoted(field.name) if node is mine else f"{null_of(field)} AS {quoted(field.name)}"
+        for node in (join.left, join.right)
+        for field in node.fields
+    ]
+    columns += [f"{side} AS _side"]
+    columns += [
+        f"CAST({quoted(pair[side])} AS {key.duck}) AS {key.name}"
+        for pair, key in zip(join.keys, keys, strict=True)
+    ]
+    return f"SELECT {', '.join(columns)}, _w FROM ({select})"
+
+
+@dataclass(frozen=True)
+class AggregateStage:
+    """One GROUP BY (or DISTINCT)."""
+
+    state: GroupState
+    inputs: tuple[Input, ...]
+
+    @property
+    def columns(self) -> Fields:
+        return self.state.node.input.fields
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return self.state.order
+
+    @property
+    def output(self) -> Fields:
+        return self.state.node.fields
+
+    async def run(self, table: pa.Table, old: RowReader) -> StageResult:
+        changed, mutations = await self.state.change(Typed(weighted(self.columns), table), old)
+        return StageResult(changed.table, mutations)
+
+    def words(self) -> Iterator[str]:
+        by = ", ".join(self.state.order)
+        yield f"aggregate by {by}" if by else "aggregate everything"
+        for layout in self.state.layouts:
+            yield f"state {layout.name}: {', '.join(column.name for column in layout.columns)}"
+
+
+@dataclass(frozen=True)
+class ViewStage:
+    """Rows of the SELECT become rows of the view: `columns` are stored as `layout`'s, in order.
+
+    `counted`: equal rows are kept apart by numbers from 1 in a last column. How many there are is
+    read from the view itself, since its key begins with all other columns.
+    """
+
+    view: str
+    state: StateLayout
+    counted: bool
+    inputs: tuple[Input, ...]
+    columns: Fields
+    partition_by: tuple[str, ...]
+    output: Fields = ()
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(self.view, "", self.state.columns, self.state.key, self.view)
+
+    @cached_property
+    def codec(self) -> LayoutCodec:
+        return LayoutCodec(self.layout)
+
+    async def run(self, table: pa.Table, old: RowReader) -> StageResult:
+        if not table.num_rows:
+            return StageResult(nothing(weighted(self.output)).table, [])
+        zset = net(Typed(weighted(self.columns), table))
+        mutations = await self._copies(zset, old) if self.counted else self._keyed(zset)
+        return StageResult(nothing(weighted(self.output)).table, mutations)
+
+    def _keyed(self, zset: Typed) -> list[Mutation]:
+        before: dict[bytes, Row] = {}
+        after: dict[bytes, Row] = {}
+        for *values, weight in zset.rows():
+            row = tuple(values)
+            rows = after if weight == 1 else before
+            key = self.codec.key(row)
+            if key in rows:
+                raise Corruption(f"two rows of {self.view} have one key", cure="build it anew")
+            rows[key] = row
+        return [Mutation(self.view, key, before.get(key), after.get(key)) for key in before | after]
+
+    async def _copies(self, zset: Typed, old: RowReader) -> list[Mutation]:
+        columns = columns_sql(self.columns)
+        count = Field("n", "BIGINT", ColumnType(Kind.BIGINT))
+        sql = f"SELECT {columns}, CAST(SUM(_w) AS BIGINT) AS n FROM z GROUP BY ALL HAVING n <> 0"
+        changed = evaluate(sql, {"z": zset}, (*self.columns, count)).rows()
+        keys = [row[:-1] for row in changed]
+        found = await old.prefixes(self.view, keys) if keys else []
+        return [
+            mutation
+            for row, stored in zip(changed, found, strict=True)
+            for mutation in self._copied(row[:-1], len(stored), len(stored) + int(row[-1]))  # type: ignore[arg-type]
+        ]
+
+    def _copied(self, row: Row, before: int, after: int) -> Iterator[Mutation]:
+        if after < 0:
+            raise Corruption(f"{self.view} has too few copies of a row", cure="build it anew")
+        for number in range(min(before, after) + 1, max(before, after) + 1):
+            copy = (*row, number)
+            old, new = (None, copy) if after > before else (copy, None)
+            yield Mutation(self.view, self.codec.key(copy), old, new)
+
+    def words(self) -> Iterator[str]:
+        key = ", ".join(part.column for part in self.state.key)
+        yield f"write {self.view} by {key}"
+
+
+def run_inputs(stage: Stage, zsets: Mapping[str | int, pa.Table]) -> pa.Table:
+    """A stage's whole input."""
+    schema = input_schema(stage)
+    parts = [part.project(zsets[part.source]) for part in stage.inputs if part.source in zsets]
+    return pa.concat_tables([schema.empty_table(), *parts])

@@ -1,0 +1,874 @@
+"""From a bound SELECT to the algebra: which operators a view is made of.
+
+Names are resolved by `query/binder.py`'s notes. Conditions that read one FROM item only are applied
+to it before it is joined (where no outer join forbids it), equalities of two columns become join
+keys, [NOT] EXISTS and [NOT] IN in the WHERE become semi and anti joins, and a subquery that is one
+value becomes a join with its only row.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from maintain.deltas.algebra import (
+    Aggregate,
+    Bound,
+    Call,
+    Function,
+    Join,
+    JoinKind,
+    Map,
+    Node,
+    Scan,
+    Union,
+    null_of,
+)
+from maintain.deltas.expressions import (
+    Scope,
+    aggregates_in,
+    all_of,
+    column,
+    conjuncts,
+    is_aggregate,
+    names_in,
+    plain,
+    refused,
+    rename,
+    text,
+)
+from maintain.deltas.relations import WEIGHT, Field, Fields, describe, stored_fields
+from query.binder import output_name
+from query.duck import quoted
+from query.parse import at
+from schema.catalog import Catalog
+from schema.errors import Unsupported
+from schema.types import ColumnType, Kind
+
+_NUMBERS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
+_SUMMABLE = ("HUGEINT", "DECIMAL")
+_FUNCTIONS: dict[type[exp.Expr], Function] = {
+    exp.Sum: Function.SUM,
+    exp.Avg: Function.AVG,
+    exp.Min: Function.MIN,
+    exp.Max: Function.MAX,
+    exp.Count: Function.COUNT,
+}
+
+_VALUES = (exp.Binary, exp.Paren, exp.Between)
+"""Where a subquery is a value of a condition."""
+_ONLY = "?"
+"""The alias of such a value; no alias of SQL's is spelled like it."""
+
+Output = tuple[str, exp.Expr]
+"""An output column: its name and its renamed expression."""
+
+
+@dataclass(frozen=True)
+class _Cte:
+    """A WITH query and those that it may name."""
+
+    node: exp.CTE
+    known: Ctes
+
+
+Ctes = Mapping[str, _Cte]
+
+
+class Translator:
+    """Makes the algebra of one view. A relation is scanned for the columns that the statement names
+    of its alias, and for its key."""
+
+    def __init__(self, tree: exp.Expr, sql: str, catalog: Catalog) -> None:
+        self.sql = sql
+        self.catalog = catalog
+        self._aliases: set[str] = set()
+        self._used = _used_columns(tree)
+
+    # -- queries
+
+    def query(self, node: exp.Expr, ctes: Ctes, *, keep_unique: bool = False) -> Map:
+        """A whole query; the fields are its output columns. `keep_unique`: behind them come the
+        columns that identify a row, where there are such."""
+        match node:
+            case exp.Select():
+                return self._select(node, self._ctes(node, ctes), keep_unique)
+            case exp.Union():
+                return self._union(node, self._ctes(node, ctes))
+            case exp.Subquery():
+                return self.query(node.this, self._ctes(node, ctes), keep_unique=keep_unique)
+        raise refused(type(node).__name__.upper(), node, self.sql, "write a SELECT")
+
+    def _ctes(self, node: exp.Expr, ctes: Ctes) -> Ctes:
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return ctes
+        if with_.args.get("recursive"):
+            raise refused("WITH RECURSIVE", node, self.sql, "")
+        known = dict(ctes)
+        for cte in with_.expressions:
+            known[cte.alias] = _Cte(cte, dict(known))
+        return known
+
+    def _union(self, node: exp.Union, ctes: Ctes) -> Map:
+        if node.args.get("by_name"):
+            raise refused("UNION BY NAME", node, self.sql, "order the columns alike")
+        parts = [self.query(part, ctes) for part in (node.this, node.expression)]
+        selects = [f"SELECT {_columns(part.fields)} FROM p{i}" for i, part in enumerate(parts)]
+        tables = {f"p{i}": part.fields for i, part in enumerate(parts)}
+        types = describe(" UNION ALL ".join(selects), tables)
+        prefix = self.alias("union")
+        fields = tuple(_as(field, f"{prefix}.{field.name}") for field in types)
+        alike = tuple(
+            _map(part, [
+                (field, f"CAST({quoted(own.name)} AS {field.duck})", None)
+                for field, own in zip(fields, part.fields, strict=True)
+            ])
+            for part in parts
+        )  # fmt: skip
+        union: Node = Union(alike, fields)
+        if node.args.get("distinct"):
+            union = self._distinct(union)
+        names = [field.name for field in parts[0].fields]
+        return _renamed(union, dict(zip(names, [f.name for f in fields], strict=True)))
+
+    def _distinct(self, node: Node) -> Aggregate:
+        inner = _renamed(node, {field.name: field.name for field in node.fields})
+        self.check_keys(node.fields, "DISTINCT")
+        return Aggregate(inner, node.fields, (), ())
+
+    def _select(
+        self, node: exp.Select, ctes: Ctes, keep_unique: bool
+    ) -> Map:  # fmt: skip
+        scope = Scope(self.sql)
+        base, correlated = self._from_where(node, ctes, scope)
+        if correlated:
+            raise self.further_out(node)
+        outputs = self._outputs(node, scope)
+        group, having = node.args.get("group"), node.args.get("having")
+        grouped = group is not None or having is not None
+        if grouped or any(aggregates_in(value) for _, value in outputs):
+            result = self._aggregated(node, base, outputs, scope)
+        else:
+            result = self._map(base, outputs)
+        if node.args.get("distinct") is not None:
+            if node.args["distinct"].args.get("on"):
+                raise refused("DISTINCT ON", node, self.sql, "write MIN or MAX with GROUP BY")
+            distinct = self._distinct(result)
+            return _renamed(distinct, {f.name: f.name for f in distinct.fields})
+        return self._with_unique(result) if keep_unique else result
+
+    def _with_unique(self, result: Map) -> Map:
+        """The same rows with the columns that identify them, hidden behind."""
+        unique = result.input.unique
+        if unique is None or result.unique is not None:
+            return result
+        given = set(result.passes.values())
+        missing = [f for f in result.input.fields if f.name in unique and f.name not in given]
+        prefix = self.alias("hidden")
+        fields = tuple(_as(field, f"{prefix}.{field.name}") for field in missing)
+        passes = result.passes | {
+            hidden.name: field.name for hidden, field in zip(fields, missing, strict=True)
+        }
+        return Map(
+            result.input,
+            (*result.fields, *fields),
+            (*result.expressions, *(quoted(field.name) for field in missing)),
+            result.where,
+            passes,
+            _passed(unique, passes),
+        )
+
+    def _outputs(self, node: exp.Select, scope: Scope) -> list[Output]:
+        outputs: list[Output] = []
+        for projection in node.expressions:
+            star = _star(projection)
+            if star is not None:
+                outputs += self._starred(star, scope)
+                continue
+            self.no_subquery(projection)
+            value = rename(projection.unalias(), scope)
+            outputs.append((output_name(projection), value))
+            if isinstance(projection, exp.Alias):
+                scope.aliased.setdefault(projection.alias, value)
+        names = [name.lower() for name, _ in outputs]  # DuckDB knows no case
+        for name in names:
+            if names.count(name) > 1 or name == WEIGHT:
+                what = "is called" if name == WEIGHT else "and another one are called"
+                raise Unsupported(
+                    f"a column {what} {name}{at(node, self.sql)}", cure="name it with AS"
+                )
+        return outputs
+
+    def _starred(self, star: exp.Star, scope: Scope) -> Iterator[Output]:
+        if star.args.get("replace"):
+            raise refused("* REPLACE", star, self.sql, "name the columns")
+        for _, alias, name, _, output in star.meta["columns"]:
+            found = scope.find(alias, name) if alias else None
+            if found is None:
+                raise Unsupported(
+                    f"* stands for a column without a certain name{at(star, self.sql)}",
+                    cure="name the columns, and give every subquery in FROM an alias",
+                )
+            yield output, column(found)
+
+    def no_subquery(self, node: exp.Expr) -> None:
+        found = node.find(exp.Query)
+        if found is not None:
+            raise Unsupported(
+                f"a subquery here cannot be kept up to date from changes{at(found, self.sql)}",
+                cure="join with it in FROM; in WHERE, [NOT] EXISTS, [NOT] IN and one value of an "
+                "aggregate may stand beside AND",
+            )
+
+    # -- FROM and WHERE
+
+    def _from_where(
+        self, node: exp.Select, ctes: Ctes, scope: Scope
+    ) -> tuple[Node, list[exp.Expr]]:
+        """FROM and WHERE of one SELECT, and the conditions that also read a SELECT around it."""
+        for clause in ("qualify", "windows", "laterals", "connect", "sample", "pivots"):
+            if node.args.get(clause):
+                raise refused(clause.upper(), node, self.sql, "")
+        origin = node.args.get("from_")
+        if origin is None:
+            raise Unsupported(
+                f"a SELECT that reads no relation{at(node, self.sql)}", cure="write FROM"
+            )
+        where = node.args.get("where")
+        pool = list(conjuncts(where.this if where is not None else None))
+        from_ = _From(self, ctes, scope)
+        from_.plan(origin.this, node.args.get("joins") or ())
+        simple: list[exp.Expr] = []
+        nested: list[exp.Expr] = []
+        for part in pool:
+            (nested if part.find(exp.Query) else simple).append(part)
+        renamed = [rename(part, scope) for part in simple]
+        for part in renamed:
+            if aggregates_in(part):
+                raise Unsupported("an aggregate in WHERE", cure="write HAVING")
+        local = [part for part in renamed if names_in(part) <= scope.own]
+        correlated = [part for part in renamed if not names_in(part) <= scope.own]
+        base = from_.join(local)
+        for part in nested:
+            base = self._nested(part, base, ctes, scope)
+        return base, correlated
+
+    def _nested(self, part: exp.Expr, base: Node, ctes: Ctes, scope: Scope) -> Node:
+        """One condition with a subquery."""
+        negated = isinstance(part, exp.Not)
+        inner = part.this.unnest() if isinstance(part, exp.Not) else part
+        if isinstance(inner, exp.Exists):
+            right, on = self._inner_rows(inner.this, (), ctes, scope)
+            kind = JoinKind.ANTI if negated else JoinKind.SEMI
+            return self.join(kind, base, right, on, part)
+        if isinstance(inner, exp.In) and inner.args.get("query") is not None:
+            values = inner.this.expressions if isinstance(inner.this, exp.Tuple) else [inner.this]
+            for value in values:
+                self.no_subquery(value)
+            left = [rename(value, scope) for value in values]
+            right, on = self._inner_rows(inner.args["query"], left, ctes, scope)
+            if negated:
+                self._check_null_safe(part, left, base, right, on)
+            return self.join(JoinKind.ANTI if negated else JoinKind.SEMI, base, right, on, part)
+        return self._scalars(part, base, ctes, scope)
+
+    def _inner_rows(
+        self,
+        query: exp.Expr,
+        left: Sequence[exp.Expr],
+        ctes: Ctes,
+        outer: Scope,
+    ) -> tuple[Node, list[exp.Expr]]:
+        """Rows of a subquery of EXISTS or IN, and what they and an outer row must meet. `left`
+        are the values before IN, equal to the subquery's columns."""
+        query = query.this if isinstance(query, exp.Subquery) else query
+        if isinstance(query, exp.Select) and not _is_aggregated(query):
+            scope = Scope(self.sql, outer)
+            known = self._ctes(query, ctes)
+            node, on = self._from_where(query, known, scope)
+            inner = [v for _, v in self._outputs(query, scope)] if left else []
+        else:
+            node = _prefixed(self.query(query, ctes), self.alias("subquery"))
+            on, inner = [], [column(field.name) for field in node.fields]
+        if left and len(inner) != len(left):
+            raise Unsupported(f"IN compares {len(left)} values with {len(inner)}")
+        equal: list[exp.Expr] = [
+            exp.EQ(this=a.copy(), expression=b.copy()) for a, b in zip(left, inner, strict=False)
+        ]
+        return node, [*on, *equal]
+
+    def _check_null_safe(
+        self, part: exp.Expr, left: Sequence[exp.Expr], base: Node, right: Node,
+        on: Sequence[exp.Expr],
+    ) -> None:  # fmt: skip
+        """NOT IN is an anti join only where no NULL can make it unknown."""
+        fields = base.field | right.field
+        sides = [side for pair in on[-len(left) :] for side in (pair.this, pair.expression)]
+        for side in sides:
+            name = plain(side)
+            if name is None or fields[name].nullable:
+                raise Unsupported(
+                    f"NOT IN with a value that may be NULL ({text(side)}){at(part, self.sql)}",
+                    cure="write NOT EXISTS (SELECT … WHERE inner = outer)",
+                )
+
+    def _scalars(self, part: exp.Expr, base: Node, ctes: Ctes, scope: Scope) -> Node:
+        """A condition with subqueries that are one value each: a join with their only rows."""
+        part = part.copy()
+        found = [s for s in part.find_all(exp.Subquery) if not s.find_ancestor(exp.Subquery)]
+        if len(found) != 1 or not isinstance(found[0].parent, _VALUES):
+            self.no_subquery(part)
+        subquery = found[0]
+        node = _prefixed(self.query(subquery.this, ctes), self.alias("subquery"))
+        if node.unique != frozenset() or len(node.fields) != 1:
+            raise Unsupported(
+                f"a subquery that may have several rows, as a value{at(subquery, self.sql)}",
+                cure="write an aggregate without GROUP BY",
+            )
+        name = node.fields[0].name
+        only = column(name)
+        only.meta["column"] = (None, _ONLY, name)
+        subquery.replace(only)
+        condition = rename(part, Scope(self.sql, scope, {_ONLY: {name: name}}, scope.aliased))
+        self.no_subquery(condition)
+        join = self.join(JoinKind.SEMI, base, node, [condition], part)
+        return replace(join, bound=_bound(condition, join))
+
+    def join(
+        self, kind: JoinKind, left: Node, right: Node, on: Sequence[exp.Expr], place: exp.Expr
+    ) -> Join:
+        """`on` over names of both sides; what reads only the right one is applied to it (an
+        outer, semi or anti join keeps or drops left rows by the partners that are left)."""
+        known = left.field | right.field
+        for part in on:
+            self.no_subquery(part)
+            if not names_in(part) <= set(known):
+                raise self.further_out(place)
+        right_names = set(right.field)
+        right = _filtered(right, [part for part in on if names_in(part) <= right_names])
+        both = [part for part in on if not names_in(part) <= right_names]
+        pairs = [_pair(part, left, right) for part in both]
+        keys = tuple(dict.fromkeys(pair for pair in pairs if pair is not None))
+        rest = [part for part, pair in zip(both, pairs, strict=True) if pair is None]
+        if not keys and right.unique != frozenset():
+            raise Unsupported(
+                f"a {kind} join without an equality of two columns{at(place, self.sql)}",
+                cure="join on columns: a.x = b.y",
+            )
+        for name in itertools.chain.from_iterable(keys):
+            self.check_keys((known[name],), "a join")
+        return Join(kind, left, right, keys, all_of(rest), *_join_shape(kind, left, right, keys))
+
+    def further_out(self, place: exp.Expr) -> Unsupported:
+        return Unsupported(
+            f"a condition reads a SELECT further out{at(place, self.sql)}", cure="join in FROM"
+        )
+
+    def check_keys(self, fields: Fields, what: str) -> None:
+        for field in fields:
+            if field.type.kind is Kind.JSON:
+                raise Unsupported(f"{what} by the JSON column {field.name}", cure="CAST it to TEXT")
+
+    # -- aggregation
+
+    def _aggregated(
+        self, node: exp.Select, base: Node, outputs: Sequence[Output], scope: Scope
+    ) -> Map:
+        keys = self._group_keys(node, outputs, scope)
+        having = node.args.get("having")
+        if having is not None:
+            self.no_subquery(having)
+        condition = rename(having.this, scope) if having is not None else None
+        calls = _Calls(self, base)
+        prefix = self.alias("group")
+        group_names = [f"{prefix}.{plain(key) or i}" for i, key in enumerate(keys)]
+        replaced = {text(key.unnest()): name for key, name in zip(keys, group_names, strict=True)}
+
+        def replace(part: exp.Expr) -> exp.Expr:
+            name = replaced.get(text(part.unnest()))
+            if name is not None:
+                return column(name)
+            if isinstance(part, exp.Filter) or is_aggregate(part):
+                return column(calls.name(part))
+            return part
+
+        values = [(name, value.copy().transform(replace)) for name, value in outputs]
+        where = condition.copy().transform(replace) if condition is not None else None
+        below = [*zip(group_names, keys, strict=True), *calls.arguments()]
+        inner = self._map(base, below or [("nothing", exp.Literal.number(1))])
+        groups = inner.fields[: len(keys)]
+        self.check_keys(groups, "GROUP BY")
+        if keys or not node.args.get("group"):
+            aggregate = calls.aggregate(inner, groups)
+        else:
+            raise refused("an empty GROUP BY", node, self.sql, "leave it out")
+        for value in [*(v for _, v in values), *([where] if where is not None else [])]:
+            if not names_in(value) <= set(aggregate.field):
+                unknown = sorted(names_in(value) - set(aggregate.field))
+                raise Unsupported(f"{unknown[0]} is neither grouped nor aggregated")
+        return self._map(_filtered(aggregate, [where] if where is not None else []), values)
+
+    def _group_keys(
+        self, node: exp.Select, outputs: Sequence[Output], scope: Scope
+    ) -> list[exp.Expr]:
+        group = node.args.get("group")
+        if group is None:
+            return []
+        if group.args.get("all"):
+            found = [value for _, value in outputs if not aggregates_in(value)]
+        else:
+            found = [self._group_key(part, outputs, scope) for part in group.expressions]
+        return list({text(key.unnest()): key.unnest() for key in found}.values())
+
+    def _group_key(
+        self, part: exp.Expr, outputs: Sequence[Output], scope: Scope
+    ) -> exp.Expr:  # fmt: skip
+        self.no_subquery(part)
+        if isinstance(part, exp.Literal) and not part.is_string:
+            return outputs[int(part.name) - 1][1]
+        return rename(part, scope)
+
+    # -- building
+
+    def _map(self, node: Node, outputs: Sequence[Output]) -> Map:
+        """A projection with the types that DuckDB gives it."""
+        texts = [text(value) for _, value in outputs]
+        columns = ", ".join(
+            f"{sql} AS {quoted(n)}" for sql, (n, _) in zip(texts, outputs, strict=True)
+        )
+        types = describe(f"SELECT {columns} FROM t", {"t": node.fields})
+        parts: list[tuple[Field, str, str | None]] = []
+        for (name, value), sql, described in zip(outputs, texts, types, strict=True):
+            source = plain(value)
+            if source is not None:
+                parts.append((_as(node.field[source], name), quoted(source), source))
+                continue
+            double = described.type.kind is Kind.DOUBLE
+            # There is no negative zero: keys and rows agree.
+            computed = f"({sql}) + 0.0" if double else f"CAST({sql} AS {described.duck})"
+            parts.append((_as(described, name), computed, None))
+        return _map(node, parts)
+
+    def alias(self, alias: str) -> str:
+        """What the names of a FROM item's columns begin with: its alias, unlike all others, as
+        DuckDB compares names, and without the dot that ends it."""
+        bare = alias.replace(".", "_")
+        free = (f"{bare}#{number}" if number > 1 else bare for number in itertools.count(1))
+        found = next(name for name in free if name.lower() not in self._aliases)
+        self._aliases.add(found.lower())
+        return found
+
+    def scan(self, relation: str, alias: str) -> tuple[Scan, dict[str, str]]:
+        """A relation with the columns that are used, and their names in the algebra."""
+        found = self.catalog.schema.relation(relation)
+        if WEIGHT in found.positions:
+            raise Unsupported(f"{relation} has a column {WEIGHT}", cure="rename it")
+        prefix = self.alias(alias)
+        used = self._used.get(alias, set()) | set(found.primary_key)
+        kept = [c for c in found.columns if c.name in used]
+        names = {c.name: f"{prefix}.{c.name}" for c in kept}
+        fields = tuple(_as(field, names[field.name]) for field in stored_fields(kept))
+        unique = frozenset(names[name] for name in found.primary_key)
+        return Scan(relation, tuple(names), fields, unique), names
+
+
+class _Calls:
+    """Aggregate calls of one SELECT, each computed once, over arguments that are columns."""
+
+    def __init__(self, translator: Translator, base: Node) -> None:
+        self._translator = translator
+        self._base = base
+        self._prefix = translator.alias("call")
+        self._names: dict[tuple[Function, str], str] = {}
+        self._arguments: dict[str, exp.Expr] = {}
+
+    def name(self, part: exp.Expr) -> str:
+        """The column that holds this aggregate's value."""
+        function, argument = self._parsed(part)
+        if argument is not None:
+            sql = text(argument)
+            if aggregates_in(argument):
+                raise Unsupported("an aggregate of an aggregate", cure="write a subquery in FROM")
+            self._arguments.setdefault(sql, argument)
+            place = str(list(self._arguments).index(sql))
+        else:
+            place = ""
+        key = function, place
+        if key not in self._names:
+            self._names[key] = f"{self._prefix}.{len(self._names)}"
+        return self._names[key]
+
+    def _parsed(self, part: exp.Expr) -> tuple[Function, exp.Expr | None]:
+        condition = None
+        if isinstance(part, exp.Filter):
+            condition = part.expression.this
+            part = part.this
+        function = _FUNCTIONS.get(type(part))
+        sql = self._translator.sql
+        if function is None:
+            raise refused(f"the aggregate {text(part)}", part, sql, "")
+        if part.expressions and not isinstance(part, exp.Count):
+            raise refused(f"{text(part)}", part, sql, "one argument only")
+        argument = part.this
+        if isinstance(argument, exp.Distinct):
+            if function is Function.COUNT and len(argument.expressions) == 1:
+                function = Function.DISTINCT
+            elif function not in (Function.MIN, Function.MAX):
+                raise refused(f"{text(part)}", part, sql, "aggregate over SELECT DISTINCT in FROM")
+            argument = argument.expressions[0]
+        if isinstance(argument, exp.Star) or argument is None:
+            if condition is None:
+                return Function.ROWS, None
+            argument = exp.Literal.number(1)
+        if isinstance(part, exp.Count) and part.expressions:
+            raise refused(f"{text(part)}", part, sql, "count one expression")
+        if condition is not None:
+            argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
+        return function, argument
+
+    def arguments(self) -> Iterator[Output]:
+        """Output columns of the projection below the aggregation."""
+        for i, argument in enumerate(self._arguments.values()):
+            yield self._argument(i), argument
+
+    def _argument(self, i: int) -> str:
+        return f"argument.{i}"
+
+    def aggregate(self, inner: Map, groups: Fields) -> Aggregate:
+        calls: list[Call] = []
+        sums: dict[str, Field] = {}
+        for (function, place), name in self._names.items():
+            argument = self._argument(int(place)) if place else ""
+            if function in (Function.SUM, Function.AVG):
+                sums[argument] = self._sum(inner, argument)
+            calls.append(Call(function, argument, self._field(inner, function, argument, name)))
+        for call in calls:
+            if call.function in (Function.MIN, Function.MAX, Function.DISTINCT):
+                self._translator.check_keys((inner.field[call.argument],), call.function.value)
+        return Aggregate(inner, groups, tuple(calls), tuple(sums.items()))
+
+    def _field(self, inner: Map, function: Function, argument: str, name: str) -> Field:
+        if function in (Function.ROWS, Function.COUNT, Function.DISTINCT):
+            return Field(name, "BIGINT", ColumnType(Kind.BIGINT), nullable=False)
+        return _as(_described(inner, f"{function.value}({quoted(argument)})"), name)
+
+    def _sum(self, inner: Map, argument: str) -> Field:
+        kind = inner.field[argument].type.kind
+        found = _described(inner, f"sum({quoted(argument)})")
+        if kind not in (*_NUMBERS, Kind.BOOLEAN) or not found.duck.startswith(_SUMMABLE):
+            raise Unsupported(
+                f"SUM and AVG of {inner.field[argument].duck} cannot be kept up to date from "
+                "changes: sums of floating-point numbers depend on their order",
+                cure="CAST the argument to a DECIMAL",
+            )
+        return found
+
+
+def _described(inner: Map, sql: str) -> Field:
+    return describe(f"SELECT {sql} FROM t", {"t": inner.fields})[0]
+
+
+class _From:
+    """The FROM items of one SELECT, and how they are joined."""
+
+    def __init__(
+        self, translator: Translator, ctes: Ctes, scope: Scope
+    ) -> None:  # fmt: skip
+        self._translator = translator
+        self._ctes = ctes
+        self._scope = scope
+        self._steps: list[tuple[exp.Join | None, Node]] = []
+
+    def plan(self, first: exp.Expr, joins: Sequence[exp.Join]) -> None:
+        """Note all items, so that every name is known before conditions are looked at."""
+        self._steps.append((None, self._item(first)))
+        for join in [*(first.args.get("joins") or ()), *joins]:
+            self._steps.append((join, self._item(join.this)))
+            if join.this.args.get("joins"):
+                raise refused("a join inside a join", join, self._translator.sql, "write it flat")
+
+    def _item(self, node: exp.Expr) -> Node:
+        translator = self._translator
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            if node.name in self._ctes and not node.args.get("db"):
+                return self._derived(node, self._cte(node.name), node.alias or node.name)
+            return self._relation(node)
+        if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Table):
+            if not node.alias:
+                raise Unsupported(
+                    f"a subquery in FROM without an alias{at(node, translator.sql)}",
+                    cure="write (SELECT …) AS name",
+                )
+            return self._derived(node, translator.query(node.this, self._ctes), node.alias)
+        raise refused(f"{text(node)} in FROM", node, translator.sql, "name a relation")
+
+    def _cte(self, name: str) -> Map:
+        cte = self._ctes[name]
+        node = self._translator.query(cte.node.this, cte.known)
+        names = [part.name for part in cte.node.args["alias"].columns]
+        kept = [names[i] if i < len(names) else f.name for i, f in enumerate(node.fields)]
+        return _renamed(node, dict(zip(kept, [f.name for f in node.fields], strict=True)))
+
+    def _relation(self, node: exp.Table) -> Node:
+        if node.name not in self._translator.catalog.schema:
+            raise Unsupported(
+                f"{node.name} is a view, whose changes are in no log"
+                f"{at(node, self._translator.sql)}",
+                cure="read the relations it is made of",
+            )
+        alias = node.alias or node.name
+        scan, names = self._translator.scan(node.name, alias)
+        self._scope.columns[alias] = names
+        return scan
+
+    def _derived(self, node: exp.Expr, query: Map, alias: str) -> Node:
+        given = node.args.get("alias")
+        renames = [part.name for part in given.columns] if given else []
+        prefix = self._translator.alias(alias)
+        visible = [
+            renames[i] if i < len(renames) else field.name for i, field in enumerate(query.fields)
+        ]
+        names = {name: f"{prefix}.{name}" for name in visible}
+        self._scope.columns[alias] = names
+        own = [field.name for field in query.fields]
+        return _renamed(query, dict(zip(names.values(), own, strict=True)))
+
+    def join(self, where: Sequence[exp.Expr]) -> Node:
+        """All items joined, with the WHERE's conditions as far down as they may go."""
+        pool = list(where)
+        run = [self._steps[0][1]]
+        mine: list[exp.Expr] = []
+        for i, (join, item) in enumerate(self._steps[1:], start=1):
+            assert join is not None
+            side, on = self._checked(join), self._on(join)
+            if not side:
+                run.append(item)
+                mine += on
+                continue
+            # Rows that a later RIGHT or FULL join adds must still meet the WHERE.
+            later = {self._checked(j) for j, _ in self._steps[i:] if j is not None}
+            usable = pool if later <= {"", "LEFT"} else []
+            left, used = self._inner(run, [*mine, *usable])
+            self._all_used(mine, used, join)
+            pool = [part for part in pool if not _is_one_of(part, used)]
+            run, mine = [self._outer(side, left, item, on, join)], []
+        node, used = self._inner(run, [*mine, *pool])
+        self._all_used([*mine, *pool], used, exp.Join())
+        return node
+
+    def _all_used(
+        self, wanted: Sequence[exp.Expr], used: Sequence[exp.Expr], place: exp.Expr
+    ) -> None:
+        if not all(_is_one_of(part, used) for part in wanted):
+            raise self._translator.further_out(place)
+
+    def _checked(self, join: exp.Join) -> str:
+        """LEFT, RIGHT or FULL; empty for inner joins."""
+        method, kind, side = (join.args.get(key) or "" for key in ("method", "kind", "side"))
+        full_using = side == "FULL" and (join.args.get("using") or method)
+        if (
+            method not in ("", "NATURAL")
+            or kind not in ("", "INNER", "CROSS", "OUTER")
+            or full_using
+        ):
+            raise refused(
+                f"{method} {side} {kind} JOIN".replace("  ", " ").strip(), join,
+                self._translator.sql, "join with ON; write [NOT] EXISTS for semi and anti joins",
+            )  # fmt: skip
+        return str(side)
+
+    def _on(self, join: exp.Join) -> list[exp.Expr]:
+        found = [rename(part, self._scope) for part in conjuncts(join.args.get("on"))]
+        for part in found:
+            self._translator.no_subquery(part)
+        for pair in join.meta.get("pairs", ()):
+            names = [self._scope.find(alias, name) for _, alias, name, _ in pair]
+            if None in names:
+                raise refused("USING", join, self._translator.sql, "join with ON")
+            left, right = (column(name) for name in names if name is not None)
+            found.append(exp.EQ(this=left, expression=right))
+        return found
+
+    def _outer(
+        self, side: str, left: Node, right: Node, on: Sequence[exp.Expr], place: exp.Join
+    ) -> Node:
+        join = self._translator.join
+        if side == "LEFT":
+            return join(JoinKind.LEFT, left, right, on, place)
+        if side == "RIGHT":
+            return join(JoinKind.LEFT, right, left, on, place)
+        first = join(JoinKind.LEFT, left, right, on, place)
+        second = join(JoinKind.ANTI, right, left, on, place)
+        padded = _map(second, [
+            (field, quoted(field.name), field.name) if field.name in right.field
+            else (field, null_of(field), None)
+            for field in first.fields
+        ])  # fmt: skip
+        fields = tuple(_as(f, f.name, nullable=True) for f in first.fields)
+        return Union((first, padded), fields)
+
+    def _inner(
+        self, items: Sequence[Node], pool: Sequence[exp.Expr]
+    ) -> tuple[Node, list[exp.Expr]]:
+        """Inner joins of `items`, left to right but for those that nothing connects yet; and which
+        conditions that took."""
+        used: list[exp.Expr] = []
+
+        def take(names: set[str]) -> list[exp.Expr]:
+            found = [p for p in pool if not _is_one_of(p, used) and names_in(p) <= names]
+            used.extend(found)
+            return found
+
+        waiting = [_filtered(item, take(set(item.field))) for item in items]
+        node = waiting.pop(0)
+        while waiting:
+            item = next((w for w in waiting if _connected(node, w, pool)), waiting[0])
+            waiting = [w for w in waiting if w is not item]
+            on = take({*node.field, *item.field})
+            keyed = [part for part in on if _pair(part, node, item) is not None]
+            rest = [part for part in on if not _is_one_of(part, keyed)]
+            place = self._steps[-1][0] or exp.Join()
+            node = _filtered(self._translator.join(JoinKind.INNER, node, item, keyed, place), rest)
+        return node, used
+
+
+def _is_one_of(part: exp.Expr, parts: Sequence[exp.Expr]) -> bool:
+    return any(part is other for other in parts)
+
+
+def _connected(node: Node, item: Node, pool: Sequence[exp.Expr]) -> bool:
+    return any(_pair(part, node, item) is not None for part in pool)
+
+
+def _pair(part: exp.Expr, left: Node, right: Node) -> tuple[str, str] | None:
+    """The columns of left and right that `part` equates, if it is that and they can be looked up
+    by each other's values."""
+    if not isinstance(part, exp.EQ):
+        return None
+    a, b = plain(part.this), plain(part.expression)
+    if a in right.field and b in left.field:
+        a, b = b, a
+    if a not in left.field or b not in right.field:
+        return None
+    assert a is not None
+    assert b is not None
+    kinds = {left.field[a].type.kind, right.field[b].type.kind}
+    return (a, b) if len(kinds) == 1 or kinds <= set(_NUMBERS) else None
+
+
+def _bound(condition: exp.Expr, join: Join) -> Bound | None:
+    """A comparison of two columns whose values can be compared in the left one's type."""
+    condition = condition.unnest()
+    if not isinstance(condition, exp.GT | exp.GTE | exp.LT | exp.LTE):
+        return None
+    a, b = plain(condition.this), plain(condition.expression)
+    above = isinstance(condition, exp.GT | exp.GTE)
+    if a in join.right.field:
+        a, b, above = b, a, not above
+    if a not in join.left.field or b not in join.right.field:
+        return None
+    assert a is not None
+    assert b is not None
+    left, right = join.left.field[a].type, join.right.field[b].type
+    alike = left.kind is right.kind or {left.kind, right.kind} <= set(_NUMBERS)
+    # As doubles, numbers of up to 15 digits stay apart.
+    short = left.kind is Kind.INTEGER or (left.precision or 99) <= 15
+    return Bound(a, b, above) if alike or (right.kind is Kind.DOUBLE and short) else None
+
+
+def _join_shape(
+    kind: JoinKind, left: Node, right: Node, keys: Sequence[tuple[str, str]]
+) -> tuple[Fields, frozenset[str] | None]:
+    """Fields of a join, and what identifies its rows."""
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return left.fields, left.unique
+    one_right = right.unique is not None and right.unique <= {b for _, b in keys}
+    one_left = left.unique is not None and left.unique <= {a for a, _ in keys}
+    outer = kind is JoinKind.LEFT
+    theirs = tuple(_as(f, f.name, nullable=f.nullable or outer) for f in right.fields)
+    unique: frozenset[str] | None = None
+    if one_right:
+        unique = left.unique
+    elif one_left and not outer:
+        unique = right.unique
+    elif left.unique is not None and right.unique is not None:
+        unique = left.unique | right.unique
+    return (*left.fields, *theirs), unique
+
+
+def _as(field: Field, name: str, *, nullable: bool | None = None) -> Field:
+    return Field(name, field.duck, field.type, field.nullable if nullable is None else nullable)
+
+
+def _map(node: Node, parts: Sequence[tuple[Field, str, str | None]], where: str = "") -> Map:
+    passes = {field.name: source for field, _, source in parts if source is not None}
+    return Map(
+        node,
+        tuple(field for field, _, _ in parts),
+        tuple(sql for _, sql, _ in parts),
+        where,
+        passes,
+        _passed(node.unique, passes),
+    )
+
+
+def _passed(unique: frozenset[str] | None, passes: Mapping[str, str]) -> frozenset[str] | None:
+    """`unique` under the names of a projection, if it passes all of it on."""
+    back = {source: name for name, source in reversed([*passes.items()])}
+    if unique is None or not unique <= back.keys():
+        return None
+    return frozenset(back[name] for name in unique)
+
+
+def _renamed(node: Node, names: Mapping[str, str]) -> Map:
+    """The columns of `names`: name → name in `node`."""
+    return _map(node, [(_as(node.field[old], new), quoted(old), old) for new, old in names.items()])
+
+
+def _prefixed(node: Map, prefix: str) -> Map:
+    """A subquery's rows under names that nothing else has."""
+    return _renamed(node, {f"{prefix}.{field.name}": field.name for field in node.fields})
+
+
+def _filtered(node: Node, conditions: Sequence[exp.Expr]) -> Node:
+    if not conditions:
+        return node
+    parts = [(field, quoted(field.name), field.name) for field in node.fields]
+    return _map(node, parts, all_of(conditions))
+
+
+def _columns(fields: Fields) -> str:
+    return ", ".join(quoted(field.name) for field in fields)
+
+
+def _is_aggregated(select: exp.Select) -> bool:
+    """Does it more than choose rows of its FROM? (DISTINCT changes nothing for EXISTS and IN.)"""
+    return any(select.args.get(part) for part in ("group", "having")) or any(
+        aggregates_in(projection) for projection in select.expressions
+    )
+
+
+def _star(node: exp.Expr) -> exp.Star | None:
+    if isinstance(node, exp.Star):
+        return node
+    if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+        return node.this
+    return None
+
+
+def _used_columns(tree: exp.Expr) -> dict[str, set[str]]:
+    """Alias → the columns that are named of it, wherever it stands."""
+    used: dict[str, set[str]] = {}
+    for node in tree.walk():
+        if (place := node.meta.get("column")) is not None:
+            used.setdefault(place[1], set()).add(place[2])
+        for entry in node.meta.get("columns", ()):
+            used.setdefault(entry[1], set()).add(entry[2])
+        for pair in node.meta.get("pairs", ()):
+            for _, alias, name, _ in pair:
+                used.setdefault(alias, set()).add(name)
+    return used

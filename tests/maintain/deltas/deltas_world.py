@@ -1,0 +1,265 @@
+"""A database in dictionaries under deferred views: strict about what is read and written, and at
+every step compared with what DuckDB answers over the base rows."""
+
+import asyncio
+from collections import Counter
+from zlib import crc32
+
+import pyarrow as pa
+
+from maintain.changes import Change
+from maintain.deltas.program import compile_deltas, refresh
+from maintain.deltas.relations import changed_rows, stored_fields
+from maintain.deltas.stages import input_schema, output_schema, run_inputs
+from query.duck import column_type, connect, from_record_batch, to_record_batch
+from schema.catalog import Catalog, Forest, Index, Layout, State
+from schema.ddl import load_ddl
+from storage.codec.keyrange import KeyRange
+from storage.codec.rows import LayoutCodec
+from storage.snapshot import RowVersion
+
+PARTS = 3
+
+
+def catalog_of(ddl):
+    """All declared indexes are READABLE."""
+    schema = load_ddl(ddl)
+    indexes = tuple(Index(i.name, i.relation, i.columns, i.include) for i in schema.indexes)
+    states = tuple((index.name, State.READABLE) for index in indexes)
+    return Catalog(1, schema, Forest(()), indexes=indexes, states=states)
+
+
+class Rows:
+    """Rows of layouts by encoded key: a `RowReader`."""
+
+    def __init__(self, catalog, layouts):
+        self.catalog = catalog
+        self.codecs = {layout.name: LayoutCodec(layout) for layout in layouts}
+        self.rows = {name: {} for name in self.codecs}
+        self.reads = Counter()
+
+    async def get(self, layout, keys):
+        self.reads["get", layout] += len(keys)
+        assert keys, "a read of nothing"
+        codec = self.codecs[layout]
+        encoded = [codec.key_of(key) for key in keys]
+        assert len(set(encoded)) == len(encoded), "a key read twice in one get"
+        found = [self.rows[layout].get(key) for key in encoded]
+        return [
+            None if row is None else RowVersion(key, 1, row)
+            for key, row in zip(encoded, found, strict=True)
+        ]
+
+    async def prefixes(self, layout, prefixes):
+        self.reads["prefixes", layout] += len(prefixes)
+        assert prefixes, "a read of nothing"
+        encoded = [self.codecs[layout].prefix(prefix) for prefix in prefixes]
+        assert all(encoded), "a scan of everything"
+        assert len(set(encoded)) == len(encoded), "a prefix read twice"
+        return [
+            [RowVersion(key, 1, row) for key, row in self._between(layout, start)]
+            for start in encoded
+        ]
+
+    async def scan(self, layout, key_range=KeyRange(), *, reverse=False, limit=None):
+        self.reads["scan", layout] += 1
+        bounds = (key_range.low, key_range.high, limit)
+        assert bounds != (None, None, None), "a scan of everything"
+        start, end = self.codecs[layout].range(key_range)
+        stored = sorted(self.rows[layout].items())
+        rows = [row for key, row in stored if start <= key and (end is None or key < end)]
+        rows = (rows[::-1] if reverse else rows)[:limit]
+        for i in range(0, len(rows), 2):
+            yield rows[i : i + 2]
+
+    def _between(self, layout, start):
+        return [(k, row) for k, row in sorted(self.rows[layout].items()) if k.startswith(start)]
+
+    def apply(self, mutations):
+        written = [(m.layout, m.key) for m in mutations]
+        assert len(set(written)) == len(written), "a stored row is written twice"
+        for m in mutations:
+            assert m.old != m.new, "a mutation that changes nothing"
+            row = m.old if m.new is None else m.new
+            assert m.key == self.codecs[m.layout].key(row)
+            stored = self.rows[m.layout].get(m.key)
+            assert repr(stored) == repr(m.old), f"{m.layout}: {stored} is stored, not {m.old}"
+            if m.new is None:
+                del self.rows[m.layout][m.key]
+            else:
+                self.rows[m.layout][m.key] = m.new
+
+
+def view_layouts(program):
+    yield Layout(program.name, "", (*program.columns, *program.hidden), program.key, program.name)
+    for state in program.states:
+        name = f"{program.name}.{state.name}"
+        yield Layout(name, "", state.columns, state.key, name)
+
+
+class World:
+    """Base rows, their indexes, and the views of `sqls` by name."""
+
+    def __init__(self, catalog, sqls):
+        self.catalog = catalog
+        self.sqls = sqls
+        self.programs = {n: compile_deltas(sql, catalog, n) for n, sql in sqls.items()}
+        self.relations = {r.name: r for r in catalog.schema.relations}
+        base = [catalog.layout(name) for name in [*self.relations, *catalog.index]]
+        own = [layout for p in self.programs.values() for layout in view_layouts(p)]
+        self.views = [layout.name for layout in own]
+        self.store = Rows(catalog, [*base, *own])
+        self.layouts = [*base, *own]
+        self.commits = 0
+        self.build()
+
+    def build(self, *, parts=True):
+        """First build: everything is new."""
+        everything = {
+            name: [Change(name, None, row) for row in self.store.rows[name].values()]
+            for name in self.relations
+        }
+        nothing = Rows(self.catalog, self.layouts)
+        self.store.apply(self.mutations(everything, nothing, parts=parts))
+
+    def mutations(self, changes, old, *, parts=True):
+        tables = {n: changed_rows(self.relations[n].columns, c) for n, c in changes.items() if c}
+        found = []
+        for program in self.programs.values():
+            mutations = asyncio.run(refresh(program, tables, old))
+            if parts:
+                passing = {n: self.passing(n, c) for n, c in changes.items() if c}
+                again = asyncio.run(in_parts(program, passing, old))
+                assert by_key(mutations) == by_key(again), "parts and the whole differ"
+            found += mutations
+        return found
+
+    def passing(self, relation, changes):
+        """The same changes with a row between them that comes and goes: a log has all of it."""
+        ghost = changes[0].new or changes[0].old
+        more = [Change(relation, None, ghost), Change(relation, ghost, None)]
+        return changed_rows(self.relations[relation].columns, [*changes, *more])
+
+    def commit(self, *writes):
+        """One batch: (relation, row) puts it, (relation, key, None) deletes it."""
+        before, after = {}, {}
+        for relation, row, *deleted in writes:
+            codec = self.store.codecs[relation]
+            key = codec.key_of(row) if deleted else codec.key(row)
+            before[relation, key] = self.store.rows[relation].get(key)
+            after[relation, key] = None if deleted else row
+        changes = {}
+        for (relation, key), new in after.items():
+            change = Change(relation, before[relation, key], new)
+            if change.old != change.new:
+                changes.setdefault(relation, []).append(change)
+        self.commits += 1
+        mutations = self.mutations(changes, self.store, parts=self.commits % 2 == 1)
+        for relation, found in changes.items():
+            for change in found:
+                self._write(relation, change)
+        self.store.apply(mutations)
+
+    def _write(self, relation, change):
+        """A base row and its entries in indexes."""
+        for layout in [relation, *(i.name for i in self.catalog.indexes_on(relation))]:
+            names = self.catalog.layout(layout).column_names
+            positions = [self.relations[relation].positions[name] for name in names]
+            codec, rows = self.store.codecs[layout], self.store.rows[layout]
+            for row, there in ((change.old, False), (change.new, True)):
+                if row is not None:
+                    entry = tuple(row[i] for i in positions)
+                    rows[codec.key(entry)] = entry
+                    if not there:
+                        del rows[codec.key(entry)]
+
+    # Checking
+
+    def check(self):
+        """Incremental = what DuckDB says."""
+        answers = self.answers()
+        for name, program in self.programs.items():
+            types, rows = answers[name]
+            assert [c.type for c in program.columns] == types, name
+            width = len(program.columns)
+            stored = [row[:width] for row in self.store.rows[name].values()]
+            assert shown(stored) == shown(rows), f"{name}: {self.sqls[name]}"
+
+    def check_anew(self):
+        """Incremental = built from nothing, state included."""
+        anew = World.__new__(World)
+        anew.__dict__ |= self.__dict__
+        anew.store = Rows(self.catalog, self.layouts)
+        for name in [*self.relations, *self.catalog.index]:
+            anew.store.rows[name] = self.store.rows[name]
+        anew.build(parts=False)
+        for name in self.views:
+            assert shown(self.store.rows[name].values()) == shown(anew.store.rows[name].values())
+
+    def answers(self):
+        database = connect()
+        for name, relation in self.relations.items():
+            columns = ", ".join(f'"{f.name}" {f.duck}' for f in stored_fields(relation.columns))
+            rows = to_record_batch(relation.columns, list(self.store.rows[name].values()))
+            database.execute(f'CREATE TABLE "{name}" ({columns})')
+            database.register("given", rows)
+            database.execute(f'INSERT INTO "{name}" SELECT * FROM given')
+        found = {}
+        for name, program in self.programs.items():
+            answer = database.sql(program.sql)
+            types = [column_type(type_) for type_ in answer.types]
+            batches = answer.to_arrow_table().to_batches()
+            found[name] = types, [r for b in batches for r in from_record_batch(b, types)]
+        database.close()
+        return found
+
+
+def shown(rows):
+    """A bag of rows, values with their types and scales; no negative zero."""
+    return Counter(repr(tuple(v + 0.0 if isinstance(v, float) else v for v in row)) for row in rows)
+
+
+def by_key(mutations):
+    return {(m.layout, m.key): repr((m.old, m.new)) for m in mutations}
+
+
+async def in_parts(program, changes, old):
+    """As another executor would run it: inputs and stages in parts, the first part twice."""
+    zsets = dict(changes)
+    mutations = []
+    for number, stage in enumerate(program.stages):
+        projected = [run_inputs(stage, part) for part in parts_of_sources(zsets)]
+        table = pa.concat_tables([input_schema(stage).empty_table(), *projected])
+        parts = split(table, stage.partition_by)
+        first = await stage.run(parts[0], old)
+        results = [await stage.run(part, old) for part in parts]
+        assert by_key(first.mutations) == by_key(results[0].mutations), "a second run differs"
+        assert shown(rows_of(first.table)) == shown(rows_of(results[0].table))
+        mutations += [m for result in results for m in result.mutations]
+        schema = output_schema(stage)
+        assert all(result.table.schema == schema for result in results)
+        zsets[number] = pa.concat_tables([result.table for result in results])
+    return mutations
+
+
+def parts_of_sources(zsets):
+    """Each source's changes in halves, row by row."""
+    for half in (0, 1):
+        yield {name: taken(t, range(half, t.num_rows, 2)) for name, t in zsets.items()}
+
+
+def taken(table, rows):
+    return table.take(pa.array(rows, pa.int64()))
+
+
+def rows_of(table):
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def split(table, columns):
+    """Rows that agree on `columns` stay together."""
+    if not columns:
+        return [table]
+    keys = table.select(list(columns)).to_pylist()
+    place = [crc32(repr(sorted(key.items())).encode()) % PARTS for key in keys]
+    return [taken(table, [i for i, p in enumerate(place) if p == n]) for n in range(PARTS)]

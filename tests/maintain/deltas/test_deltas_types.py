@@ -1,0 +1,66 @@
+"""Values of every type pass through joins, groups, extremes and keys as they are."""
+
+import datetime as dt
+import uuid
+from random import Random
+
+from deltas_world import World, catalog_of
+
+JOINED = ("u", "b", "z", "f", "m", "o", "t")
+VALUES = {
+    "uuid": [uuid.UUID(int=n << 100 | n) for n in range(4)],
+    "bytes": [b"", b"a\0", b"\xff"],
+    "date": [dt.date(1950, 1, 1), dt.date(2020, 2, 29)],
+    "timestamp": [dt.datetime(2020, 1, 1, 0, 0, 0, n) for n in range(3)],
+    "timestamptz": [dt.datetime(1950, 1, 1, 0, 0, 0, n, tzinfo=dt.UTC) for n in range(3)],
+    "boolean": [False, True],
+    "json": ['{"a": 1}', "[1,  2]"],
+    "double": [0.1, -2.5, 1e300, 0.0],
+    "bigint": [2**63 - 1, -(2**63), 5],
+    "text": ["", "a", "ä\n"],
+}
+
+
+def ddl():
+    columns = (
+        "u UUID, b BLOB, s DATE, m TIMESTAMP, z TIMESTAMP WITH TIME ZONE, o BOOLEAN, j JSON, "
+        "f DOUBLE, g BIGINT, t VARCHAR(9)"
+    )
+    for name in ("p", "q"):
+        yield f"CREATE TABLE {name} (i UUID PRIMARY KEY, {columns});"
+        yield from (f"CREATE INDEX {name}_{c} ON {name} ({c});" for c in JOINED)
+
+
+def test_every_type():
+    on = " AND ".join(f"p.{column} = q.{column}" for column in JOINED[2:])
+    calls = ", ".join(
+        f"MIN({c}) AS lo_{c}, MAX({c}) AS hi_{c}, COUNT(DISTINCT {c}) AS n_{c}" for c in JOINED
+    )
+    views = {
+        "rows": "SELECT p.*, q.i AS other FROM p LEFT JOIN q ON p.i = q.u",
+        "all": f"SELECT p.i, q.i AS other FROM p JOIN q ON {on}",
+        "bytes": "SELECT p.i, q.i AS other, p.b FROM p JOIN q ON p.b = q.b",
+        "calls": f"SELECT o, {calls}, SUM(g) AS s FROM p GROUP BY o",
+        "bag": "SELECT u, b, z, m, f, s, o, g, t FROM p UNION ALL SELECT u, b, z, m, f, s, o, g, t "
+        "FROM q",
+        "made": "SELECT s + INTERVAL 1 DAY AS d, j->>'a' AS a, COUNT(*) AS n FROM p GROUP BY ALL",
+    }
+    world = World(catalog_of("\n".join(ddl())), views)
+    random = Random(28)
+
+    def value(column):
+        if column.nullable and random.random() < 0.1:
+            return None
+        return random.choice(VALUES[column.type.kind.value])
+
+    for _ in range(2):
+        world.commit(
+            *(
+                (relation.name, tuple(value(column) for column in relation.columns))
+                for relation in world.catalog.schema.relations
+                for _ in range(5)
+            ),
+            ("p", (VALUES["uuid"][0],), None),
+        )
+        world.check()
+    world.check_anew()
