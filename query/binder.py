@@ -269,10 +269,10 @@ class _Binder:
             raise Unsupported(f"the target of a write is one relation{at(table, self.sql)}")
         self._visit(table)
         name = table.name
-        if name in self.catalog.view:
+        if above := self.catalog.relations_of(name):
             raise Unsupported(
                 f"{name} is a view: it follows its relations{at(table, self.sql)}",
-                cure=f"write to {', '.join(self.catalog.view[name].path)}",
+                cure=f"write to {', '.join(above)}",
             )
         if name not in self.catalog.schema or table.args.get("db"):
             raise self._unknown_relation(table, {})
@@ -540,26 +540,27 @@ class _Binder:
 
     def _check_relation(self, node: exp.Table, select: _Select) -> None:
         name = node.name
-        known = name in self.catalog.schema or name in self.catalog.view
-        if not known or node.args.get("db"):
+        above = self.catalog.relations_of(name)
+        if not (name in self.catalog.schema or above) or node.args.get("db"):
             raise self._unknown_relation(node, select.ctes)
-        if name in self.catalog.view and not self.catalog.readable(name):
+        if above and not self.catalog.readable(name):
             state = self.catalog.state.get(name)
             raise UnknownName(
                 f"view {name} cannot be read: it is {state or 'not built'}{at(node, self.sql)}",
-                cure=f"query {', '.join(self.catalog.view[name].path)} instead",
+                cure=f"query {', '.join(above)} instead",
                 name=name,
             )
 
     def _unknown_relation(self, node: exp.Table, ctes: Mapping[str, object]) -> UnknownName:
         name = ".".join(part.name for part in node.parts)
-        views = [view for view in self.catalog.view if self.catalog.readable(view)]
+        made = (*self.catalog.view, *self.catalog.deferred_view)
+        views = [view for view in made if self.catalog.readable(view)]
         known = [*self.catalog.schema.names, *views, *ctes]
         return unknown("relation", name, at(node, self.sql), known)
 
     def _add_source(self, node: exp.Table, select: _Select) -> str:
-        layout = self.catalog.layout(node.name)
-        columns = [OutputColumn(column.name, column.type) for column in layout.columns]
+        seen = self.catalog.visible(node.name)
+        columns = [OutputColumn(column.name, column.type) for column in seen]
         alias = node.alias or node.name
         item = Item(alias, tuple(self._visible(node, columns)), node.name)
         self._add_item(item, node, select)

@@ -116,6 +116,7 @@ class PreparedQuery:
         self.columns = _output_columns(rewritten.bound, plan)
         self.served_by = tuple(dict.fromkeys(access.layout.name for access in plan.accesses))
         """Relations, views and indexes that are read."""
+        self.deferred = tuple(name for name in self.served_by if name in catalog.deferred_view)
         self._duck = duck
         self._parameters = [
             (name, _comparable(type_)) for name, type_ in rewritten.bound.parameter_types.items()
