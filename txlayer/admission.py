@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from query.duck import quoted
 from schema.catalog import Catalog
 from schema.diff import diff
-from schema.errors import ForeignKeyViolation, UniqueViolation
+from schema.errors import ForeignKeyViolation, StalePlan, UniqueViolation
 from schema.model import DeclaredIndex, ForeignKey
 
 Count = Callable[[str], Awaitable[int]]
@@ -19,13 +19,26 @@ Count = Callable[[str], Awaitable[int]]
 
 
 async def check_stored(current: Catalog, new: Catalog, count: Count) -> None:
-    """Raises UniqueViolation or ForeignKeyViolation, with the number of offending rows."""
+    """Raises UniqueViolation or ForeignKeyViolation, with the number of offending rows; StalePlan
+    for a relation with rows that an initial load is to fill."""
     changes = diff(current.schema, new.schema)
     for index in changes.added_indexes:
         if index.unique and index.relation in current.schema:
             await _check_unique(index, count)
     for relation, foreign_key in changes.added_foreign_keys:
         await _check_foreign_key(relation, foreign_key, count)
+    if new.load is not None and current.load is None:
+        for name in new.load.relations:
+            await _check_empty(name, count)
+
+
+async def _check_empty(relation: str, count: Count) -> None:
+    if await count(f"SELECT count(*) FROM (SELECT 1 FROM {quoted(relation)} LIMIT 1) AS any_row"):
+        raise StalePlan(
+            f"Relation {relation} has rows: an initial load fills empty ones.",
+            cure="Append to it, in transactions: hornbeam load without --spark.",
+            relation=relation,
+        )
 
 
 async def _check_unique(index: DeclaredIndex, count: Count) -> None:

@@ -7,7 +7,9 @@ the built ones READABLE, and drop tables that nobody can read any more.
 Why the build may begin at T and write with timestamp T: every commit after the switch keeps the
 new view itself, with a later timestamp, so whichever row is newer wins; every commit before it is
 in the snapshot T (architecture.md, "View life cycle"). A build that dies is simply done again at
-a later T: whatever has changed since the first T carries a newer cell.
+a later T: whatever has changed since the first T carries a newer cell. Builds may be left to
+others, Spark for one (`txlayer/builds.py`): the keeper then notes what they say is finished, and
+puts into force that all is.
 
 Which version is in force is a value of the coordination service, changed by compare-and-set. A new
 owner *claims* it before it loads the catalog; whoever owned it before cannot change it any more,
@@ -21,26 +23,39 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import structlog
 
 from maintain.lifecycle import Event, transition
-from maintain.recompute import build_batches
+from maintain.recompute import build_batches, scanned_relation
+from maintain.spans import Span
 from query.engine import QueryEngine
 from schema.catalog import Catalog, Forest, Purpose, State
 from schema.codec import decode_catalog, encode_catalog
-from schema.errors import Corruption, HornbeamError, StalePlan, Unavailable
+from schema.errors import Corruption, HornbeamError, NotFound, StalePlan, Unavailable
 from schema.model import Schema
 from storage.codec.rows import Codecs
 from storage.limits import require_storable
 from storage.ports import NEWEST, Clock, Coordination, Put, TableStore, Versioned
 from storage.snapshot import Snapshot
+from txlayer import builds, loads
 from txlayer.admission import check_stored
+from txlayer.builds import Builds, Finished
 from txlayer.committer import Committer
 from txlayer.manager import TransactionManager
 from txlayer.state import CatalogState
@@ -141,7 +156,11 @@ async def load_catalog(store: TableStore, version: int) -> Catalog:
 
 @dataclass
 class Build:
-    """Progress of one online build. `total` is the number of rows expected, if it is known."""
+    """Progress of one online build. `total` is the number of rows expected, if it is known.
+
+    One that is carried out `elsewhere` has no snapshot of its own, and counts its progress by the
+    rows that were `scanned` for it, of `total`.
+    """
 
     name: str
     at: int
@@ -150,6 +169,8 @@ class Build:
     finished: bool = False
     error: str = ""
     """Why it has been given up."""
+    elsewhere: bool = False
+    scanned: int = 0
 
     @property
     def ended(self) -> bool:
@@ -272,6 +293,7 @@ class CatalogKeeper:
         """T of the builds that begin next: not before the catalog in force or this process."""
         self.readers = Readers()
         self.builds: dict[str, Build] = {}
+        self._elsewhere = Builds(store)
         self.leader = ""
         """Address of the node that leads, as far as is known."""
 
@@ -283,6 +305,7 @@ class CatalogKeeper:
         """Change the catalog from now on: tidy up behind whoever did before, and carry on its
         builds. Raises Unavailable."""
         at = await barrier.moment()
+        await self._elsewhere.load()
         # Not before: what was changed meanwhile would be built as of a moment before it.
         self._leading, self._build_at = (claim, barrier), at
         self._begin_builds()
@@ -317,25 +340,45 @@ class CatalogKeeper:
 
         await self.change(given)
 
-    async def change(self, make: Callable[[Catalog], Awaitable[Catalog]]) -> None:
-        """Put into force what `make` makes of the catalog in force, and begin to build.
+    async def change(
+        self,
+        make: Callable[[Catalog], Awaitable[Catalog]],
+        *,
+        elsewhere: bool = False,
+        splits: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
+    ) -> None:
+        """Put into force what `make` makes of the catalog in force, and begin to build what is new;
+        `elsewhere`: leave that to somebody else, who calls `finish`. `splits`: keys of relations,
+        where to divide what is loaded from now on.
 
         Nobody else changes the catalog meanwhile. Raises what `make` raises, UniqueViolation or
-        ForeignKeyViolation when stored rows break a constraint that is added; nothing has changed
-        then. A change that has begun goes on when its caller is cancelled.
+        ForeignKeyViolation when stored rows break a constraint that is added, BeingLoaded when it
+        concerns what is; nothing has changed then. A change that has begun goes on when its caller
+        is cancelled.
         """
         self._led()
-        await asyncio.shield(self._spawn(self._change(make)))
+        await self._carry_out(self._change(make, elsewhere, splits))
 
-    async def _change(self, make: Callable[[Catalog], Awaitable[Catalog]]) -> None:
+    async def _change(
+        self,
+        make: Callable[[Catalog], Awaitable[Catalog]],
+        elsewhere: bool,
+        splits: Mapping[str, Sequence[bytes]],
+    ) -> None:
         claim, _ = self._led()
         async with self._changing:
             current = self.state.catalog
             made = await make(current)
+            if made == current:
+                return
+            loads.require_same(made, current)
             await claim.put_in_force(current.version)
             catalog = _numbered(made, current, claim.number)
-            await create_tables(self._store, sorted(_layouts(catalog) - _layouts(current)))
+            new = _layouts(catalog) - _layouts(current)
+            await create_tables(self._store, sorted(new), loads.splits(catalog, splits))
             self._steps(Step.TABLES_CREATED)
+            if elsewhere:
+                await self._leave_to_others(builds.building(catalog).keys() & new)
             await self._stop_building()
             try:
                 await self._publish(lambda at: self._admitted(catalog, at))
@@ -345,7 +388,7 @@ class CatalogKeeper:
                 claim.require_session()  # else a successor has dropped the new tables
                 raise
             except HornbeamError:
-                await self._drop(_layouts(catalog) - _layouts(current))
+                await self._drop(new)
                 raise
             finally:
                 self._begin_builds()
@@ -365,6 +408,24 @@ class CatalogKeeper:
             stored = {name for name in await self._store.tables() if not name.startswith("s.")}
             orphans = stored - _layouts(self.state.catalog)
             await self._drop({name for name in orphans if _number(name) <= claim.number})
+            await self._forget_ended()
+
+    async def adopt(self, built: Mapping[str, int]) -> None:
+        """Deferred views, with their incarnations, that their group's batches have built: queries
+        may read them from now on. Idempotent. Raises Unavailable.
+        """
+        if _adopted(self.state.catalog, built) != self.state.catalog.states:
+            self._led()
+            await self._carry_out(self._adopt(built))
+
+    async def _adopt(self, built: Mapping[str, int]) -> None:
+        async with self._changing:
+            catalog = self.state.catalog
+            states = _adopted(catalog, built)
+            if states != catalog.states:
+                adopted = replace(catalog, version=catalog.version + 1, states=states)
+                # What else there is can be read as of any moment as before: `since` stays.
+                await self._publish(lambda _: _ready(adopted))
 
     async def refresh_counts(self, *, factor: float = 2.0) -> None:
         """Publish row counts when one has changed by `factor`; planning follows them."""
@@ -386,6 +447,207 @@ class CatalogKeeper:
         counts = {name: catalog.row_count.get(name, 0) + growth[name] for name in names}
         return {name: count for name, count in counts.items() if count > 0}
 
+    # ------------------------------------------------------------ builds elsewhere
+
+    async def leave_to_others(self, names: Iterable[str], *, rebuild: bool = False) -> list[str]:
+        """Have views with their indexes, or indexes, built by somebody else, who calls `finish`.
+        What this node is building it stops to build; what is quarantined, or readable and to be
+        `rebuild`, is built in a new table. Returns all of them, whatever their state.
+
+        Raises NotFound, Unavailable.
+        """
+        self._led()
+        asked = list(names)
+        anew = {State.QUARANTINED, State.READABLE} if rebuild else {State.QUARANTINED}
+
+        def to_rebuild(catalog: Catalog) -> list[str]:
+            found = builds.families(catalog, asked)
+            return [name for name in found if catalog.state[name] in anew]
+
+        async def make(current: Catalog) -> Catalog:
+            return builds.rebuilt(current, to_rebuild(current))
+
+        if to_rebuild(self.state.catalog):
+            await self.change(make, elsewhere=True)
+        await self._carry_out(self._take_over(asked))
+        return list(builds.families(self.state.catalog, asked))
+
+    async def _take_over(self, names: Iterable[str]) -> None:
+        async with self._changing:
+            catalog = self.state.catalog
+            found = builds.families(catalog, names)
+            tables = {t for t, name in builds.building(catalog).items() if name in found}
+            if tables := tables - self._elsewhere.tables:
+                await self._stop_building()
+                try:
+                    await self._leave_to_others(tables)
+                finally:
+                    self._begin_builds()
+
+    async def _leave_to_others(self, tables: Iterable[str]) -> None:
+        begun = dict.fromkeys(tables, Finished())
+        if begun:
+            await self._elsewhere.note(begun, await self._committer.reserve())
+
+    def left_to_others(self) -> list[str]:
+        """What somebody else is to build. Raises Unavailable when another node leads."""
+        self._led()
+        return [b.name for b in self.builds.values() if b.elsewhere and not b.ended]
+
+    def missing(self, name: str) -> tuple[Span, ...]:
+        """Keys of its `scanned_relation` for which somebody else is still to build `name`."""
+        known = self._elsewhere.of(self.state.catalog.layout(name).table)
+        return () if known is None else known.missing
+
+    async def finish(self, rows: Mapping[str, int], span: Span, scanned: int) -> None:
+        """All rows for the keys in `span` are in the tables `rows`, so many in each, and on disk.
+
+        They are readable once all keys are finished. Raises NotFound for a table that nobody else
+        is to build, Unavailable.
+        """
+        self._led()
+        await self._carry_out(self._finish(rows, span, scanned))
+
+    async def _finish(self, rows: Mapping[str, int], span: Span, scanned: int) -> None:
+        async with self._changing:
+            self._led()[0].require_session()
+            names = self._names_elsewhere()
+            for table in rows:
+                if table not in names:
+                    raise NotFound(
+                        f"No table {table} is left to be built.",
+                        cure="Its build has ended, or was cancelled.",
+                    )
+            known = {t: self._known(t).plus(span, n, scanned) for t, n in rows.items()}
+            await self._elsewhere.note(known, await self._committer.reserve())
+            self._show_elsewhere(names)
+            self._complete(names)
+
+    async def cancel(self, names: Iterable[str]) -> list[str]:
+        """Views with their indexes, or indexes, that are being built, leave the catalog, and their
+        tables go. Returns them. Raises NotFound, InvalidRequest, Unavailable."""
+        gone: list[str] = []
+
+        async def make(current: Catalog) -> Catalog:
+            gone[:] = builds.families(current, names)
+            return builds.cancelled(current, gone)
+
+        await self.change(make)
+        return gone
+
+    # ------------------------------------------------------------ initial loads
+
+    async def begin_load(
+        self, relations: Sequence[str], identity: str, splits: Mapping[str, Sequence[bytes]]
+    ) -> None:
+        """Have relations loaded by somebody else (`txlayer.loads`), who calls `finish_load`, and
+        `end_load` at last. Idempotent while it is under way.
+
+        Raises NotFound, InvalidRequest, StalePlan for what is not as it must be, BeingLoaded when
+        another load is under way, Unavailable.
+        """
+
+        async def make(current: Catalog) -> Catalog:
+            return loads.begun(current, relations, identity)
+
+        await self.change(make, splits=splits)
+
+    async def finish_load(self, number: int, relation: str, span: Span, rows: int) -> None:
+        """All that is loaded for the keys in `span` of `relation` is in its tables, and on disk, of
+        so many rows. Raises NotFound, Unavailable."""
+        self._led()
+        await self._carry_out(self._finish_load(number, relation, span, rows))
+
+    async def _finish_load(self, number: int, relation: str, span: Span, rows: int) -> None:
+        async with self._changing:
+            self._led()[0].require_session()
+            catalog = self.state.catalog
+            if relation not in loads.require(catalog, number).relations:
+                raise NotFound(f"Relation {relation} is not being loaded.")
+            table = catalog.loaded.layout(relation).table
+            known = {table: self._known(table).plus(span, rows, rows)}
+            await self._elsewhere.note(known, await self._committer.reserve())
+
+    def loaded(self) -> dict[str, Finished]:
+        """By relation, what is finished of the load under way. Raises Unavailable when another
+        node leads."""
+        self._led()
+        catalog = self.state.catalog
+        relations = () if catalog.load is None else catalog.load.relations
+        return {name: self._known(catalog.loaded.layout(name).table) for name in relations}
+
+    async def end_load(self, number: int) -> None:
+        """What was loaded is there from now on, for everybody at once. Raises NotFound, StalePlan
+        while keys are missing, Unavailable."""
+
+        async def make(current: Catalog) -> Catalog:
+            loads.require(current, number)
+            known = self.loaded()
+            if missing := sorted(name for name, known in known.items() if known.missing):
+                raise StalePlan(f"The load of {', '.join(missing)} is not finished.")
+            return loads.ended(current, {name: f.rows for name, f in known.items()})
+
+        await self.change(make)
+        await self._forget()
+
+    async def cancel_load(self) -> tuple[str, ...]:
+        """Give up the load under way; its tables go. Returns the relations that were to be loaded.
+        Raises NotFound, Unavailable."""
+        gone: tuple[str, ...] = ()
+
+        async def make(current: Catalog) -> Catalog:
+            nonlocal gone
+            without = loads.cancelled(current)
+            gone = () if current.load is None else current.load.relations
+            return without
+
+        await self.change(make)
+        await self._forget()
+        return gone
+
+    async def _forget(self) -> None:
+        async with self._changing:
+            await self._forget_ended()
+
+    # ------------------------------------------------------------ what is finished
+
+    def _known(self, table: str) -> Finished:
+        return self._elsewhere.of(table) or Finished()
+
+    def _names_elsewhere(self) -> dict[str, str]:
+        """By table, what is BUILDING and left to others."""
+        found = builds.building(self.state.catalog)
+        return {table: name for table, name in found.items() if table in self._elsewhere.tables}
+
+    def _show_elsewhere(self, names: Mapping[str, str]) -> None:
+        catalog = self.state.catalog
+        for table, name in names.items():
+            known = self._known(table)
+            total = catalog.row_count.get(scanned_relation(catalog, name))
+            self.builds[name] = Build(
+                name, 0, known.rows, total, elsewhere=True, scanned=known.scanned
+            )
+
+    def _complete(self, names: Mapping[str, str]) -> None:
+        tables = {table for table in names if not self._known(table).missing}
+        if tables:
+            self._spawn(self._completed(tables))
+
+    async def _completed(self, tables: set[str]) -> None:
+        """All rows are there. A schema change that comes before has dropped the tables, or leaves
+        them as they are."""
+        await self._persistently(partial(self._mark_readable, tables))
+        for name, build in self.builds.items():
+            build.finished |= build.elsewhere and self.state.catalog.readable(name)
+        await self._forget()  # in its turn: what a change leaves to others is not there yet
+
+    async def _forget_ended(self) -> None:
+        """Rows of builds that have ended say nothing any more; those that stay harm nobody."""
+        kept = {*self._names_elsewhere(), *loads.tables(self.state.catalog).values()}
+        ended = self._elsewhere.tables - kept
+        if ended:
+            await self._elsewhere.forget(ended, await self._committer.reserve())
+
     async def wait_built(self) -> None:
         """Return when no build is under way."""
         while self._tasks:
@@ -395,10 +657,11 @@ class CatalogKeeper:
                     task.result()
 
     async def close(self) -> None:
-        """Stop builds; they begin again at the next start."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Stop builds and changes; builds begin again at the next start."""
+        while self._tasks:  # a change that ends begins builds
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
 
     # ------------------------------------------------------------ inside
 
@@ -406,17 +669,18 @@ class CatalogKeeper:
         """Store, put in force, switch: a crash in between finds one of both versions."""
         claim, barrier = self._led()
         async with barrier.closed():
-            # Every commit under an older catalog is at or below this, and applied; every one
-            # under the new catalog is later, whoever makes it.
-            at = await self._committer.reserve()
-            catalog = await make(at)
-            put = Put(_VERSION.pack(catalog.version), encode_catalog(catalog))
-            await self._store.put({TABLE: [put]}, at)
-            await self._store.flush()
-            self._steps(Step.CATALOG_STORED)
-            await claim.put_in_force(catalog.version)
-            self._steps(Step.CATALOG_IN_FORCE)
-            self._manager.use(catalog)
+            # Every commit under an older catalog is below this, and applied, and so is every
+            # snapshot that is read under it; every commit under the new catalog is later, whoever
+            # makes it.
+            async with self._committer.held() as at:
+                catalog = await make(at)
+                put = Put(_VERSION.pack(catalog.version), encode_catalog(catalog))
+                await self._store.put({TABLE: [put]}, at)
+                await self._store.flush()
+                self._steps(Step.CATALOG_STORED)
+                await claim.put_in_force(catalog.version)
+                self._steps(Step.CATALOG_IN_FORCE)
+                self._manager.use(catalog)
             # Before the barrier opens: it may say that it is not known to whom.
             self._build_at = max(self._build_at, catalog.since)
             barrier.announce(catalog.version)
@@ -451,7 +715,17 @@ class CatalogKeeper:
 
     def _begin_builds(self) -> None:
         catalog = self.state.catalog
-        names = [name for name, state in catalog.states if state is State.BUILDING]
+        # Deferred views are filled by the first batch of their group.
+        names = [
+            name
+            for name, state in catalog.states
+            if state is State.BUILDING and name not in catalog.deferred_view
+        ]
+        self.builds = {n: b for n, b in self.builds.items() if b.ended or n in names}
+        elsewhere = self._names_elsewhere()
+        self._show_elsewhere(elsewhere)
+        self._complete(elsewhere)
+        names = [name for name in names if name not in elsewhere.values()]
         if not names:
             return
         for name in names:
@@ -466,6 +740,21 @@ class CatalogKeeper:
             self._building.cancel()
             await asyncio.wait({self._building})
             self._building = None
+
+    async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
+        """`work`, to its end even when its caller is cancelled. Raises what it raises, and
+        Unavailable when the keeper is closed before."""
+        task = self._spawn(work)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is None or caller.cancelling():
+                raise
+            raise Unavailable(
+                "This node changes the catalog no more; whether it was changed is not known.",
+                cure="Look at the schema, and send it again in a moment.",
+            ) from None
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
@@ -489,7 +778,8 @@ class CatalogKeeper:
             except HornbeamError as error:
                 build.error = str(error)
                 _LOG.error("build failed", name=name, error=str(error))
-        await self._persistently(partial(self._mark_readable, built))
+        tables = {codecs(name).layout.table for name in built}
+        await self._persistently(partial(self._mark_readable, tables))
         for name in built:
             self.builds[name].finished = True
 
@@ -509,27 +799,30 @@ class CatalogKeeper:
     async def _build_one(self, catalog: Catalog, codecs: Codecs, build: Build) -> None:
         codec, build.rows = codecs(build.name), 0
         reader = Snapshot(self._store, codecs, build.at)
-        async for batch in build_batches(catalog, codecs, build.name, reader):
-            puts = {codec.layout.table: [Put(key, codec.encode(row)) for key, row in batch.rows]}
-            require_storable(puts)
-            self._steps(Step.BUILDING)
-            await self._store.put(puts, build.at)
-            build.rows += len(batch.rows)
-            await self._clock.sleep(0)
+        async with aclosing(reader.scan(scanned_relation(catalog, build.name))) as scanned:
+            async for batch in build_batches(catalog, codecs, [build.name], reader, scanned):
+                rows = batch.rows[build.name]
+                puts = {codec.layout.table: [Put(key, codec.encode(row)) for key, row in rows]}
+                require_storable(puts)
+                self._steps(Step.BUILDING)
+                await self._store.put(puts, build.at)
+                build.rows += len(rows)
+                await self._clock.sleep(0)
 
-    async def _mark_readable(self, names: Iterable[str]) -> None:
+    async def _mark_readable(self, tables: set[str]) -> None:
+        """What is built in `tables`, and has not been dropped meanwhile."""
         await self._store.flush()
         self._steps(Step.BUILT)
         async with self._changing:
             catalog = self.state.catalog
             states = dict(catalog.states)
-            for name in names:
-                if name in states:
-                    built = transition(states[name], Event.BUILT)
-                    # No reader stands before T: older snapshots are refused.
-                    states[name] = transition(built, Event.CAUGHT_UP)
-            if states == dict(catalog.states):
+            names = [name for table, name in builds.building(catalog).items() if table in tables]
+            if not names:
                 return
+            for name in names:
+                built = transition(states[name], Event.BUILT)
+                # No reader stands before T: older snapshots are refused.
+                states[name] = transition(built, Event.CAUGHT_UP)
             counts = self.counts() | {name: self.builds[name].rows for name in names}
             readable = replace(
                 catalog,
@@ -556,25 +849,43 @@ async def _ready(catalog: Catalog) -> Catalog:
     return catalog
 
 
+def _adopted(catalog: Catalog, built: Mapping[str, int]) -> tuple[tuple[str, State], ...]:
+    """The states of `catalog` when the deferred views `built` are."""
+    numbers = dict(catalog.incarnations)
+
+    def after(name: str, state: State) -> State:
+        if state is not State.BUILDING or built.get(name) != numbers.get(name, 0):
+            return state
+        return transition(transition(state, Event.BUILT), Event.CAUGHT_UP)
+
+    return tuple((name, after(name, state)) for name, state in catalog.states)
+
+
 def _differ(count: int, known: int, factor: float) -> bool:
     return count > factor * known or known > factor * count
 
 
 def _layouts(catalog: Catalog) -> set[str]:
-    """Physical tables of a catalog."""
-    names = [*catalog.schema.names, *catalog.view, *catalog.index]
-    return {catalog.layout(name).table for name in names}
+    """Physical tables of a catalog, those included that a load is filling."""
+    stored = {catalog.layout(name).table for name in catalog.stored}
+    return stored | set(loads.tables(catalog).values())
 
 
 def _numbered(made: Catalog, current: Catalog, number: int) -> Catalog:
     """`made`, with new tables, by `number`, for all that is not in `current` or that `made` gives
-    another number than it has there. Databases made before claims may have higher numbers."""
+    another number than it has there, and for what it begins to load. What was loaded has its table.
+    Databases made before claims may have higher numbers."""
     known, asked = dict(current.incarnations), dict(made.incarnations)
-    number = max([number, *(n + 1 for n in known.values())])
-    for name in (*made.schema.names, *made.view, *made.index):
-        kept = name in current and asked.get(name, known.get(name, 0)) == known.get(name, 0)
-        asked[name] = known.get(name, 0) if kept else number
-    return replace(made, incarnations=tuple(asked.items()))
+    loaded = dict(current.loaded.incarnations) if made.load is None else known
+    number = max([number, *(n + 1 for n in (*known.values(), *loaded.values()))])
+    for name in (*made.schema.names, *made.view, *made.index, *made.deferred_view):
+        wanted = asked.get(name, known.get(name, 0))
+        kept = name in current and wanted in (known.get(name, 0), loaded.get(name, 0))
+        asked[name] = wanted if kept else number
+    numbered = replace(made, incarnations=tuple(asked.items()))
+    if made.load is None or made.load.number != loads.NEW:
+        return numbered
+    return replace(numbered, load=replace(made.load, number=number))
 
 
 def _number(table: str) -> int:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -34,9 +34,9 @@ from schema.errors import DiskFull, HornbeamError, OutcomeUnknown, Overloaded, U
 from schema.types import Row
 from storage.codec.rows import Codecs
 from storage.limits import require_storable
+from storage.log.records import Batch, Checkpoint, Commit, encode, merged_writes
 from storage.ports import START, TOMBSTONE, Clock, Log, Position, Put, TableStore
 from txlayer.hlc import RESERVED_MS, HybridClock
-from txlayer.records import Batch, Checkpoint, Commit, encode, merged_writes
 from txlayer.steps import Step, Steps, no_steps
 
 MAX_WAITING = 10_000
@@ -136,6 +136,8 @@ class Committer:
         self._in_flight: set[int] = set()
         self.begun = self.finished = 0
         """Commits that were accepted, and those of them that are applied."""
+        self._logged_upto = START
+        self._sealed_upto: Position | None = None
         self.acknowledged = 0
         """The latest commit that anybody was told of."""
         self._progress = asyncio.Event()
@@ -264,6 +266,34 @@ class Committer:
                 await self._append_checkpoint(self.checkpointed)
         return now
 
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[int]:
+        """A timestamp later than every commit and every snapshot so far. The watermark stays below
+        it until the context ends: nobody reads there before.
+
+        Raises Unavailable, as `reserve`.
+        """
+        self.require_working()
+        at = self._hlc.tick()
+        self._in_flight.add(at)
+        try:
+            async with self._checkpointing:
+                if at > self._reserved:
+                    await self._append_checkpoint(self.checkpointed)
+            yield at
+        finally:
+            self._in_flight.discard(at)
+
+    async def seal(self) -> Position:
+        """Every commit at or below the watermark stands before this position, in segments to which
+        nobody appends any more. Of segments without a commit none is sealed but the first.
+
+        Raises Unavailable.
+        """
+        if self._sealed_upto is None or self._logged_upto > self._sealed_upto:
+            self._sealed_upto = await self._log.roll()
+        return self._sealed_upto
+
     # ------------------------------------------------------------ stages
 
     async def _log_batches(self) -> None:
@@ -277,6 +307,7 @@ class Committer:
                 self._fail(error)
                 return
             batch.logged_at = self._clock.monotonic()
+            self._logged_upto = batch.end
             self._reserved = max(self._reserved, batch.ts)
             self._steps(Step.LOGGED)
             await self._logged.put(batch)

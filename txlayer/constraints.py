@@ -85,8 +85,8 @@ class Constraints:
     def __getitem__(self, relation: str) -> RelationChecks:
         return self._checks[relation]
 
-    def require_values(self, relation: Relation, row: Row) -> None:
-        """Raises NotNullViolation."""
+    def require_values(self, relation: Relation, row: Row, number: int | None = None) -> None:
+        """Raises NotNullViolation, which names the row by its number among many."""
         for position in self._checks[relation.name].not_null:
             if row[position] is None:
                 name = relation.columns[position].name
@@ -95,6 +95,7 @@ class Constraints:
                     cure=f"Give {name} a value.",
                     relation=relation.name,
                     column=name,
+                    row=number,
                 )
 
     def _compile(self, relation: Relation) -> RelationChecks:

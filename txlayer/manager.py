@@ -266,10 +266,16 @@ class TransactionManager:
         return await self._snapshots.read_point(max(least, waited_for))
 
     async def _commit(self, attempt: _Attempt, prepared: Prepared) -> TransactionResult:
-        self.unfinished[attempt.transaction_id] = attempt.request.owner
         try:
             # In one step with the handing over to the log: `commit` queues before it suspends.
             self._locks.require_in_force(attempt.owner)
+        except HornbeamError:
+            self._release(attempt.owner)
+            raise
+        # Not before: a request sent twice has one name, and of two copies that both think to have
+        # its lock, the one that has may be in the log's hands.
+        self.unfinished[attempt.transaction_id] = attempt.request.owner
+        try:
             committed = await self._committer.commit(prepared)
         except OutcomeUnknown:
             # Whether it is in the log is found out by who recovers it. Until then it is unfinished,

@@ -35,6 +35,8 @@ from txlayer.messages import (
     Refused,
     Release,
     Response,
+    Seal,
+    Sealed,
     Unfinished,
     decode_request,
     encode,
@@ -63,7 +65,9 @@ class Answering:
         snapshots: MembersSnapshots,
         manager: TransactionManager,
         hlc: HybridClock,
+        committer: Committer,
     ) -> None:
+        self._committer = committer
         self._view = view
         self._guests = guests
         self._snapshots = snapshots
@@ -89,6 +93,9 @@ class Answering:
                 return await self._snapshots.reach(request.least)
             case Unfinished():
                 return Owned(self._manager.unfinished.get(request.transaction_id))
+            case Seal():
+                upto = await self._committer.seal()
+                return Sealed(self._view.name, upto.epoch, upto.sequence)
 
 
 class MembersBarrier:
@@ -282,6 +289,25 @@ class Member:
             if isinstance(answer, Owned) and answer.owner is not None:
                 return answer.owner
         return None
+
+    async def sealed(self) -> dict[str, tuple[int, int]]:
+        """Of the log of each member, this one too, a segment (epoch, sequence): every commit at or
+        below a snapshot that was read before stands before it, or in the log of nobody. Nobody
+        appends before it any more.
+
+        Raises Unavailable when a member does not answer, or is dead and not recovered.
+        """
+        if self._view.assignment.dead:
+            raise Unavailable("A node has died and is being recovered.", cure="Ask again.")
+        others = self._view.others
+        asked = asyncio.gather(*(self._links.ask(name, Seal()) for name in others))
+        own, answers = await asyncio.gather(self._committer.seal(), asked)
+        found = {self._view.name: own[:2]}
+        for name, answer in zip(others, answers, strict=True):
+            if not isinstance(answer, Sealed) or answer.member != name:
+                raise Unavailable(f"Node {name} does not say what it has sealed, but {answer!r}.")
+            found[name] = (answer.epoch, answer.sequence)
+        return found
 
     async def leave(self) -> None:
         """Let others take over what this node owns. Gives up after a while: they will anyway."""

@@ -47,7 +47,11 @@ class Unfinished(msgspec.Struct, frozen=True, array_like=True, tag="unfinished")
     transaction_id: str
 
 
-Request = Lock | Release | Reach | Unfinished
+class Seal(msgspec.Struct, frozen=True, array_like=True, tag="seal"):
+    """Seal what the log holds, for who reads it from outside."""
+
+
+Request = Lock | Release | Reach | Unfinished | Seal
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True, tag="granted"):
@@ -85,7 +89,16 @@ class Owned(msgspec.Struct, frozen=True, array_like=True, tag="owned"):
     owner: str | None
 
 
-Response = Granted | Refused | Freed | Reached | Owned
+class Sealed(msgspec.Struct, frozen=True, array_like=True, tag="sealed"):
+    """Every commit at or below a watermark of this member's that it had said before stands in its
+    log before this segment, and nobody appends there any more."""
+
+    member: str
+    epoch: int
+    sequence: int
+
+
+Response = Granted | Refused | Freed | Reached | Owned | Sealed
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)

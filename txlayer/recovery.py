@@ -14,8 +14,8 @@ from typing import cast
 
 import structlog
 
+from storage.log.records import Batch, Checkpoint, Record, commits, decode, encode, merged_writes
 from storage.ports import START, Log, Position, Segment, TableStore
-from txlayer.records import Batch, Checkpoint, Record, commits, decode, encode, merged_writes
 from txlayer.steps import Step, Steps, no_steps
 from txlayer.tables import create_tables
 

@@ -1,16 +1,32 @@
-"""Tables made side by side: a store over a network takes a second for each."""
+"""Tables made side by side, since a store over a network takes a second for each; and those that
+others than transactions write."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
+from schema.catalog import Catalog, State
 from storage.ports import TableStore
+from txlayer import loads
 
 
-async def create_tables(store: TableStore, tables: Iterable[str]) -> None:
+async def create_tables(
+    store: TableStore,
+    tables: Iterable[str],
+    splits: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
+) -> None:
     """Create those that are not there. When it fails, none is under way any more."""
-    created = [store.create_table(table) for table in tables]
+    created = [store.create_table(table, splits.get(table, ())) for table in tables]
     for result in await asyncio.gather(*created, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
+
+
+def bulk_tables(catalog: Catalog) -> frozenset[str]:
+    """Tables that may be written beside the transactions, as Spark does: no commit reads them."""
+    built = [name for name, state in catalog.states if state is State.BUILDING]
+    deferred = [name for view in catalog.deferred for name in view.stored]
+    written = {catalog.layout(name).table for name in (*built, *deferred)}
+    return frozenset(written | set(loads.tables(catalog).values()))

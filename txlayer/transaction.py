@@ -23,6 +23,7 @@ from typing import Any
 from maintain.changes import Change, Mutation
 from maintain.recompute import rows_from
 from schema.errors import (
+    BeingLoaded,
     Corruption,
     ForeignKeyViolation,
     InvalidRequest,
@@ -37,7 +38,8 @@ from schema.errors import (
 from schema.model import Column, Default, DefaultKind, OnDelete, Relation
 from schema.sqltext import literal_sql
 from schema.types import Row, Value
-from storage.ports import NEWEST, TableStore
+from storage.codec.rows import LayoutCodec
+from storage.ports import NEWEST, Cell, TableStore
 from storage.snapshot import Overlay, ReadItem, RememberingSnapshot, Snapshot
 from txlayer.constraints import ChildCheck, ParentCheck, UniqueCheck
 from txlayer.identity import Numbers
@@ -179,6 +181,12 @@ class Transaction:
 
     def _write(self, relation: str, key: bytes, before: Row | None, after: Row | None) -> None:
         """Note a change. `before` is the row as this transaction sees it now."""
+        if relation in self.state.catalog.frozen:
+            raise BeingLoaded(
+                f"{relation} cannot be written now: an initial load is under way.",
+                cure="Send it again when the load has ended (hornbeam status: loading).",
+                relation=relation,
+            )
         changes = self._changes.setdefault(relation, {})
         known = changes.get(key)
         changes[key] = Change(relation, known.old if known is not None else before, after)
@@ -272,9 +280,9 @@ class Transaction:
             else:
                 columns.append([await self._default(relation, column)] * len(given))
         rows = list(zip(*columns, strict=True))
-        for row in rows:
+        for number, row in enumerate(rows, start=1):
             if None in row:
-                self.state.constraints.require_values(relation, row)
+                self.state.constraints.require_values(relation, row, number)
         return rows
 
     async def _default(self, relation: Relation, column: Column) -> Value:
@@ -568,6 +576,7 @@ class Transaction:
                     cure=f"Insert the row of {parent} first, or in the same transaction.",
                     relation=relation,
                     constraint=check.foreign_key.name,
+                    key=[literal_sql(value) for value in key],
                 )
 
     async def _check_unique(
@@ -692,23 +701,36 @@ class Transaction:
         return relation, tuple(by_column[part.column] for part in source.key)
 
     async def repair(self, damaged: RepairRows) -> StatementResult:
-        """Write what rows of a view or index should hold, recomputed under their roots' locks."""
+        """Write what rows of a view or index should hold, recomputed under their roots' locks.
+
+        What is no key at all belongs to no base row, and no writer comes there: it needs no lock.
+        """
         codecs, catalog = self.state.codecs, self.state.catalog
         codec = codecs(damaged.layout)
-        relation, _ = self._origin(damaged.layout, damaged.keys[0])
-        keys = list(dict.fromkeys(self._origin(damaged.layout, key)[1] for key in damaged.keys))
-        await self._lock_and_read(relation, keys)
-        expected = await rows_from(catalog, codecs, damaged.layout, self.reader, keys)
+        origins = [self._origin(damaged.layout, k) for k in damaged.keys if codec.is_key(k)]
+        expected: dict[bytes, Row] = {}
+        if origins:
+            keys = list(dict.fromkeys(key for _, key in origins))
+            await self._lock_and_read(origins[0][0], keys)
+            expected = await rows_from(catalog, codecs, damaged.layout, self.reader, keys)
         stored = await self._store.get(codec.layout.table, damaged.keys, NEWEST)
         for key, cell in zip(damaged.keys, stored, strict=True):
-            old = codec.decode(cell.value) if cell is not None else None
-            if old != (new := expected.get(key)):
+            old, new = _decoded(codec, cell), expected.get(key)
+            if old != new or (cell is not None and old is None):
                 self._repairs.append(Mutation(damaged.layout, key, old, new))
         return StatementResult(len(self._repairs))
 
     async def _committed_rows(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
         found = await self.reader.get(relation, keys)
         return [version.row if version is not None else None for version in found]
+
+
+def _decoded(codec: LayoutCodec, cell: Cell | None) -> Row | None:
+    """None for what cannot be decoded, too."""
+    try:
+        return codec.decode(cell.value) if cell is not None else None
+    except Corruption:
+        return None
 
 
 def _result(

@@ -12,7 +12,7 @@ as any other change (`RepairRows`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,28 @@ async def verify(
     return VerifyReport(at, tuple(checked))
 
 
+async def verify_deferred(
+    catalog: Catalog,
+    codecs: Codecs,
+    store: TableStore,
+    at: int,
+    queries: Mapping[str, str],
+    *,
+    spill_folder: Path | None = None,
+    progress: Progress = lambda _name, _done, _total: None,
+) -> list[Checked]:
+    """Check deferred views that are as of `at`; `queries` say by name what they are there."""
+    check = _Check(catalog, codecs, store, at, spill_folder)
+    checked: list[Checked] = []
+    try:
+        for done, (name, query) in enumerate(queries.items()):
+            progress(name, done, len(queries))
+            checked.append(await check.deferred(name, query))
+    finally:
+        check.close()
+    return checked
+
+
 def _targets(catalog: Catalog, names: Sequence[str] | None) -> list[str]:
     known = [n for n in (*catalog.view, *catalog.index) if catalog.readable(n)]
     for name in names or ():
@@ -152,6 +174,37 @@ class _Check:
         finally:
             self._duck.execute(f"DROP TABLE {_table(name)}")
             self._loaded.discard(name)
+
+    async def deferred(self, name: str, query: str) -> Checked:
+        """Its rows as a bag: what tells equal ones apart is only stored."""
+        for relation in self._catalog.deferred_view[name].relations:
+            await self._load(relation)
+            self._duck.execute(
+                f"CREATE OR REPLACE TEMP VIEW {quoted(relation)} AS"
+                f" SELECT * FROM {_table(relation)}"
+            )
+        await self._load(name)
+        visible = ", ".join(quoted(column.name) for column in self._catalog.visible(name))
+        try:
+            return await asyncio.to_thread(self._compare_bags, name, visible, query)
+        finally:
+            self._duck.execute(f"DROP TABLE {_table(name)}")
+            self._loaded.discard(name)
+
+    def _compare_bags(self, name: str, visible: str, query: str) -> Checked:
+        stored = f"SELECT {visible} FROM {_table(name)}"
+        # As a table of the same types: in it the answer is cast to what is stored of it.
+        self._duck.execute(
+            f"CREATE TEMP TABLE expected AS {stored} LIMIT 0;"
+            f"INSERT INTO expected SELECT * FROM ({query})"
+        )
+        expected = "SELECT * FROM expected"
+        missing = self._count(f"SELECT count(*) FROM ({expected} EXCEPT ALL {stored})")
+        extra = self._count(f"SELECT count(*) FROM ({stored} EXCEPT ALL {expected})")
+        rows = self._count(f"SELECT count(*) FROM {_table(name)}")
+        self._duck.execute("DROP TABLE expected")
+        misplaced = len(self._misplaced.pop(name, {}))
+        return Checked(name, "deferred view", rows, missing, extra, misplaced=misplaced)
 
     async def foreign_key(self, relation: Relation, fk: ForeignKey) -> Checked:
         await self._load(relation.name)

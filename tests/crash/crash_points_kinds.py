@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from database_world import SHOP, catalog_of
+from database_world import SHOP, catalog_of, fill_load, stored_rows
 
 from api.database import Database
+from maintain.spans import Span
 from schema.catalog import Catalog
 from schema.ddl import load_ddl
 from schema.errors import UniqueViolation
@@ -108,6 +109,21 @@ async def _load(database: Database) -> Any:
     rows = [(100 + n, 1 + n % 3, n) for n in range(5)]
     columns = ["o_id", "o_c_id", "o_total"]
     return told(await database.load("orders", columns, rows, idempotency_key="load"))
+
+
+_STAFF = {"employee": [(1, None, "eve"), (2, 1, "al"), (3, 1, None)]}
+
+
+async def _load_initially(database: Database) -> None:
+    """What Spark does, with a relation that has an index."""
+    if await stored_rows(database, "employee", database.watermark()):
+        return
+    await database.keeper.begin_load(tuple(_STAFF), "staff", {})
+    await fill_load(database, _STAFF)
+    load = database.catalog.load
+    assert load is not None
+    await database.keeper.finish_load(load.number, "employee", Span(b"", None), 3)
+    await database.keeper.end_load(load.number)
 
 
 _DAMAGED = "customer__orders"
@@ -215,6 +231,12 @@ KINDS = (
     ),
     Kind("asked twice", (_ask_twice,)),
     Kind("bulk load", (_load,)),
+    Kind(
+        "initial load",
+        (_asking("beside", "UPDATE gift SET g_text = 'red' WHERE g_id = 1"), _load_initially),
+        COMMIT | CHANGE,
+        RECOVERY | DROP,
+    ),
     Kind("repair", (_repair,), prepare=_damage),
     Kind("housekeeping", (_keep_house,), COMMIT | PUBLISH),
     _change("view added", BUILD, before=len(VIEWS) - 1),

@@ -164,7 +164,9 @@ class Party:
         self.snapshots = MembersSnapshots(
             own, self.committer, self.view, self.links, self.clock, self.catalog
         )
-        self.answering = Answering(self.view, self.guests, self.snapshots, self.manager, self.hlc)
+        self.answering = Answering(
+            self.view, self.guests, self.snapshots, self.manager, self.hlc, self.committer
+        )
         self.received: list[tuple[Caller, Request]] = []
         self.answer: Answer = self.answering.answer
 

@@ -25,6 +25,7 @@ from storage.simulated.loop import InlineExecutor
 from storage.simulated.network import RemoteCalls
 from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
 from storage.simulated.store import SimulatedStore, SimulatedTables
+from storage.source import LocalLogSource
 from txlayer.assignment import PATH, Assignment
 from txlayer.model import Statement, TransactionRequest, TransactionResult
 
@@ -53,6 +54,7 @@ class Node:
         self.coordination = await SimulatedCoordination.open(
             world.registry, self._calls("coordination")
         )
+        logs = SimulatedLogs(world.disk, carry=self._carry_files())
         return Ports(
             store=SimulatedStore(world.tables, self._calls("store")),
             coordination=self.coordination,
@@ -61,7 +63,9 @@ class Node:
             ids=SimulatedIds(world.chaos.random),
             new_threads=InlineExecutor,
             peers=SimulatedPeers(world.network, self.process),
-            logs=SimulatedLogs(world.disk, carry=self._carry_files()),
+            logs=logs,
+            log_source=LocalLogSource("simulated"),
+            log_reader=logs,
         )
 
     def _calls(self, service: str) -> RemoteCalls:

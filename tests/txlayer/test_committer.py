@@ -17,9 +17,9 @@ from schema.errors import (
     Overloaded,
     Unavailable,
 )
+from storage.log.records import Batch, Checkpoint, commits, decode
 from storage.ports import NEWEST, START
 from txlayer.committer import MAX_LOGGED, PATIENCE_S, Committed
-from txlayer.records import Batch, Checkpoint, commits, decode
 from txlayer.recovery import recover
 
 

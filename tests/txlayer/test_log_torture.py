@@ -18,11 +18,11 @@ from txlayer_world import TABLE, MemoryStore
 
 from schema.errors import Corruption
 from storage.log.format import encode_append, segment_name
+from storage.log.records import Batch, Checkpoint, Commit, commits, decode, encode
 from storage.log.segments import SegmentedLog
 from storage.ports import START, TOMBSTONE, Position, Put
 from storage.simulated.files import SimulatedDisk, SimulatedFile, SimulatedFiles
 from txlayer.outcomes import TABLE as OUTCOMES
-from txlayer.records import Batch, Checkpoint, Commit, commits, decode, encode
 from txlayer.recovery import recover
 
 SEGMENT_BYTES = 1_700

@@ -10,11 +10,12 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from txlayer_world import TABLE, Cells, MemoryLog, MemoryStore, World, prepared, settle
+from txlayer_world import TABLE, Cells, MemoryLog, MemoryStore, Values, World, prepared, settle
 
-from schema.errors import Corruption, HornbeamError
+from schema.errors import Corruption, HornbeamError, Unavailable
+from storage.log.records import Batch, Checkpoint, Commit, commits, decode, encode
 from storage.ports import START, Position
-from txlayer.records import Batch, Checkpoint, Commit, commits, decode, encode
+from txlayer.lowwater import LowWater
 from txlayer.recovery import last_checkpoint, recover
 from txlayer.retention import drop_old_segments
 from txlayer.steps import Step
@@ -181,13 +182,21 @@ async def written(world: World, batches: int, *, seconds: float = 10.0) -> None:
             await world.log.roll()
 
 
+async def drop(world: World, checkpointed: Position, retention_s: int) -> int:
+    horizon = world.clock.wall_ms() - retention_s * 1000
+    return await drop_old_segments(world.log, checkpointed, horizon, world.low_water)
+
+
 def test_segments_are_dropped_when_applied_and_older_than_the_retention():
     async def run():
         world = World()
         await written(world, 5)
-        position = world.committer.checkpointed
-        assert await drop_old_segments(world.log, position, 1_000, world.clock) == 0
-        assert await drop_old_segments(world.log, position, 25, world.clock) == 3
+        position, logged = world.committer.checkpointed, list(world.log.all)
+        assert await drop(world, position, 1_000) == 0
+        assert await world.low_water.read() is None
+        assert await drop(world, position, 25) == 3
+        last = [decode(frame).ts for s in logged if isinstance(decode(frame := s.frames[0]), Batch)]
+        assert await world.low_water.read() == last[2]
         assert [s.sequence for s in await world.log.segments()] == [4, 5]
         kill(world)
 
@@ -199,9 +208,10 @@ def test_nothing_after_the_last_checkpoint_is_dropped_however_old():
         world = World()
         await written(world, 5)
         await world.clock.advance(10_000)
-        assert await drop_old_segments(world.log, START, 0, world.clock) == 0
+        assert await drop(world, START, 0) == 0
+        assert await world.low_water.read() is None
         upto = Position(1, 2, 1)  # inside the second segment
-        assert await drop_old_segments(world.log, upto, 0, world.clock) == 1
+        assert await drop(world, upto, 0) == 1
         kill(world)
 
     asyncio.run(run())
@@ -213,7 +223,7 @@ def test_a_quiet_log_shrinks_to_its_last_checkpoint_and_still_recovers():
         await written(world, 3)
         await world.clock.advance(10_000)
         for _ in range(3):
-            await drop_old_segments(world.log, world.committer.checkpointed, 60, world.clock)
+            await drop(world, world.committer.checkpointed, 60)
         kept = [s for s in await world.log.segments() if s.bytes]
         assert len(kept) == 1
         assert len(await world.log.segments()) == 2
@@ -232,7 +242,50 @@ def test_an_empty_segment_does_not_keep_the_ones_after_it():
         await world.log.roll()
         await written(world, 3)
         await world.clock.advance(1_000)
-        assert await drop_old_segments(world.log, world.committer.checkpointed, 60, world.clock) > 2
+        assert await drop(world, world.committer.checkpointed, 60) > 2
         kill(world)
+
+    asyncio.run(run())
+
+
+def test_nothing_is_dropped_before_it_is_known_to_everybody():
+    async def run():
+        world = World()
+        await written(world, 5)
+        there = len(world.log.all)
+
+        async def refuse(*_):
+            raise Unavailable("No answer.")
+
+        world.values.write = refuse
+        with pytest.raises(Unavailable):
+            await drop(world, world.committer.checkpointed, 25)
+        assert len(world.log.all) == there
+        kill(world)
+
+    asyncio.run(run())
+
+
+def test_a_low_water_mark_never_falls_whoever_else_raises_it():
+    async def run():
+        values = Values()
+        one, two = LowWater(values), LowWater(values)
+        assert await one.read() is None
+        await one.begin(5)
+        await two.begin(7)
+        assert await two.read() == 5
+        read = values.read
+
+        async def overtaken(path):
+            values.read = read
+            known = await read(path)
+            await two.raise_to(8)
+            return known
+
+        values.read = overtaken
+        await one.raise_to(9)
+        assert await two.read() == 9
+        await two.raise_to(6)
+        assert await one.read() == 9
 
     asyncio.run(run())

@@ -1,11 +1,13 @@
 """Transactions that lost their locks too often go one by one, through the slow lane."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from database_world import on_shop, run_all, until
 from test_transactions_statements import FILL, statements
 
+from schema.errors import TransactionAborted
 from txlayer import manager
 from txlayer.locks import LockOwner, Mode
 
@@ -28,5 +30,48 @@ def test_whoever_gives_up_as_the_slow_lane_becomes_free_leaves_it(tmp_path, monk
             await second
         assert locks.held_count == 0
         await database.transact(statements(ADD, timeout_s=1))
+
+    on_shop(tmp_path, test)
+
+
+def test_a_copy_that_is_refused_leaves_the_first_unfinished(tmp_path, monkeypatch):
+    """Two copies of a request think to have its lock; that of the second is not in force."""
+
+    async def test(database):
+        await run_all(database, *FILL)
+        manager, going_on, under_way = database.manager, asyncio.Event(), asyncio.Event()
+        prepare, commit, name = manager._prepare, database.committer.commit, []
+
+        async def slowly(prepared):
+            name.append(prepared.transaction_id)
+            under_way.set()
+            await going_on.wait()
+            return await commit(prepared)
+
+        async def prepared_by_the_first(attempt):
+            found.append(await prepare(attempt))
+            return found[0]
+
+        async def prepared_already(_):
+            return found[0]
+
+        def gone(_):
+            raise TransactionAborted("A node that had granted a lock has gone.")
+
+        found = []
+        request = statements(ADD, idempotency_key="again")
+        monkeypatch.setattr(database.committer, "commit", slowly)
+        monkeypatch.setattr(manager, "_prepare", prepared_by_the_first)
+        first = asyncio.ensure_future(database.transact(request))
+        await under_way.wait()
+        with monkeypatch.context() as patched:
+            patched.setattr(manager, "_prepared", prepared_already)
+            patched.setattr(manager._locks, "require_in_force", gone)
+            with pytest.raises(TransactionAborted):
+                await database.transact(replace(request, timeout_s=0.01))
+        assert list(manager.unfinished) == name
+        going_on.set()
+        await first
+        assert not manager.unfinished
 
     on_shop(tmp_path, test)

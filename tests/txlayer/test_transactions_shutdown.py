@@ -2,12 +2,14 @@
 
 import asyncio
 
+import pytest
 from database_world import check, opened, run_all, settings, shop
 from test_transactions_statements import FILL
 
 from api.database import Database
-from schema.errors import HornbeamError
+from schema.errors import HornbeamError, Unavailable
 from storage.local.system import SystemClock
+from txlayer import catalog_keeper
 
 
 def test_closing_under_load_keeps_every_answer(tmp_path):
@@ -101,5 +103,45 @@ def test_checkpoints_come_as_often_as_the_settings_say(tmp_path):
         async with await Database.open(wanted, clock=clock) as database:
             await database.keeper.apply(shop())
         assert 0.37 in clock.slept
+
+    asyncio.run(run())
+
+
+def test_closing_under_a_change_of_the_catalog(tmp_path, monkeypatch):
+    """Who waits for it learns that it may not have come about; nothing goes on."""
+
+    async def run():
+        database = await Database.open(settings(tmp_path))
+        under_way, put = asyncio.Event(), database.store.put
+
+        async def no_catalog(writes, at):
+            if catalog_keeper.TABLE in writes:
+                under_way.set()
+                await asyncio.Event().wait()
+            await put(writes, at)
+
+        monkeypatch.setattr(database.store, "put", no_catalog)
+        change = asyncio.ensure_future(database.keeper.apply(shop()))
+        await under_way.wait()
+        await database.close()
+        with pytest.raises(Unavailable, match="no more"):
+            await change
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        async with opened(tmp_path) as database:
+            assert not database.catalog.schema.names
+
+    asyncio.run(run())
+
+
+def test_a_change_goes_on_without_its_caller(tmp_path):
+    async def run():
+        async with opened(tmp_path) as database:
+            change = asyncio.ensure_future(database.keeper.apply(shop()))
+            await asyncio.sleep(0)
+            change.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await change
+            await database.keeper.wait_built()
+            assert database.catalog.schema.names
 
     asyncio.run(run())

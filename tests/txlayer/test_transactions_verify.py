@@ -1,9 +1,12 @@
 """Damage planted into the store behind everybody's back is found, told apart, and mended."""
 
+from unittest.mock import ANY
+
 import pytest
 from database_world import check
 from test_transactions_statements import on_full_shop
 
+from schema.errors import Corruption, NotFound
 from storage.ports import NEWEST, TOMBSTONE, Put
 
 STORED = (
@@ -86,6 +89,38 @@ def test_damage_is_found_and_mended(tmp_path, kind):
         mended = await database.verify(repair=True)
         assert all(item.repaired for item in mended.checked if item.differences)
         await check(database)
+
+    on_full_shop(tmp_path, test)
+
+
+def test_what_is_no_row_or_lies_under_no_key_is_mended(tmp_path):
+    async def test(database):
+        name = "customer__orders"
+        cell = await first_cell(database, name)
+        codec = database.manager.state.codecs(name)
+        of_a_text = b"\x30a\x00\x01"
+        strange = {
+            cell.key: b"\x01\xc1",
+            codec.key_of((9_999,)): b"no row",
+            b"\xee\xee": cell.value,
+            of_a_text: cell.value,
+        }
+        await plant(database, name, *(Put(*item) for item in strange.items()))
+        with pytest.raises(Corruption):
+            await database.verify()
+        assert await database.repair(name, list(strange)) == len(strange)
+        assert await first_cell(database, name) == cell._replace(ts=ANY)
+        assert await database.repair(name, list(strange)) == 0
+        await check(database)
+
+    on_full_shop(tmp_path, test)
+
+
+def test_only_what_commits_keep_is_repaired(tmp_path):
+    async def test(database):
+        for name in ("customer", "nothing"):
+            with pytest.raises(NotFound):
+                await database.repair(name, [b"\x15\x01"])
 
     on_full_shop(tmp_path, test)
 

@@ -7,15 +7,19 @@ from members_world import simulated
 from nodes_world import nodes
 
 from schema.errors import Unavailable
+from storage.log.records import Batch, Checkpoint, encode
 from storage.log.segments import SegmentedLog
+from storage.ports import START
 from storage.simulated.clock import SimulatedClock
 from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
 from storage.simulated.files import SimulatedDisk, SimulatedFiles, SimulatedLogs
 from txlayer.assignment import PATH, Assignment, Member
+from txlayer.lowwater import LowWater
 from txlayer.retention import GONE_S, JOIN_S, GoneLogs
 
 RETENTION_S = 600.0
 """Longer than `GONE_S`."""
+RESERVED = encode(Checkpoint(START, 1, 0))
 
 
 class World:
@@ -27,13 +31,18 @@ class World:
         self.logs = SimulatedLogs(self.disk)
 
     async def open(self, *names, members=(), dead=(), retention_s=RETENTION_S):
+        self.retention_s = retention_s
         self.coordination = await SimulatedCoordination.open(self.registry)
         for name in names:
             await self.log(name)
         if members:
             self.assign(members, dead)
-        self.gone = GoneLogs(self.logs, self.coordination, self.clock, retention_s)
+        self.low_water = LowWater(self.coordination)
+        self.gone = GoneLogs(self.logs, self.coordination, self.clock, self.low_water)
         return self
+
+    async def remove(self):
+        return await self.gone.remove(self.clock.wall_ms() - int(self.retention_s * 1000))
 
     async def log(self, name, epoch=1):
         return await SegmentedLog.open(SimulatedFiles(self.disk, name), name, epoch)
@@ -52,7 +61,7 @@ class World:
         """Once a minute."""
         removed = 0
         for _ in range(int(for_s / 60) + 1):
-            removed += await self.gone.remove()
+            removed += await self.remove()
             await asyncio.sleep(60)
         return removed
 
@@ -100,7 +109,7 @@ async def test_neither_a_retention_of_nothing_nor_a_clock_that_jumps_hastens_it(
     world = await World().open("a", "j", members="a", retention_s=0.0)
     world.clock.skew_ms = 10**9
     for _ in range(int(JOIN_S)):
-        assert await world.gone.remove() == 0
+        assert await world.remove() == 0
         await asyncio.sleep(1)
     await world.coordination.join("j")
     world.assign(members="aj")
@@ -127,11 +136,11 @@ async def test_what_fails_in_the_middle_goes_on_the_next_time():
             raise Unavailable("No answer.")
 
     world.logs.remove = failing
-    await world.gone.remove()
+    await world.remove()
     await asyncio.sleep(GONE_S)
     with pytest.raises(Unavailable):
-        await world.gone.remove()
-    assert await world.gone.remove() == 1
+        await world.remove()
+    assert await world.remove() == 1
     assert await world.names() == "a"
     assert sorted(tries) == ["b", "c", "d"]
 
@@ -140,13 +149,43 @@ async def test_what_fails_in_the_middle_goes_on_the_next_time():
 async def test_whose_log_was_removed_writes_nothing_and_makes_none():
     world = await World().open("a", members="a", retention_s=0.0)
     zombie = await world.log("z")
-    await zombie.append([b"one"])
+    await zombie.append([RESERVED])
     idle = await world.log("i")
     await world.clear(2 * GONE_S)
     for log in (zombie, idle):
         with pytest.raises(Unavailable):
             await log.append([b"late"])
     assert await world.names() == "a"
+
+
+@simulated
+async def test_a_log_with_commits_above_the_horizon_is_kept_and_the_others_are_told_of():
+    """Its owner's clock was ahead; or followers need it still."""
+    world = await World().open("a", "b", "c", members="a", retention_s=0.0)
+    far = world.clock.wall_ms() + 10_000_000
+    for name, ts in (("b", 5), ("c", far)):
+        log = await world.log(name, 2)
+        await log.append([encode(Batch(ts, [])), RESERVED])
+    await world.clear(2 * GONE_S)
+    assert await world.names() == "ac"
+    assert await world.low_water.read() == 5
+
+
+@simulated
+async def test_a_log_without_commits_is_removed_and_nobody_need_know():
+    world = await World().open("a", "b", members="a", retention_s=0.0)
+    await (await world.log("b", 2)).append([RESERVED])
+    await world.clear(2 * GONE_S)
+    assert await world.names() == "a"
+    assert await world.low_water.read() is None
+
+
+@simulated
+async def test_a_damaged_log_is_kept_and_the_others_go():
+    world = await World().open("a", "b", "c", members="a", retention_s=0.0)
+    await (await world.log("b", 2)).append([b"no record"])
+    await world.clear(2 * GONE_S)
+    assert await world.names() == "ab"
 
 
 @simulated

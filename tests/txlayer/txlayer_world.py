@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 
 from maintain.changes import Change, Mutation
 from schema.catalog import Layout
-from schema.errors import Unavailable
+from schema.errors import StalePlan, Unavailable
 from schema.model import Column, KeyPart
 from schema.types import ColumnType, Kind, Row
-from storage.ports import TOMBSTONE, Cell, Position, Put, Segment
+from storage.ports import TOMBSTONE, Cell, Position, Put, Segment, Versioned
 from txlayer.committer import Committer, Prepared
 from txlayer.hlc import HybridClock
+from txlayer.lowwater import LowWater
 
 Cells = dict[str, dict[tuple[bytes, int], bytes]]
 TABLE = "r.t.0"
@@ -79,7 +80,8 @@ class MemoryStore:
         self.flush_fault: Callable[[], None] = lambda: None
         self.order: list[int] = []
 
-    async def create_table(self, table: str) -> None:
+    async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
+        del splits
         self.cells.setdefault(table, {})
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
@@ -160,9 +162,10 @@ class MemoryLog:
                 if position > start:
                     yield position, frame
 
-    async def roll(self) -> None:
+    async def roll(self) -> Position:
         self._open.sealed = True
         self.all.append(_Segment(self._open.epoch, self._open.sequence + 1))
+        return Position(self._open.epoch, self._open.sequence, 0)
 
     async def segments(self) -> list[Segment]:
         return [Segment(s.epoch, s.sequence, s.sealed, len(s.frames)) for s in self.all]
@@ -179,6 +182,23 @@ class MemoryLog:
     def after_crash(self, epoch: int) -> MemoryLog:
         copies = [_Segment(s.epoch, s.sequence, list(s.frames)) for s in self.all]
         return MemoryLog(epoch, copies)
+
+
+class Values:
+    """Of a coordination service, those that are written by compare-and-set."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Versioned] = {}
+
+    async def read(self, path: str) -> Versioned | None:
+        return self._values.get(path)
+
+    async def write(self, path: str, value: bytes, expected: int) -> int:
+        known = self._values.get(path)
+        if expected != (known.version if known is not None else 0):
+            raise StalePlan("It was written meanwhile.")
+        self._values[path] = Versioned(value, expected + 1)
+        return expected + 1
 
 
 class TextCodec:
@@ -212,6 +232,8 @@ class World:
         self.log = log or MemoryLog()
         self.clock = clock or VirtualClock()
         self.hlc = HybridClock(self.clock, last_ts)
+        self.values = Values()
+        self.low_water = LowWater(self.values)  # type: ignore[arg-type]
         self.committer = Committer(
             store=self.store,  # type: ignore[arg-type]
             log=self.log,  # type: ignore[arg-type]

@@ -1,0 +1,155 @@
+"""Groups of deferred views: batches follow one another, and what they need is known."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from database_world import shop
+
+from schema.catalog import Catalog, DeferredView, State
+from schema.errors import Corruption, StalePlan
+from schema.model import DeclaredView
+from storage.local.coordination import LocalCoordination
+from txlayer.groups import Batch, Finished, Groups, GroupState, groups_of, members, usable
+
+HOUR = 3_600_000
+NOW = 1_000 * HOUR
+DONE = Finished(5, 2, 0.5)
+
+
+def deferred(*names: str, group: str = "default") -> tuple[DeferredView, ...]:
+    declared = (DeclaredView(name, "SELECT 1", group=group) for name in names)
+    return tuple(DeferredView(view, ("customer",), (), (), (), ()) for view in declared)
+
+
+def catalog(version: int, *views: DeferredView, **numbers: int) -> Catalog:
+    incarnations = tuple((view.name, numbers.get(view.name, 1)) for view in views)
+    return replace(shop(), version=version, deferred=views, incarnations=incarnations)
+
+
+ONE = catalog(3, *deferred("a", "b"))
+
+
+def batch_after(state: GroupState, of: Catalog, upto: int) -> GroupState:
+    return state.begun(of, "default", upto).finished(upto, DONE, upto + 10, HOUR)
+
+
+def test_a_batch_takes_all_views_of_its_group_to_one_moment():
+    both = catalog(3, *deferred("a", "b"), *deferred("c", group="other"), b=7)
+    assert groups_of(both) == ("default", "other")
+    assert members(both, "default") == {"a": 1, "b": 7}
+    begun = GroupState().begun(both, "default", NOW)
+    assert begun == GroupState(batch=Batch(NOW, 3, {"a": 1, "b": 7}))
+    done = begun.finished(NOW, DONE, NOW + 1, HOUR)
+    assert done == GroupState(NOW, 3, {"a": 1, "b": 7}, None, DONE)
+    assert done.finished(NOW, DONE, NOW + 2, HOUR) == done
+    assert done.finished(NOW - 1, DONE, NOW + 2, HOUR) == done
+    with pytest.raises(StalePlan):
+        done.finished(NOW + 1, DONE, NOW + 2, HOUR)
+
+
+def test_what_was_a_moment_of_the_group_stays_one_until_its_views_change():
+    first = batch_after(GroupState(), ONE, NOW)
+    second = batch_after(first, ONE, NOW + 5)
+    assert [at for at in range(NOW - 1, NOW + 7) if second.was_as_of(at)] == [NOW, NOW + 5]
+    grown = batch_after(second, catalog(4, *deferred("a", "b", "c")), NOW + 9)
+    assert [at for at in range(NOW - 1, NOW + 12) if grown.was_as_of(at)] == [NOW + 9]
+    anew = batch_after(second, catalog(4, *deferred("a", "b"), b=2), NOW + 9)
+    assert anew.before == ()
+    assert anew.holds(catalog(4, *deferred("a", "b"), b=2), "b")
+    assert not second.holds(catalog(4, *deferred("a", "b"), b=2), "b")
+    assert not GroupState().was_as_of(NOW)
+
+
+def test_what_a_batch_begins_at_is_kept_until_it_is_finished():
+    assert GroupState().needed(NOW, HOUR) == 0
+    building = GroupState().begun(ONE, "default", NOW)
+    assert building.needed(NOW + 50 * HOUR, HOUR) == NOW
+    done = batch_after(GroupState(), ONE, NOW)
+    assert done.needed(NOW + 50 * HOUR, HOUR) == NOW
+    assert done.begun(ONE, "default", NOW + 5).needed(NOW + 50 * HOUR, HOUR) == NOW
+
+
+def test_what_a_late_batch_may_still_put_stays_hidden():
+    """It was begun again long after its moment, and another has finished it."""
+    state = batch_after(GroupState(), ONE, NOW).begun(ONE, "default", NOW + 5)
+    finished = NOW + 9 * HOUR
+    state = state.finished(NOW + 5, DONE, finished, HOUR)
+    for upto in (finished + 5, finished + 10):
+        state = state.begun(ONE, "default", upto).finished(upto, DONE, upto + 1, HOUR)
+    assert state.as_of == finished + 10
+    assert state.needed(finished + HOUR - 1, HOUR) == NOW
+    assert state.needed(finished + HOUR, HOUR) == NOW + 5  # where the one after it began
+    assert state.needed(finished + HOUR + 6, HOUR) == finished + 10
+    last = batch_after(batch_after(state, ONE, finished + 2 * HOUR), ONE, finished + 4 * HOUR)
+    assert [one.at for one in last.left] == [finished + 2 * HOUR]
+
+
+def test_what_is_read_when_a_batch_ends_a_long_pause_is_kept_for_a_while():
+    state = batch_after(GroupState(), ONE, NOW)
+    now = NOW + 5 * HOUR
+    state = batch_after(state, ONE, now)
+    assert state.needed(now + HOUR // 2, HOUR) == NOW
+    assert batch_after(state, ONE, now + 5).needed(now + HOUR // 2, HOUR) == NOW
+    assert state.needed(now + 2 * HOUR, HOUR) == now
+    building = GroupState().begun(ONE, "default", NOW)
+    late = building.finished(NOW, DONE, now, HOUR)
+    assert late.needed(now + 1, HOUR) == NOW - 1
+
+
+def test_only_what_was_there_all_the_time_is_usable_at_both_ends():
+    before = replace(shop(), states=tuple((n, State.READABLE) for n, _ in shop().states))
+    names = [index.name for index in before.indexes]
+    states = dict(before.states) | {names[0]: State.BUILDING}
+    numbers = ((names[1], 2),)
+    now = replace(before, states=tuple(states.items()), incarnations=numbers)
+    everything = frozenset(dict(before.states))
+    assert usable([], before) == usable([before], before) == everything
+    assert usable([before], now) == usable([now], before) == everything - {names[0], names[1]}
+    fewer = replace(before, indexes=before.indexes[1:], states=before.states[:-1])
+    gone = before.states[-1][0]
+    assert usable([before, fewer], before) == everything - {gone}
+
+
+async def moment(of: Catalog, at: int) -> tuple[Catalog, int]:
+    return of, at
+
+
+def test_of_two_that_begin_at_one_time_both_do_the_same_batch(tmp_path):
+    async def scenario():
+        coordination = LocalCoordination.open(tmp_path)
+        groups = Groups(coordination)
+        other = asyncio.Event()
+
+        async def slow() -> tuple[Catalog, int]:
+            await other.wait()
+            return ONE, NOW
+
+        late = asyncio.ensure_future(groups.begin("default", slow))
+        await asyncio.sleep(0)
+        first = await groups.begin("default", lambda: moment(ONE, NOW + 1))
+        other.set()
+        assert await late == first
+        assert first.batch == Batch(NOW + 1, 3, {"a": 1, "b": 1})
+        again = await groups.begin("default", lambda: moment(ONE, NOW + 2))
+        assert again == first
+
+        done = await groups.finish("default", NOW + 1, DONE, NOW + 3, HOUR)
+        assert done.as_of == NOW + 1
+        assert await groups.finish("default", NOW + 1, DONE, NOW + 4, HOUR) == done
+        assert await groups.state("default") == done
+        assert await groups.state("Default/é") == GroupState()
+        await coordination.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_state_that_is_none_is_told(tmp_path):
+    async def scenario():
+        coordination = LocalCoordination.open(tmp_path)
+        await coordination.write("deferred/" + b"x".hex(), b"{", 0)
+        with pytest.raises(Corruption, match="group x"):
+            await Groups(coordination).state("x")
+        await coordination.close()
+
+    asyncio.run(scenario())
