@@ -14,46 +14,43 @@ Options:
 - `relation` or `view`: its name;
 - `columns`: names, separated by commas; all by default. PySpark tells no source which it needs;
 - `asOf`: a snapshot that the database has given; by default all that was acknowledged is there.
+  A deferred view is read as of its group's moment, at any other not.
 
 Filters on the first columns of the key narrow what is read.
+
+    frame.write.format("hornbeam").options(url=…, relation="orders").mode("append").save()
+
+appends to a relation through the nodes (`pipeline.writer`). Options are `url`, `relation` and
+
+- `batchRows`: rows per transaction, 5 000 by default;
+- `writeId`: a name of the write; one that was done before under this name is done once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from hornbeam.transport import open_transport, parse_url
+from pipeline.changes import ChangesSource
+from pipeline.export import Export, begin
 from pipeline.filters import key_range
-from pipeline.types import spark_schema, to_batch
+from pipeline.options import OptionSource
+from pipeline.types import chosen, spark_schema, to_batch
+from pipeline.writer import Writer, open_writer
 from schema.catalog import Catalog, Layout, State
-from schema.codec import decode_catalog
-from schema.errors import InvalidRequest, NotFound, SnapshotTooOld
+from schema.collector import settle_collector
+from schema.errors import InvalidRequest, NotFound
 from schema.model import Column
 from storage.codec.keyrange import KeyRange
-from storage.codec.rows import Codecs
-from storage.source import Source, open_source
 
-OPTIONS = frozenset({"url", "relation", "view", "columns", "asof"})
 TIMEOUT_S = 60.0
-
-
-class _Export(msgspec.Struct, frozen=True):
-    """As `POST /v1/exports` answers."""
-
-    name: str
-    snapshot: int
-    catalog: str
-    source: Source
-    until_ms: int
 
 
 @dataclass(frozen=True)
@@ -65,24 +62,23 @@ class Part(InputPartition):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the data source known to a session, and have Spark hand its filters over, without which
+    """Make the data sources known to a session, and have Spark hand its filters over, without which
     it refuses sources that can use them."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(Hornbeam)
+    spark.dataSource.register(ChangesSource)
 
 
-class Hornbeam(DataSource):
+class Hornbeam(OptionSource):
     """One relation or view; made by Spark with the options above."""
+
+    READING = frozenset({"url", "relation", "view", "columns", "asof"})
+    WRITING = frozenset({"url", "relation", "batchrows", "writeid"})
+    OPTIONS = READING | WRITING
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        unknown = sorted({name.lower() for name in options} - OPTIONS)
-        if unknown:
-            raise InvalidRequest(
-                f"There is no option {', '.join(unknown)}.",
-                cure=f"There are: {', '.join(OPTIONS)}.",
-            )
-        self._export: _Export | None = None
+        self._export: Export | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -95,43 +91,40 @@ class Hornbeam(DataSource):
         layout = self._layout()
         return Reader(self._begun(), layout.name, self._columns(layout))
 
-    def _begun(self) -> _Export:
+    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+        self.require_only(self.WRITING)
+        return open_writer(
+            self.required("url"),
+            self.required("relation"),
+            schema,
+            overwrite=overwrite,
+            batch_rows=self.options.get("batchRows"),
+            write_id=self.options.get("writeId"),
+        )
+
+    def _begun(self) -> Export:
         """The export, asked for once."""
         if self._export is None:
             asked = self.options.get("asOf")
-            transport = open_transport(parse_url(self._required("url")), TIMEOUT_S)
+            transport = open_transport(parse_url(self.required("url")), TIMEOUT_S)
             try:
-                body = {"snapshot": None if asked is None else int(asked)}
-                answer = transport.json("POST", "/v1/exports", body)
+                at = None if asked is None else int(asked)
+                self._export = begin(transport, at, self.options.get("view"))
             finally:
                 transport.close()
-            self._export = msgspec.convert(answer, _Export)
         return self._export
 
-    def _required(self, name: str) -> str:
-        found = self.options.get(name)
-        if found is None:
-            raise InvalidRequest(
-                f"The option {name} is missing.", cure="docs/spark.md lists the options."
-            )
-        return found
-
     def _layout(self) -> Layout:
+        self.require_only(self.READING)
         relation, view = self.options.get("relation"), self.options.get("view")
         if (relation is None) == (view is None):
             raise InvalidRequest("One of the options relation and view is to be set.")
-        catalog = decode_catalog(self._begun().catalog.encode())
+        catalog = self._begun().codecs().catalog
         return catalog.layout(_readable(catalog, relation, view))
 
     def _columns(self, layout: Layout) -> list[Column]:
-        wanted = self.options.get("columns")
-        if wanted is None:
-            return list(layout.columns)
-        names = [name.strip() for name in wanted.split(",")]
-        unknown = [name for name in names if name not in layout.positions]
-        if unknown:
-            raise NotFound(f"{layout.name} has no column {', '.join(unknown)}.")
-        return [layout.columns[layout.positions[name]] for name in names]
+        visible = self._begun().codecs().catalog.visible(layout.name)
+        return chosen(replace(layout, columns=visible), self.options.get("columns"))
 
 
 def _readable(catalog: Catalog, relation: str | None, view: str | None) -> str:
@@ -140,7 +133,7 @@ def _readable(catalog: Catalog, relation: str | None, view: str | None) -> str:
             raise NotFound(f"There is no relation {relation}.")
         return relation
     assert view is not None
-    if view not in catalog.view:
+    if view not in catalog.view and view not in catalog.deferred_view:
         raise NotFound(f"There is no view {view}.")
     if catalog.state[view] is not State.READABLE:
         raise NotFound(f"View {view} is {catalog.state[view]}, not readable.", cure="Try later.")
@@ -150,7 +143,7 @@ def _readable(catalog: Catalog, relation: str | None, view: str | None) -> str:
 class Reader(DataSourceReader):
     """Of one layout. Made in the driver; sent to the executors with all it has."""
 
-    def __init__(self, export: _Export, name: str, columns: Sequence[Column]) -> None:
+    def __init__(self, export: Export, name: str, columns: Sequence[Column]) -> None:
         self._export = export
         self._name = name
         self._columns = columns
@@ -158,19 +151,19 @@ class Reader(DataSourceReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         """Narrow what is read; Spark looks at all of them again."""
-        self._range = key_range(self._codecs()(self._name).layout, filters)
+        self._range = key_range(self._export.codecs()(self._name).layout, filters)
         yield from filters
 
     def partitions(self) -> Sequence[Part]:
         """As the store has the table laid out, within the filters' range."""
-        codec = self._codecs()(self._name)
+        codec = self._export.codecs()(self._name)
         first, last = codec.range(self._range)
         splits = asyncio.run(self._splits(codec.layout.table))
         inner = [key for key in splits if key > first and (last is None or key < last)]
         return [Part(a, b) for a, b in zip([first, *inner], [*inner, last], strict=True)]
 
     async def _splits(self, table: str) -> list[bytes]:
-        store = open_source(self._export.source)
+        store = self._export.open()
         try:
             return await store.splits(table)
         finally:
@@ -179,6 +172,7 @@ class Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In an executor, one at a time in a process. Raises SnapshotTooOld, Corruption."""
         assert isinstance(partition, Part)
+        settle_collector()
         with asyncio.Runner() as runner:
             batches = self._batches(partition)
             try:
@@ -188,26 +182,15 @@ class Reader(DataSourceReader):
                 runner.run(batches.aclose())
 
     async def _batches(self, part: Part) -> AsyncGenerator[pa.RecordBatch, None]:
-        codec = self._codecs()(self._name)
+        codec = self._export.codecs()(self._name)
         at = [codec.layout.positions[column.name] for column in self._columns]
-        store = open_source(self._export.source)
+        store = self._export.open()
         try:
             cells = store.scan(codec.layout.table, part.start, part.end, self._export.snapshot)
             async for batch in cells:
                 rows = codec.decode_all([cell.value for cell in batch])
-                self._require_kept()
+                self._export.require_kept()
                 yield to_batch(self._columns, at, rows)
-            self._require_kept()
+            self._export.require_kept()
         finally:
             await store.close()
-
-    def _require_kept(self) -> None:
-        """Nothing of the snapshot has been purged before now."""
-        if time.time() * 1000 > self._export.until_ms:
-            raise SnapshotTooOld(
-                f"Snapshot {self._export.snapshot} is older than what is kept.",
-                cure="Set snapshot_retention_s higher at the nodes, or read less at a time.",
-            )
-
-    def _codecs(self) -> Codecs:
-        return Codecs(decode_catalog(self._export.catalog.encode()))

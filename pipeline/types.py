@@ -13,6 +13,8 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from query.duck import arrow_type
+from schema.catalog import Layout
+from schema.errors import NotFound
 from schema.model import Column
 from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
 
@@ -41,6 +43,17 @@ def spark_type(type_: ColumnType) -> spark.DataType:
 def spark_schema(columns: Iterable[Column]) -> spark.StructType:
     """All nullable: Spark would trust a promise that rows of older schemas do not keep."""
     return spark.StructType([spark.StructField(c.name, spark_type(c.type)) for c in columns])
+
+
+def chosen(layout: Layout, names: str | None) -> list[Column]:
+    """Columns by their names, separated by commas; None: all. Raises NotFound."""
+    if names is None:
+        return list(layout.columns)
+    wanted = [name.strip() for name in names.split(",")]
+    unknown = [name for name in wanted if name not in layout.positions]
+    if unknown:
+        raise NotFound(f"{layout.name} has no column {', '.join(unknown)}.")
+    return [layout.columns[layout.positions[name]] for name in wanted]
 
 
 def to_batch(columns: Sequence[Column], at: Sequence[int], rows: Sequence[Row]) -> pa.RecordBatch:

@@ -1,4 +1,5 @@
-"""The data source on a Spark cluster of its own: a master and two workers, executors elsewhere."""
+"""A Spark cluster of its own: a master and two workers, executors elsewhere. They read the same,
+and a batch of deferred views does not mind when one of them is killed."""
 
 import json
 import os
@@ -6,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pyspark
@@ -14,15 +15,16 @@ import pytest
 from api_world import PLAN, world
 
 from cluster.ports import free_ports
+from hornbeam.transport import open_transport, parse_url
+from pipeline.refresh import refresh
 
 pytestmark = pytest.mark.timeout(300)
 ROOT = Path(__file__).parent.parent.parent
 SPARK = Path(pyspark.__file__).parent
 START_S = 60.0
-JOB = """
+SESSION = """
 import sys
 from pyspark.sql import SparkSession
-from pipeline.source import register
 
 master, url = sys.argv[1:]
 spark = (
@@ -33,12 +35,63 @@ spark = (
     .config("spark.ui.enabled", "false")
     .getOrCreate()
 )
+"""
+JOB = (
+    SESSION
+    + """
+from pipeline.source import register
+
 register(spark)
 orders = spark.read.format("hornbeam").options(url=url, relation="orders").load()
 workers = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
 print("answer:", orders.count(), orders.selectExpr("sum(o_total)").first()[0], workers)
 spark.stop()
 """
+)
+
+BATCH = (
+    SESSION
+    + """
+import os
+import signal
+from pathlib import Path
+
+from hornbeam.transport import open_transport, parse_url
+from pipeline import refresh as job
+
+mine = b":" + spark.sparkContext.getConf().get("spark.driver.port").encode()
+
+
+def executors():
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\\0")
+        except OSError:
+            continue  # it has ended
+        if any(b"CoarseGrainedScheduler" in word and word.endswith(mine) for word in words):
+            yield int(path.parent.name)
+
+
+level, killed = job._level, []
+
+
+def after_a_kill(*arguments):
+    if not killed:
+        killed.append(min(executors()))
+        os.kill(killed[0], signal.SIGKILL)
+    return level(*arguments)
+
+
+job._level, job.HERE_BYTES = after_a_kill, 0
+done = job.refresh(spark, open_transport(parse_url(url), 60), url, "default")
+print("done:", done.upto, len(killed))
+spark.stop()
+"""
+)
+SELECT = (
+    "SELECT o_id % 10 AS last, count(*) AS n, max(o_total) AS most FROM orders GROUP BY o_id % 10"
+)
+VIEW = f"CREATE MATERIALIZED VIEW by_end WITH (refresh = 'deferred') AS {SELECT};"
 
 
 @contextmanager
@@ -91,18 +144,33 @@ def workers(page):
         return 0
 
 
-def test_executors_elsewhere_read_the_same(tmp_path, tmp_path_factory):
+def run(job, master, url):
+    done = subprocess.run(
+        [sys.executable, "-c", job, master, url],
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_executors_elsewhere(spark, tmp_path, tmp_path_factory):
     with world(tmp_path_factory.mktemp("shop")) as shop, standalone(tmp_path) as master:
-        assert shop.apply(**PLAN).status_code == 200
+        assert shop.apply(**PLAN | {"ddl": PLAN["ddl"] + VIEW}).status_code == 200
         lines = "\n".join(["o_id,o_total", *(f"{n},{n}.50" for n in range(1, 101))])
         headers = {"Content-Type": "text/csv"}
         assert shop.client.post("/v1/load/orders", content=lines, headers=headers).is_success
         url = f"hornbeam://{shop.client.base_url.host}:{shop.client.base_url.port}"
-        job = subprocess.run(
-            [sys.executable, "-c", JOB, master, url],
-            env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert "answer: 100 5100.00 2" in job.stdout, job.stderr[-3000:]
+        assert "answer: 100 5100.00 2" in run(JOB, master, url)
+
+        with closing(open_transport(parse_url(url), 60)) as node:
+            refresh(spark, node, url, "default")
+        assert shop.transact("UPDATE orders SET o_total = -o_total WHERE o_id > 95").is_success
+        out = run(BATCH, master, url)
+        (group,) = shop.client.get("/v1/groups").json()
+        assert f"done: {group['as_of']} 1" in out
+        shown = shop.rows("SELECT * FROM by_end")
+        assert sorted(shown) == sorted(shop.rows(SELECT, snapshot=group["as_of"]))
+        assert [0, 10, "90.50"] in shown

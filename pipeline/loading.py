@@ -1,0 +1,364 @@
+"""What executors do of an initial load: staging files, then writing ranges of keys.
+
+*Staged*, a record is either a row, encoded with its key as it will be stored, or a reject. Beside
+them stands what Spark compares: the encoded values of each UNIQUE index (NULL if one of them is),
+and of each foreign key of the relation to itself the key that it references. Order and equality of
+encoded keys are those of the values (`storage/codec/KEYS.md`), so Spark needs no Python for either.
+A record is known by its *origin*: the file's number as given, and its place in that. Their order
+says which of two rows with one key stays.
+
+*Written* is a range of a relation's keys at a time, by rows in key order: each row's parents are
+looked up, and it goes to its table with all rows that are made of it: those of the relation's
+indexes, of the views whose last relation it is, and of the indexes on these. Parents that are
+loaded as well are in their tables already, and nobody writes to the others while the load is under
+way (`Catalog.load`); so it does not matter at which snapshot a range is written, or how often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from hornbeam.errors import Error
+from maintain.recompute import build_batches, scanned_relation
+from maintain.spans import Span
+from pipeline.building import REMEMBERED, Failed, stored
+from pipeline.export import Export
+from pipeline.files import CHUNK_ROWS, Chunk, Split, as_text, cut_short, read
+from pipeline.sink import Sink, open_sink
+from schema.catalog import Catalog, Index
+from schema.codec import decode_catalog
+from schema.errors import ForeignKeyViolation, HornbeamError, LimitExceeded
+from schema.model import ForeignKey, Relation
+from schema.rows import Projection, projection
+from schema.types import Row
+from storage.codec.rows import Codecs
+from storage.limits import require_storable
+from storage.ports import Put
+from storage.snapshot import RememberingSnapshot, RowReader
+
+CHUNK_BYTES = 8 << 20
+PLACE_BITS = 44
+"""Of an origin; a file of 16 TiB, and half a million files."""
+
+
+class Rejected(NamedTuple):
+    """A record that is not loaded, by its origin; `code` is an error's (`schema.errors`)."""
+
+    origin: int
+    code: str
+    reason: str
+    record: str
+
+
+# ---------------------------------------------------------------- staging
+
+
+@dataclass(frozen=True)
+class Staging:
+    """What executors need to read files into a relation. `splits` go with their file's number;
+    `catalog` is encoded."""
+
+    catalog: str
+    relation: str
+    splits: tuple[tuple[int, Split], ...]
+    moment: dt.datetime
+
+    @property
+    def model(self) -> Catalog:
+        """Decoded anew at every call."""
+        return decode_catalog(self.catalog.encode())
+
+    def stage(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Staged records of a split."""
+        encoder = Encoder(self.model, self.relation)
+        file, split = self.splits[number]
+        for chunk in read(split, encoder.relation, self.moment):
+            yield encoder.staged(file << PLACE_BITS, chunk)
+
+
+def unique_indexes(catalog: Catalog, relation: str) -> list[Index]:
+    return [index for index in catalog.indexes_on(relation) if index.unique]
+
+
+def references_itself(relation: Relation) -> list[ForeignKey]:
+    return [key for key in relation.foreign_keys if key.parent == relation.name]
+
+
+class Encoder:
+    """Rows of a relation as staged records; `schema` names the columns.
+
+    Those of `compared` are u0, u1, … of the UNIQUE indexes and p0, p1, … of the foreign keys.
+    """
+
+    def __init__(self, catalog: Catalog, relation: str) -> None:
+        codecs = Codecs(catalog)
+        self.relation = catalog.schema.relation(relation)
+        self._codec = codecs(relation)
+        self._table = self._codec.layout.table
+        compared: dict[str, Callable[[Row], bytes | None]] = {}
+        for number, index in enumerate(unique_indexes(catalog, relation)):
+            names = [part.column for part in index.columns]
+            compared[f"u{number}"] = _encoded(self.relation, names, codecs(index.name).prefix)
+        for number, key in enumerate(references_itself(self.relation)):
+            compared[f"p{number}"] = _encoded(self.relation, key.columns, self._codec.key_of)
+        self._compared = compared
+        texts = ("code", "reason", "record")
+        fields = [("origin", pa.int64()), ("k", pa.binary()), ("v", pa.binary())]
+        fields += [(name, pa.string()) for name in texts]
+        self.schema = pa.schema([*fields, *((name, pa.binary()) for name in compared)])
+
+    def staged(self, file: int, chunk: Chunk) -> pa.RecordBatch:
+        """`file` is the origin of the file's begin."""
+        codec, rows = self._codec, chunk.rows
+        keys, values = list(map(codec.key, rows)), list(map(codec.encode, rows))
+        columns: list[list[object]] = [[file + place for place in chunk.places], [*keys], [*values]]
+        columns += ([None] * len(rows) for _ in ("code", "reason", "record"))
+        columns += ([*map(of, rows)] for of in self._compared.values())
+        try:
+            require_storable({self._table: [*map(Put, keys, values)]})
+        except LimitExceeded:
+            self._reject_large(columns, rows)
+        bad = (
+            (file + place, None, None, *fault, record, *(None for _ in self._compared))
+            for place, fault, record in chunk.bad
+        )
+        for record in bad:
+            for column, value in zip(columns, record, strict=True):
+                column.append(value)
+        return pa.RecordBatch.from_pydict(
+            dict(zip(self.schema.names, columns, strict=True)), self.schema
+        )
+
+    def _reject_large(self, columns: Sequence[list[object]], rows: Sequence[Row]) -> None:
+        _, keys, values, codes, reasons, records, *compared = columns
+        for i, (key, value) in enumerate(zip(keys, values, strict=True)):
+            try:
+                require_storable({self._table: [Put(key, value)]})  # type: ignore[arg-type]
+            except LimitExceeded as error:
+                codes[i], reasons[i] = error.code, error.message
+                records[i] = shown(self.relation, rows[i])
+                for column in (keys, values, *compared):
+                    column[i] = None
+
+
+def _encoded(
+    relation: Relation, names: Sequence[str], encode: Callable[[Row], bytes]
+) -> Callable[[Row], bytes | None]:
+    project = projection([relation.positions[name] for name in names])
+
+    def encoded(row: Row) -> bytes | None:
+        values = project(row)
+        return None if None in values else encode(values)
+
+    return encoded
+
+
+def shown(relation: Relation, row: Row) -> str:
+    return cut_short(as_text(relation.column_names, row))
+
+
+# ---------------------------------------------------------------- packed rows
+
+
+class Packed(msgspec.Struct, frozen=True, array_like=True):
+    """Staged rows side by side, in key order."""
+
+    origins: list[int]
+    keys: list[bytes]
+    values: list[bytes]
+
+
+_PACK = msgspec.msgpack.Encoder()
+_UNPACK = msgspec.msgpack.Decoder(Packed)
+
+
+def pack(rows: Iterable[tuple[int, bytes, bytes]]) -> Iterator[bytes]:
+    """Origin, k and v of some thousands of rows as one value each: it is kept, and read again,
+    for the price of one."""
+    for chunk in _chunks(rows):
+        yield _PACK.encode(Packed(*map(list, zip(*chunk, strict=True))))
+
+
+def _chunks(rows: Iterable[tuple[int, bytes, bytes]]) -> Iterator[list[tuple[int, bytes, bytes]]]:
+    chunk, size = [], 0
+    for row in rows:
+        chunk.append(row)
+        size += len(row[2])
+        if len(chunk) == CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def unpack(data: bytes) -> Packed:
+    return _UNPACK.decode(data)
+
+
+# ---------------------------------------------------------------- writing
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Write the rows of a relation with keys in `span`, but those of origins in `without`.
+
+    `checks_only`: look up parents, and put nothing. More than `limit` rejects end it early.
+    """
+
+    export: Export
+    url: str = field(repr=False)  # of a node; it may hold a key
+    relation: str
+    span: Span
+    without: frozenset[int] = frozenset()
+    limit: int = 0
+    checks_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """So many rows of the relation are in their table, with all that is made of them, and on disk;
+    those that lack a parent are not."""
+
+    rows: int
+    rejected: tuple[Rejected, ...]
+
+
+def attempt(task: Task, packed: Iterable[bytes]) -> Done | Failed:
+    """In an executor, whose exceptions would come back as pages of text."""
+    try:
+        return asyncio.run(_load(task, packed))
+    except (HornbeamError, Error) as error:
+        return Failed(str(error))
+
+
+async def _load(task: Task, packed: Iterable[bytes]) -> Done:
+    store = task.export.open()
+    try:
+        sink = open_sink(task.export, task.url)
+        try:
+            codecs = Codecs(task.export.codecs().catalog.loaded)
+            reader = RememberingSnapshot(store, codecs, task.export.snapshot)
+            return await Writer(task, codecs, reader, sink).write(packed)
+        finally:
+            await sink.close()
+    finally:
+        await store.close()
+
+
+def made_of(catalog: Catalog, relation: str, names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Of views and indexes, those whose rows are made of a relation's row each, by source."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        if name not in catalog.schema and scanned_relation(catalog, name) == relation:
+            groups.setdefault(catalog.layout(name).source, []).append(name)
+    return [tuple(group) for group in groups.values()]
+
+
+class Writer:
+    """Writes what a task says. `codecs` are of the catalog that will be in force."""
+
+    def __init__(self, task: Task, codecs: Codecs, reader: RememberingSnapshot, sink: Sink) -> None:
+        catalog = codecs.catalog
+        self._task = task
+        self._codecs = codecs
+        self._codec = codecs(task.relation)
+        self._reader = reader
+        self._sink = sink
+        self._relation = catalog.schema.relation(task.relation)
+        self._references = References(self._relation)
+        filled = task.export.codecs().catalog.loading
+        self._groups = made_of(catalog, task.relation, filled)
+
+    async def write(self, packed: Iterable[bytes]) -> Done:
+        task, rejected = self._task, list[Rejected]()
+        written = remembered = 0
+        for data in packed:
+            origins, found, rows = self._wanted(unpack(data))
+            orphans = await self._references.orphans(self._reader, rows)
+            rejected += (
+                no_parent(origins[i], reason, shown(self._relation, rows[i]))
+                for i, reason in sorted(orphans.items())
+            )
+            if len(rejected) > task.limit:
+                break
+            if not task.checks_only:
+                good = [i for i in range(len(rows)) if i not in orphans]
+                if good:
+                    await self._put([found[i] for i in good], [rows[i] for i in good])
+                written += len(good)
+            remembered += len(rows)
+            if remembered > REMEMBERED:
+                self._reader.forget()
+                remembered = 0
+        task.export.require_kept()
+        if not task.checks_only:
+            await self._sink.flush()
+        return Done(written, tuple(rejected[: task.limit + 1]))
+
+    def _wanted(self, packed: Packed) -> tuple[list[int], list[Put], list[Row]]:
+        """Origins, puts and rows."""
+        (start, end), without = self._task.span, self._task.without
+        wanted = [
+            (origin, Put(key, value))
+            for origin, key, value in zip(packed.origins, packed.keys, packed.values, strict=True)
+            if key >= start and (end is None or key < end) and origin not in without
+        ]
+        found = [put for _, put in wanted]
+        rows = self._codec.decode_all([put.value for put in found])
+        return [origin for origin, _ in wanted], found, rows
+
+    async def _put(self, found: list[Put], rows: list[Row]) -> None:
+        codecs = self._codecs
+        writes: dict[str, Sequence[Put]] = {self._codec.layout.table: found}
+        for names in self._groups:
+            built = build_batches(codecs.catalog, codecs, names, self._reader, _once(rows))
+            async for batch in built:
+                writes |= stored(codecs, batch)
+        await self._sink.put(writes, self._task.export.snapshot)
+
+
+async def _once(rows: list[Row]) -> AsyncIterator[list[Row]]:
+    yield rows
+
+
+class References:
+    """Foreign keys of a relation, but those to itself. A NULL in one references nothing."""
+
+    def __init__(self, relation: Relation) -> None:
+        self._relation = relation
+        self._keys: list[tuple[ForeignKey, Projection]] = [
+            (key, projection([relation.positions[name] for name in key.columns]))
+            for key in relation.foreign_keys
+            if key.parent != relation.name
+        ]
+
+    async def orphans(self, reader: RowReader, rows: Sequence[Row]) -> dict[int, str]:
+        """By number, rows without one of their parents, and why."""
+        reasons: dict[int, str] = {}
+        for key, project in self._keys:
+            values = [project(row) for row in rows]
+            wanted = list(dict.fromkeys(v for v in values if None not in v))
+            found = await reader.get(key.parent, wanted) if wanted else []
+            absent = {v for v, row in zip(wanted, found, strict=True) if row is None}
+            for i, value in enumerate(values):
+                if value in absent:
+                    reasons.setdefault(i, dangling(self._relation, key, rows[i]))
+        return reasons
+
+
+def no_parent(origin: int, reason: str, record: str) -> Rejected:
+    return Rejected(origin, ForeignKeyViolation.code, reason, record)
+
+
+def dangling(relation: Relation, key: ForeignKey, row: Row) -> str:
+    """As transactions tell it."""
+    given = ((name, row[relation.positions[name]]) for name in key.columns)
+    shown = ", ".join(f"{name} = {value!s}" for name, value in given)
+    return f"{relation.name} references {key.parent} ({cut_short(shown)}), which does not exist."

@@ -1,0 +1,261 @@
+"""The driver of a reconciliation: compare at one snapshot, repair, and compare again.
+
+Repair goes through a node: it computes the rows of the keys that it is told anew, in transactions,
+under the locks of their roots. What was damaged is compared again at a later snapshot, with what
+writers did meanwhile, until nothing is left or a round brings nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from operator import add, attrgetter
+from urllib.parse import quote
+
+from pyspark import SparkContext
+
+from hornbeam.transport import Transport, persistently
+from pipeline import export as exports
+from pipeline.export import Export
+from pipeline.reconcile import plan, scans
+from pipeline.reconcile.plan import IndexScan, RelationScan, Subject, Task
+from pipeline.reconcile.report import Checked, Compared, Kind, Range, Report, Tally
+from pipeline.reconcile.scans import IndexRow, Outcome
+from pipeline.session import Progress, watched
+from storage.codec.rows import Codecs
+
+REPAIRED_AT_ONCE = 1_000
+"""Keys in one request to a node."""
+SLICES_PER_CORE = 8
+Results = dict[tuple[str, Range], Compared]
+Judged = tuple[tuple[str, bytes], Iterable[IndexRow]]
+
+
+def reconcile(
+    context: SparkContext,
+    transport: Transport,
+    names: Sequence[str] = (),
+    *,
+    repair: bool = False,
+    progress: Progress = lambda _done, _total: None,
+) -> tuple[Report, Codecs]:
+    """Views and indexes `names`, with the indexes on those; none: all, and all foreign keys.
+
+    Also gives the codecs that the report's keys are to be read with. Raises NotFound, what Spark
+    raises, and what the client raises.
+    """
+    with _export(transport) as export:
+        codecs = export.codecs()
+        catalog = codecs.catalog
+        chosen = plan.with_indexes(catalog, names) if names else plan.all_names(catalog)
+        wanted = plan.scans(catalog, chosen, foreign_keys=not names)
+        tasks = tasks_of(export, wanted)
+        results = compare(context, export, tasks, progress)
+    repaired = Counter[str]()
+    if repair:
+        results, repaired = _mend(context, transport, tasks, results, progress)
+    subjects = {name: what for scan in wanted for name, what in plan.subjects(scan).items()}
+    return _report(export.snapshot, subjects, results, repaired), codecs
+
+
+def _report(
+    snapshot: int,
+    subjects: Mapping[str, Subject],
+    results: Results,
+    repaired: Mapping[str, int],
+) -> Report:
+    by_name: dict[str, list[Compared]] = {name: [] for name in subjects}
+    for compared in results.values():
+        by_name[compared.name].append(compared)
+    order = list(Kind)
+    checked = [
+        Checked(
+            name,
+            *subject,
+            tuple(sorted(by_name[name], key=lambda one: one.range.start)),
+            repaired.get(name, 0),
+        )
+        for name, subject in subjects.items()
+    ]
+    return Report(snapshot, tuple(sorted(checked, key=lambda item: order.index(item.kind))))
+
+
+@contextmanager
+def _export(transport: Transport) -> Iterator[Export]:
+    export = exports.begin(transport)
+    try:
+        yield export
+    finally:
+        exports.end(transport, export)
+
+
+def tasks_of(export: Export, wanted: Sequence[plan.Scan]) -> list[Task]:
+    """Cut as the store has the tables laid out."""
+    return asyncio.run(_tasks(export, wanted))
+
+
+async def _tasks(export: Export, wanted: Sequence[plan.Scan]) -> list[Task]:
+    catalog = export.codecs().catalog
+    store = export.open()
+    try:
+        names = {name for scan in wanted for name in plan.tables(catalog, scan)}
+        splits = {name: await store.splits(catalog.layout(name).table) for name in names}
+    finally:
+        await store.close()
+    return plan.tasks(catalog, wanted, splits.__getitem__)
+
+
+def compare(
+    context: SparkContext, export: Export, tasks: Sequence[Task], progress: Progress
+) -> Results:
+    """What `tasks` find as of `export`."""
+    if not tasks:
+        return {}
+    slices = _slices(context, tasks)
+    with watched(context, slices, progress):
+        parts = context.parallelize(tasks, slices)
+        outcome: Outcome = parts.map(partial(scans.run, export)).treeReduce(add)
+    results = {(one.name, one.range): one for one in outcome.compared}
+    for found in _unequal_rows(context, export, tasks, outcome):
+        key = (found.name, found.range)
+        results[key] = results[key] + found
+    return results
+
+
+def _unequal_rows(
+    context: SparkContext, export: Export, tasks: Sequence[Task], outcome: Outcome
+) -> list[Compared]:
+    """What differs in the buckets of indexes that differ. Their rows are read again."""
+    buckets = frozenset(outcome.sums)
+    names = frozenset(bucket.name for bucket in buckets)
+    again = _narrowed(tasks, names, frozenset())
+    if not again:
+        return []
+    ranges = {
+        name: [task.range for task in again if task.scan == IndexScan(name)] for name in names
+    }
+    rows = context.parallelize(again, _slices(context, again)).flatMap(
+        partial(scans.bucket_rows, export, wanted=buckets)
+    )
+    judge = partial(_judge, export, ranges, outcome.unknown)
+    judged = rows.groupByKey(context.defaultParallelism).mapPartitions(judge)
+    found: list[Compared] = judged.collect()
+    return found
+
+
+def _slices(context: SparkContext, tasks: Sequence[Task]) -> int:
+    """Several small tasks together: Spark takes longer to begin one than it takes to read it."""
+    return min(len(tasks), SLICES_PER_CORE * context.defaultParallelism)
+
+
+def _judge(
+    export: Export,
+    ranges: Mapping[str, Sequence[Range]],
+    unknown: frozenset[tuple[str, bytes]],
+    rows: Iterable[Judged],
+) -> Iterator[Compared]:
+    """In an executor: both sides of all keys of some buckets, to what differs by range."""
+    codecs = export.codecs()
+    tallies: dict[tuple[str, Range], Tally] = {}
+    for (name, key), sides in rows:
+        values = {side.stored: side.value for side in sides}
+        found = scans.difference(codecs(name), key, values.get(False), values.get(True))
+        if found is None:
+            continue
+        where = ranges[name][bisect_right(ranges[name], key, key=attrgetter("start")) - 1]
+        tally = tallies.setdefault((name, where), Tally(name, where))
+        if unknown and _source_key(codecs, name, key) in unknown:
+            tally.leave_out(1)
+        else:
+            tally.add(found)
+    for tally in tallies.values():
+        yield tally.done()
+
+
+def _source_key(codecs: Codecs, index: str, key: bytes) -> tuple[str, bytes] | None:
+    """Source of an index, and the key there of what hangs under the index's `key`."""
+    codec = codecs(index)
+    if not codec.is_key(key):
+        return None
+    source = codecs(codec.layout.source)
+    columns = (part.column for part in codec.layout.key)
+    by_column = dict(zip(columns, codec.decode_key(key), strict=True))
+    return codec.layout.source, source.key_of([by_column[p.column] for p in source.layout.key])
+
+
+def _narrowed(
+    tasks: Sequence[Task], indexes: frozenset[str], views: frozenset[tuple[str, Range]]
+) -> list[Task]:
+    """Of `tasks` what compares some indexes, and some ranges of views."""
+    kept: list[Task] = []
+    for scan, where in ((task.scan, task.range) for task in tasks):
+        match scan:
+            case IndexScan(name) if name in indexes:
+                kept.append(Task(scan, where))
+            case RelationScan():
+                less = replace(
+                    scan,
+                    views=tuple(name for name in scan.views if (name, where) in views),
+                    indexes=tuple(name for name in scan.indexes if name in indexes),
+                    foreign_keys=(),
+                )
+                if less.views or less.indexes:
+                    kept.append(Task(less, where))
+    return kept
+
+
+# ---------------------------------------------------------------- repair
+
+
+def _mend(
+    context: SparkContext,
+    transport: Transport,
+    tasks: Sequence[Task],
+    results: Results,
+    progress: Progress,
+) -> tuple[Results, Counter[str]]:
+    """Results after repair, and rows written by name. A range that has more differences than it
+    keeps keys of takes several rounds."""
+    names = frozenset(name for task in tasks for name in _repairable(task.scan))
+    repaired = Counter[str]()
+    damaged = _damaged(names, results)
+    while damaged:
+        before = sum(results[one].differences for one in damaged)
+        for name, where in damaged:
+            repaired[name] += _write(transport, name, results[name, where].keys)
+        with _export(transport) as export:
+            # Raises NotFound for what is gone, or is being built anew, since.
+            plan.with_indexes(export.codecs().catalog, sorted({name for name, _ in damaged}))
+            again = _narrowed(tasks, frozenset(name for name, _ in damaged), damaged)
+            results = results | compare(context, export, again, progress)
+        damaged = _damaged(names, results)
+        if sum(results[one].differences for one in damaged) >= before:
+            break
+    return results, repaired
+
+
+def _repairable(scan: plan.Scan) -> tuple[str, ...]:
+    return scan.views if isinstance(scan, RelationScan) else (scan.index,)
+
+
+def _damaged(names: frozenset[str], results: Results) -> frozenset[tuple[str, Range]]:
+    return frozenset(
+        one for one, compared in results.items() if one[0] in names and compared.differences
+    )
+
+
+def _write(transport: Transport, name: str, keys: Sequence[bytes]) -> int:
+    """Have rows written as they should be; returns how many were not so."""
+    written = 0
+    for start in range(0, len(keys), REPAIRED_AT_ONCE):
+        some = keys[start : start + REPAIRED_AT_ONCE]
+        body = {"keys": [base64.b64encode(key).decode() for key in some]}
+        answer = persistently(partial(transport.json, "POST", f"/v1/repair/{quote(name)}", body))
+        written += answer["repaired"]
+    return written

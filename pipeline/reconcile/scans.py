@@ -1,0 +1,394 @@
+"""The work of the executors: one part of a scan each, from the store to what was found.
+
+**Views** need no checksums: a range of a view and the range of base rows that it is made from are
+read side by side in one process, and compared as bytes, some thousand rows at a time. Only where
+those differ are rows decoded, and looked at one by one.
+
+**Indexes** do: their rows are made here from a range of base rows and stored elsewhere, anywhere.
+Every row has a bucket, by its key, and a 128-bit hash. What should be stored is added to its
+bucket, what is stored is subtracted; buckets that come to 0 over all tasks are equal, whatever
+the order. Of the others the rows are read again, and brought together by Spark (`bucket_rows`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from bisect import bisect_left
+from collections import ChainMap, Counter
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from operator import itemgetter
+from typing import NamedTuple
+from zlib import crc32
+
+from pipeline.export import Export
+from pipeline.reconcile.expected import (
+    BaseCodec,
+    Broken,
+    Found,
+    IndexProgram,
+    Parents,
+    ViewProgram,
+    reference,
+)
+from pipeline.reconcile.plan import IndexScan, RelationScan, Task, constraint
+from pipeline.reconcile.report import Compared, Difference, Fault, Range, Tally
+from schema.errors import Corruption
+from storage.codec.rows import LayoutCodec
+from storage.ports import Cell, TableStore
+
+BUCKETS = 4_096
+"""Of an index: of ten million rows, one that differs leads to about 2 400 that are looked at."""
+BATCH = 8_192
+"""Rows that are compared at a time."""
+_MODULO = 1 << 128
+
+
+class Bucket(NamedTuple):
+    """Some of the keys of an index."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one task, or of several: they add up in any order."""
+
+    compared: tuple[Compared, ...] = ()
+    sums: Mapping[Bucket, int] = field(default_factory=dict)
+    """What should be stored in a bucket, less what is; 0 over all tasks if that is equal."""
+    unknown: frozenset[tuple[str, bytes]] = frozenset()
+    """Source of an index and key: what comes of these base rows cannot be said."""
+
+    def __add__(self, other: Outcome) -> Outcome:
+        sums = Counter(self.sums)
+        sums.update(other.sums)
+        return Outcome(
+            self.compared + other.compared,
+            {bucket: rest for bucket, total in sums.items() if (rest := total % _MODULO)},
+            self.unknown | other.unknown,
+        )
+
+
+class IndexRow(NamedTuple):
+    """One side of an index at one key: what should be stored there, or what is."""
+
+    value: bytes
+    stored: bool
+
+
+def run(export: Export, task: Task) -> Outcome:
+    """Compare. In an executor, one at a time in a process. Raises SnapshotTooOld, Unavailable,
+    Corruption for a table that is not there."""
+    with _without_collector():
+        return asyncio.run(_run(export, task))
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Rows are no cycles. Looking for some among them again and again takes half of the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def _run(export: Export, task: Task) -> Outcome:
+    store = export.open()
+    try:
+        match task.scan:
+            case IndexScan():
+                outcome = await _stored_sums(export, store, task.scan, task.range)
+            case RelationScan():
+                outcome = await _RelationPass(export, store, task.scan, task.range).compare()
+        export.require_kept()
+        return outcome
+    finally:
+        await store.close()
+
+
+def bucket_rows(
+    export: Export, task: Task, wanted: Container[Bucket]
+) -> Iterator[tuple[tuple[str, bytes], IndexRow]]:
+    """By index and key, the rows of `wanted` buckets that a task has met."""
+    with _without_collector(), asyncio.Runner() as runner:
+        rows = _bucket_rows(export, task, wanted)
+        while (batch := runner.run(anext(rows, None))) is not None:
+            yield from batch
+
+
+async def _bucket_rows(
+    export: Export, task: Task, wanted: Container[Bucket]
+) -> AsyncIterator[list[tuple[tuple[str, bytes], IndexRow]]]:
+    store = export.open()
+    try:
+        match task.scan:
+            case IndexScan(index):
+                async for cells in _cells(export, store, index, task.range):
+                    yield [
+                        ((index, cell.key), IndexRow(cell.value, stored=True))
+                        for cell in cells
+                        if bucket(index, cell.key) in wanted
+                    ]
+            case RelationScan():
+                made = _RelationPass(export, store, task.scan, task.range)
+                async for index, rows in made.index_rows():
+                    yield [
+                        ((index, key), IndexRow(value, stored=False))
+                        for key, value in rows
+                        if bucket(index, key) in wanted
+                    ]
+        export.require_kept()
+    finally:
+        await store.close()
+
+
+def bucket(index: str, key: bytes) -> Bucket:
+    return Bucket(index, crc32(key) % BUCKETS)
+
+
+def checksum(key: bytes, value: bytes) -> int:
+    """Keys know their own end, so nothing else has these bytes."""
+    return int.from_bytes(blake2b(key + value, digest_size=16).digest())
+
+
+async def _stored_sums(export: Export, store: TableStore, scan: IndexScan, where: Range) -> Outcome:
+    tally, sums = Tally(scan.index, where), _Sums()
+    async for cells in _cells(export, store, scan.index, where):
+        tally.rows += len(cells)
+        sums.subtract((cell.key, cell.value) for cell in cells)
+    return Outcome((tally.done(),), sums.by_bucket(scan.index))
+
+
+class _Sums:
+    """Checksums of rows of one index by bucket."""
+
+    def __init__(self) -> None:
+        self._sums = [0] * BUCKETS
+
+    def add(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        sums = self._sums
+        for key, value in rows:
+            sums[crc32(key) % BUCKETS] += checksum(key, value)
+
+    def subtract(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        sums = self._sums
+        for key, value in rows:
+            sums[crc32(key) % BUCKETS] -= checksum(key, value)
+
+    def by_bucket(self, index: str) -> dict[Bucket, int]:
+        return {
+            Bucket(index, number): total % _MODULO
+            for number, total in enumerate(self._sums)
+            if total
+        }
+
+
+async def _cells(
+    export: Export, store: TableStore, name: str, where: Range
+) -> AsyncIterator[list[Cell]]:
+    table = export.codecs().catalog.layout(name).table
+    async for cells in store.scan(table, where.start, where.end, export.snapshot):
+        export.require_kept()
+        yield cells
+
+
+class _RelationPass:
+    """One range of a relation, and all that is to be made of its rows."""
+
+    def __init__(self, export: Export, store: TableStore, scan: RelationScan, where: Range) -> None:
+        self._export, self._store, self._scan, self._range = export, store, scan, where
+        self._codecs = codecs = export.codecs()
+        catalog = codecs.catalog
+        relation = catalog.schema.relation(scan.relation)
+        self._base = BaseCodec(codecs(scan.relation))
+        self._parents = Parents(codecs, store, export.snapshot)
+        self._indexes = [
+            (name, catalog.layout(name).source, IndexProgram(catalog, codecs, name))
+            for name in scan.indexes
+        ]
+        views = {*scan.views, *(source for _, source, _ in self._indexes)} - {scan.relation}
+        self._views = {
+            name: ViewProgram(catalog, catalog.view[name], codecs(name).begin) for name in views
+        }
+        self._foreign_keys = [
+            (constraint(relation.name, fk.name), fk.parent, reference(catalog, relation.name, fk))
+            for fk in relation.foreign_keys
+            if fk.name in scan.foreign_keys
+        ]
+
+    async def compare(self) -> Outcome:
+        names = [self._scan.relation, *self._scan.views, *(name for name, *_ in self._foreign_keys)]
+        tallies = {name: Tally(name, self._range) for name in names}
+        stored = {
+            name: _StoredView(
+                self._codecs(name), _cells(self._export, self._store, name, self._range)
+            )
+            for name in self._scan.views
+        }
+        sums = {name: _Sums() for name, *_ in self._indexes}
+        unknown = set[tuple[str, bytes]]()
+        async for cells, end in self._batches():
+            found = self._base.read_all(cells)
+            self._check_base(cells, found, tallies[self._scan.relation])
+            await self._check_foreign_keys(cells, found, tallies)
+            rows = await self._made(found)
+            for name, view in stored.items():
+                expected = _Expected.of(cells, rows[name], self._views[name])
+                await view.compare(expected, end, tallies[name])
+            for name, made in self._index_cells(rows):
+                sums[name].add(made)
+            unknown |= _unknown(cells, rows)
+        done = tuple(tally.done() for tally in tallies.values())
+        by_bucket = [one.by_bucket(name) for name, one in sums.items()]
+        return Outcome(done, dict(ChainMap(*by_bucket)), frozenset(unknown))
+
+    async def index_rows(self) -> AsyncIterator[tuple[str, Iterator[tuple[bytes, bytes]]]]:
+        """By index, keys and values of what should be stored there."""
+        async for cells, _ in self._batches():
+            for name, made in self._index_cells(await self._made(self._base.read_all(cells))):
+                yield name, made
+
+    async def _batches(self) -> AsyncIterator[tuple[list[Cell], bytes | None]]:
+        """The range's base rows, and before which key they end; at least one batch."""
+        batch: list[Cell] = []
+        async for cells in _cells(self._export, self._store, self._scan.relation, self._range):
+            if len(batch) >= BATCH:
+                yield batch, cells[0].key
+                batch = []
+            batch += cells
+        yield batch, self._range.end
+
+    async def _made(self, found: Sequence[Found]) -> dict[str, list[Found]]:
+        """For each base row what it is in each source of views and indexes."""
+        made = {name: await view.join(found, self._parents) for name, view in self._views.items()}
+        return {self._scan.relation: list(found), **made}
+
+    def _index_cells(
+        self, rows: Mapping[str, Sequence[Found]]
+    ) -> Iterator[tuple[str, Iterator[tuple[bytes, bytes]]]]:
+        for name, source, program in self._indexes:
+            yield name, (program.cell(one[0]) for one in rows[source] if isinstance(one, tuple))
+
+    def _check_base(self, cells: Sequence[Cell], found: Sequence[Found], tally: Tally) -> None:
+        tally.rows += len(cells)
+        if Broken.UNREADABLE not in found:
+            return
+        for cell, one in zip(cells, found, strict=True):
+            if one is Broken.UNREADABLE:
+                tally.add(_damage(self._codecs(self._scan.relation), cell.key, cell.value))
+
+    async def _check_foreign_keys(
+        self, cells: Sequence[Cell], found: Sequence[Found], tallies: Mapping[str, Tally]
+    ) -> None:
+        for name, parent, refer in self._foreign_keys:
+            tally = tallies[name]
+            tally.rows += len(cells)
+            keys = [refer(one[0]) for one in found if isinstance(one, tuple)]
+            wanted = [key for key in dict.fromkeys(keys) if None not in key]
+            known = await self._parents.fetch(parent, wanted)
+            orphaned = {key for key in wanted if known[key] is Broken.ABSENT}
+            if not orphaned:
+                continue
+            for cell, one in zip(cells, found, strict=True):
+                if isinstance(one, tuple) and refer(one[0]) in orphaned:
+                    tally.add(Difference(Fault.MISSING, cell.key, one[0], None))
+
+
+class _Expected(NamedTuple):
+    """Rows that a view should hold, in key order."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    unknown: frozenset[bytes]
+    """At these keys anything may be right."""
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell], rows: Sequence[Found], view: ViewProgram) -> _Expected:
+        pairs = list(zip(cells, rows, strict=True))
+        return cls(
+            [cell.key for cell, row in pairs if isinstance(row, tuple)],
+            [view.value(row) for row in rows if isinstance(row, tuple)],
+            frozenset(cell.key for cell, row in pairs if row is Broken.UNREADABLE),
+        )
+
+
+class _StoredView:
+    """What is stored of one view, read along with the base rows below it."""
+
+    def __init__(self, codec: LayoutCodec, batches: AsyncIterator[list[Cell]]) -> None:
+        self._codec = codec
+        self._batches = batches
+        self._read: list[Cell] = []
+        self._ended = False
+
+    async def compare(self, expected: _Expected, end: bytes | None, tally: Tally) -> None:
+        """All that is stored before `end`, and has not been compared yet."""
+        cells = await self._before(end)
+        tally.rows += len(cells)
+        keys, values = [cell.key for cell in cells], [cell.value for cell in cells]
+        tally.leave_out(len(expected.unknown))
+        if (keys, values) == (expected.keys, expected.values):
+            return
+        wanted = dict(zip(expected.keys, expected.values, strict=True))
+        stored = dict(zip(keys, values, strict=True))
+        for key in sorted((wanted.keys() | stored.keys()) - expected.unknown):
+            found = difference(self._codec, key, wanted.get(key), stored.get(key))
+            if found is not None:
+                tally.add(found)
+
+    async def _before(self, end: bytes | None) -> list[Cell]:
+        read = self._read
+        while not self._ended and (end is None or not read or read[-1].key < end):
+            batch = await anext(self._batches, None)
+            read += batch or ()
+            self._ended = batch is None
+        at = len(read) if end is None else bisect_left(read, end, key=_key)
+        self._read = read[at:]
+        return read[:at]
+
+
+_key = itemgetter(0)
+
+
+def difference(
+    codec: LayoutCodec, key: bytes, wanted: bytes | None, stored: bytes | None
+) -> Difference | None:
+    """Of the values at one key. Other bytes may be the same row: 1.0 and 1.00 are."""
+    if wanted == stored:
+        return None
+    expected = None if wanted is None else codec.decode(wanted)
+    if stored is None:
+        return Difference(Fault.MISSING, key, None, expected)
+    found = _damage(codec, key, stored)
+    if found.fault is not Fault.EXTRA or expected is None:
+        return found._replace(expected=expected)
+    if found.stored == expected:
+        return None
+    return Difference(Fault.DIFFERENT, key, found.stored, expected)
+
+
+def _damage(codec: LayoutCodec, key: bytes, stored: bytes) -> Difference:
+    """What is wrong with a row wherever it is stored; EXTRA: nothing."""
+    try:
+        row = codec.decode(stored)
+    except Corruption:
+        return Difference(Fault.UNDECODABLE, key, None, None)
+    fault = Fault.EXTRA if codec.key(row) == key else Fault.MISPLACED
+    return Difference(fault, key, row, None)
+
+
+def _unknown(cells: Sequence[Cell], rows: Mapping[str, Sequence[Found]]) -> set[tuple[str, bytes]]:
+    """Source and key of rows of which nobody can say what they are."""
+    return {
+        (source, cell.key)
+        for source, made in rows.items()
+        if Broken.UNREADABLE in made
+        for cell, one in zip(cells, made, strict=True)
+        if one is Broken.UNREADABLE
+    }

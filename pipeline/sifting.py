@@ -1,0 +1,260 @@
+"""What Spark does with the staged records of one relation (`pipeline.loading`), without Python:
+finds keys that occur twice, and references of the relation to itself that lead nowhere; then sorts
+the rows, and divides them into ranges of keys.
+
+Staged records and sorted rows are kept on the executors' disks until the job ends. What is lost
+with an executor is made again from the files.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from maintain.spans import Span
+from pipeline.building import Failed
+from pipeline.loading import (
+    Done,
+    Encoder,
+    Packed,
+    Rejected,
+    Staging,
+    Task,
+    attempt,
+    dangling,
+    no_parent,
+    pack,
+    references_itself,
+    shown,
+    unique_indexes,
+    unpack,
+)
+from schema.errors import UniqueViolation
+from schema.model import ForeignKey
+from schema.types import Row
+from storage.codec.rows import Codecs
+
+RANGE_ROWS, RANGE_BYTES = 50_000, 64 << 20
+"""Of a range, about: what a task writes in seconds, and loses at worst."""
+_SMALL_ROWS = 1_000
+_FEW = 1_000
+"""Of rejects, that are named in a query, instead of joined with."""
+_DDL = {"int64": "BIGINT", "binary": "BINARY", "string": "STRING"}
+Places = Mapping[int, tuple[str, int]]
+"""By origin, the file and the line (or row) of a record."""
+
+
+class StagedSource(DataSource):
+    """Staged records of a `Staging`, a partition for each split."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "hornbeam.staged"
+
+    def _staging(self) -> Staging:
+        made = pickle.loads(base64.b64decode(self.options["staging"]))
+        assert isinstance(made, Staging)
+        return made
+
+    def schema(self) -> str:
+        staging = self._staging()
+        schema = Encoder(staging.model, staging.relation).schema
+        return ", ".join(f"{field.name} {_DDL[str(field.type)]}" for field in schema)
+
+    def reader(self, schema: StructType) -> StagedReader:
+        return StagedReader(self._staging())
+
+
+def packed(staging: Staging) -> dict[str, str]:
+    """Options of `StagedSource`: they are text, and all that Spark hands over."""
+    return {"staging": base64.b64encode(pickle.dumps(staging)).decode()}
+
+
+class StagedReader(DataSourceReader):
+    def __init__(self, staging: Staging) -> None:
+        self._staging = staging
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(number) for number in range(len(self._staging.splits))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from self._staging.stage(partition.value)
+
+
+class Sifted:
+    """The records of one relation. `rejected` are the origins of those that are not loaded."""
+
+    def __init__(self, spark: SparkSession, staging: Staging) -> None:
+        self._spark = spark
+        catalog = staging.model
+        self.relation = catalog.schema.relation(staging.relation)
+        self._codec = Codecs(catalog)(staging.relation)
+        self._unique = unique_indexes(catalog, staging.relation)
+        spark.dataSource.register(StagedSource)
+        staged = spark.read.format(StagedSource.name()).options(**packed(staging)).load()
+        self._staged = staged.persist(StorageLevel.DISK_ONLY)
+        self.rejected: set[int] = set()
+
+    @property
+    def _good(self) -> DataFrame:
+        good = self._staged.where("k IS NOT NULL")
+        if not self.rejected:
+            return good
+        if len(self.rejected) <= _FEW:
+            return good.where(f"origin NOT IN ({', '.join(map(str, sorted(self.rejected)))})")
+        gone = self._spark.createDataFrame([(o,) for o in self.rejected], "origin BIGINT")
+        return good.join(F.broadcast(gone), "origin", "left_anti")
+
+    def _reject(self, found: Sequence[Rejected]) -> Sequence[Rejected]:
+        self.rejected.update(each.origin for each in found)
+        return found
+
+    def unreadable(self, limit: int) -> Sequence[Rejected]:
+        """Records that make no row: the first `limit` and one more, if there are so many."""
+        if self._counts[2] == 0:
+            return []
+        bad = self._staged.where("k IS NULL").select("origin", "code", "reason", "record")
+        return self._reject([Rejected(*row) for row in bad.orderBy("origin").take(limit + 1)])
+
+    @cached_property
+    def _counts(self) -> tuple[int, int, int]:
+        """Rows, their bytes, and records that make none. The first to ask has the files read."""
+        size = F.sum(F.length("k") + F.length("v"))
+        asked = self._staged.agg(F.count("k"), F.coalesce(size, F.lit(0)), F.count("code"))
+        ((rows, length, bad),) = asked.collect()
+        return rows, length, bad
+
+    def doubled(
+        self, limit: int, places: Callable[[Iterable[int]], Places]
+    ) -> Iterator[Sequence[Rejected]]:
+        """Rows whose primary key, then those whose value of a UNIQUE index another row had before
+        them, up to `limit` of each and one more. A row that is rejected for one has no other."""
+        yield self._doubled("k", "primary key", limit, places)
+        for number, index in enumerate(self._unique):
+            yield self._doubled(f"u{number}", index.name, limit, places)
+
+    def _doubled(
+        self, column: str, name: str, limit: int, places: Callable[[Iterable[int]], Places]
+    ) -> Sequence[Rejected]:
+        good = self._good.where(F.col(column).isNotNull())
+        counted = good.groupBy(column).agg(F.min("origin").alias("first"), F.count("*").alias("n"))
+        several = counted.where("n > 1").select(column, "first").take(limit + 1)
+        if not several:
+            return []
+        firsts = self._spark.createDataFrame(several, f"{column} BINARY, first BIGINT")
+        again = good.join(F.broadcast(firsts), column).where("origin > first")
+        found = again.select("origin", "first", "v").orderBy("origin").take(limit + 1)
+        told = places(first for _, first, _ in found)
+        return self._reject(
+            [
+                Rejected(
+                    origin,
+                    UniqueViolation.code,
+                    f"{self.relation.name} has a row with this {name} already: {path}:{line}.",
+                    self._shown(value),
+                )
+                for origin, first, value in found
+                for path, line in [told[first]]
+            ]
+        )
+
+    def dangling(self, limit: int) -> Iterator[Sequence[Rejected]]:
+        """Rows that reference a row of this relation which is not loaded, until there is none."""
+        keys = references_itself(self.relation)
+        settled = 0
+        while settled < len(keys):
+            for number, key in enumerate(keys):
+                found = self._dangling(number, limit)
+                settled = 0 if found else settled + 1
+                if found:
+                    yield self._reject([self._lost(key, *each) for each in found])
+
+    def _lost(self, key: ForeignKey, origin: int, row: Row) -> Rejected:
+        return no_parent(origin, dangling(self.relation, key, row), shown(self.relation, row))
+
+    def _dangling(self, number: int, limit: int) -> list[tuple[int, Row]]:
+        good = self._good
+        references = good.where(F.col(f"p{number}").isNotNull()).select("origin", "v", f"p{number}")
+        keys = good.select(F.col("k").alias(f"p{number}"))
+        lost = references.join(keys, f"p{number}", "left_anti").select("origin", "v")
+        return [(origin, self._row(v)) for origin, v in lost.orderBy("origin").take(limit + 1)]
+
+    def _row(self, value: bytes) -> Row:
+        return self._codec.decode(bytes(value))
+
+    def _shown(self, value: bytes) -> str:
+        return shown(self.relation, self._row(value))
+
+    def sorted(self, parallelism: int) -> Sorted:
+        """All rows that are not rejected by now."""
+        rows, size, bad = self._counts
+        count = rows + bad - len(self.rejected)
+        least = min(2 * parallelism, count // _SMALL_ROWS)
+        ranges = max(-(-count // RANGE_ROWS), -(-size // RANGE_BYTES), least, 1)
+        good = self._good.select("origin", "k", "v")
+        parts = good.repartitionByRange(ranges, "k").sortWithinPartitions("k")
+        return Sorted(parts, count, size)
+
+    def close(self) -> None:
+        self._staged.unpersist()
+
+
+class Sorted:
+    """The rows of one relation in ranges of keys, each range a partition."""
+
+    def __init__(self, rows: DataFrame, count: int, size: int) -> None:
+        self.count = count
+        self.size = size
+        self._rows = rows.rdd.mapPartitions(pack).persist(StorageLevel.DISK_ONLY)
+
+    @cached_property
+    def starts(self) -> dict[int, bytes]:
+        """The first key of each range that has one, by the partition's number."""
+        return dict(sorted(self._rows.mapPartitionsWithIndex(_first).collect()))
+
+    @cached_property
+    def ranges(self) -> list[tuple[int | None, Span]]:
+        """Of all keys, with the partition; None: there are no rows."""
+        if not self.starts:
+            return [(None, Span(b"", None))]
+        cuts = list(self.starts.values())[1:]
+        return list(zip(self.starts, map(Span, [b"", *cuts], [*cuts, None]), strict=True))
+
+    def run(self, task: Task, number: int | None) -> Done | Failed:
+        """A job for the rows of one partition."""
+        if number is None:
+            return Done(0, ())
+        try:
+            (done,) = self._rows.context.runJob(self._rows, _Attempt(task), [number])
+        except Py4JJavaError as error:  # executors were lost, again and again
+            return Failed(str(error.java_exception))
+        return done
+
+    def close(self) -> None:
+        self._rows.unpersist()
+
+
+class _Attempt:
+    """Sent to an executor."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __call__(self, packed: Iterable[bytes]) -> list[Done | Failed]:
+        return [attempt(self._task, packed)]
+
+
+def _first(number: int, packed: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    first: Packed | None = next(map(unpack, packed), None)
+    if first is not None:
+        yield number, first.keys[0]

@@ -1,0 +1,315 @@
+"""What is done with a batch of deferred views, wherever it is done: reading what changed, and
+running stages of delta programs over parts of it (`pipeline/refresh.py` says in which order).
+
+Everything travels as rows of ((target, bucket), payload): the number of the stage that they are
+for, which part of its input they belong to (`Stage.partition_by`), and an Arrow stream. So values
+keep our types, whatever Spark has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from maintain.changes import Mutation
+from maintain.deltas.relations import WEIGHT, Field, Typed, evaluate, weighted
+from maintain.deltas.stages import Input, Stage, input_schema
+from pipeline.changes import Segment, content
+from pipeline.export import Export
+from pipeline.sink import Sink, open_sink
+from pipeline.types import to_batch
+from query.duck import quoted
+from schema.catalog import Catalog
+from schema.types import ColumnType, Kind, Row, Value
+from storage.codec.keyrange import KeyRange
+from storage.log.following import batches, changes
+from storage.ports import TOMBSTONE, Put, TableStore
+from storage.snapshot import RowReader, RowVersion, Snapshot
+from storage.source import LogSource
+
+CHUNK_ROWS = 32_768
+"""Changes of one relation that are projected at a time."""
+COUNTS = -1
+"""The target of rows that say what a task did."""
+_BUCKET = Field("_bucket", "INTEGER", ColumnType(Kind.INTEGER))
+StageRow = tuple[tuple[int, int], bytes]
+"""Target and bucket, and an Arrow stream of rows (or nothing)."""
+Task = tuple[Segment, int, int] | tuple[str, bytes, bytes | None]
+"""A segment of a log, and which share of it of how many; or a relation and a range of its keys."""
+Source = tuple[bool, str] | int
+"""Where rows come from: (whether they are all rows of a relation, or else its changes, its name),
+or the number of a stage."""
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Changes of relations that were read, and rows that were put."""
+
+    changes: int = 0
+    rows: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.changes + other.changes, self.rows + other.rows)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What executors need of a batch. Stages of all programs are numbered together."""
+
+    export: Export
+    url: str
+    as_of: int
+    upto: int
+    stages: tuple[Stage, ...]
+    levels: tuple[int, ...]
+    built: frozenset[int]
+    """Stages of programs whose views are built: nothing is stored for them yet."""
+    feeds: Mapping[Source, tuple[tuple[int, Input], ...]]
+    """Which stages take rows from there, and how."""
+    buckets: int
+
+    def targets(self, level: int) -> frozenset[int]:
+        return frozenset(target for target, at in enumerate(self.levels) if at == level)
+
+    def seeds(self) -> list[StageRow]:
+        """For stages that run on nothing, too: without them nothing would make them run."""
+        return [((t, 0), b"") for t, stage in enumerate(self.stages) if not stage.partition_by]
+
+    def relations(self, *, whole: bool) -> list[str]:
+        """Those of which all rows, or else the changes, are wanted."""
+        named = [source for source in self.feeds if not isinstance(source, int)]
+        return [name for is_whole, name in named if is_whole is whole]
+
+
+def reading(job: Job, logs: LogSource) -> Callable[[Task], Iterator[StageRow]]:
+    def read(task: Task) -> Iterator[StageRow]:
+        if isinstance(task[0], Segment):
+            return _read_segment(job, logs, *task)
+        return _read_relation(job, *task)
+
+    return read
+
+
+def _read_segment(
+    job: Job, logs: LogSource, segment: Segment, share: int, shares: int
+) -> Iterator[StageRow]:
+    """Every so many-th batch of a segment."""
+    wanted = {name: _Changes(job, name, whole=False) for name in job.relations(whole=False)}
+    data, read = asyncio.run(content(logs, segment)), 0
+    for number, batch in enumerate(batches(data, segment.epoch, segment.sequence)):
+        if number % shares != share or not job.as_of < batch.ts <= job.upto:
+            continue
+        for commit in changes(batch):
+            for name, old, new in commit.changes:
+                if (into := wanted.get(name)) is None:
+                    continue
+                read += 1
+                if old is not None:
+                    into.gone.append(old)
+                if new is not None:
+                    into.come.append(new)
+        for into in wanted.values():
+            if into.full:
+                yield from into.sent()
+    for into in wanted.values():
+        yield from into.sent()
+    yield _counts(Counts(changes=read))
+
+
+def _read_relation(job: Job, name: str, start: bytes, end: bytes | None) -> Iterator[StageRow]:
+    into = _Changes(job, name, whole=True)
+    with asyncio.Runner() as runner:
+        store = runner.run(_opened(job.export))
+        cells = store.scan(into.table, start, end, job.upto)
+        try:
+            while (batch := runner.run(anext(cells, None))) is not None:
+                into.come += [cell.value for cell in batch]
+                if into.full:
+                    job.export.require_kept()
+                    yield from into.sent()
+        finally:
+            runner.run(store.close())
+    job.export.require_kept()
+    yield from into.sent()
+
+
+async def _opened(export: Export) -> TableStore:
+    return export.open()
+
+
+class _Changes:
+    """Rows of a relation on their way to the stages that take them, `CHUNK_ROWS` or somewhat more
+    at a time."""
+
+    def __init__(self, job: Job, name: str, *, whole: bool) -> None:
+        self._job = job
+        self._source: Source = (whole, name)
+        self._codec = job.export.codecs()(name)
+        columns = self._codec.layout.columns
+        named = {f.name for _, part in job.feeds[self._source] for f in part.fields}
+        self._at = [i for i, column in enumerate(columns) if column.name in named]
+        self._columns = [columns[i] for i in self._at]
+        self.gone: list[bytes] = []
+        self.come: list[bytes] = []
+
+    @property
+    def table(self) -> str:
+        return self._codec.layout.table
+
+    @property
+    def full(self) -> bool:
+        return len(self.gone) + len(self.come) >= CHUNK_ROWS
+
+    def sent(self) -> Iterator[StageRow]:
+        """What there is by now; then there is nothing more."""
+        parts = [self._zset(self.gone, -1), self._zset(self.come, 1)]
+        self.gone, self.come = [], []
+        tables = [part for part in parts if part is not None]
+        if tables:
+            yield from _sent(self._job, self._source, pa.concat_tables(tables))
+
+    def _zset(self, values: Sequence[bytes], weight: int) -> pa.Table | None:
+        if not values:
+            return None
+        rows = self._codec.decode_all(values)
+        table = pa.Table.from_batches([to_batch(self._columns, self._at, rows)])
+        return table.append_column(WEIGHT, pa.array([weight] * len(rows), pa.int8()))
+
+
+def _sent(job: Job, source: Source, table: pa.Table) -> Iterator[StageRow]:
+    """Rows of a source on their way to the stages that take them, in their buckets."""
+    for target, part in job.feeds.get(source, ()):
+        rows = part.project(table)
+        by = job.stages[target].partition_by
+        for bucket, inside in _in_buckets(part, rows, by, job.buckets):
+            yield (target, bucket), _to_bytes(inside)
+
+
+def _in_buckets(
+    part: Input, rows: pa.Table, by: Sequence[str], buckets: int
+) -> Iterator[tuple[int, pa.Table]]:
+    """Equal values are in one bucket; as DuckDB tells equal."""
+    if not rows.num_rows:
+        return
+    if not by or buckets == 1:
+        yield 0, rows
+        return
+    fields = weighted(part.output)
+    sql = f"SELECT *, hash({', '.join(map(quoted, by))}) % {buckets} FROM rows"
+    found = evaluate(sql, {"rows": Typed(fields, rows)}, (*fields, _BUCKET)).table
+    numbers = found[_BUCKET.name]
+    rows = found.drop_columns([_BUCKET.name])
+    for bucket in numbers.unique().to_pylist():
+        yield bucket, rows.filter(pc.equal(numbers, bucket))
+
+
+def running(job: Job) -> Callable[[Iterable[StageRow]], Iterator[StageRow]]:
+    """Runs the stages that the rows of a part are for, each bucket by itself."""
+
+    def run_all(given: Iterable[StageRow]) -> Iterator[StageRow]:
+        waiting: dict[tuple[int, int], list[bytes]] = {}
+        for place, payload in given:
+            waiting.setdefault(place, []).append(payload)
+        if not waiting:
+            return
+        with asyncio.Runner() as runner:
+            worker = runner.run(_Worker.open(job))
+            try:
+                while waiting:
+                    (target, _), payloads = waiting.popitem()
+                    table, rows = runner.run(worker.run(target, payloads))
+                    yield from _sent(job, target, table)
+                    yield _counts(Counts(rows=rows))
+            finally:
+                runner.run(worker.close())
+
+    return run_all
+
+
+class _Worker:
+    """One task: what it reads, and where it puts rows."""
+
+    def __init__(self, job: Job, store: TableStore, sink: Sink) -> None:
+        self._job = job
+        self._store = store
+        self._sink = sink
+        self._codecs = job.export.codecs()
+        self._old = Snapshot(store, self._codecs, job.as_of)
+
+    @classmethod
+    async def open(cls, job: Job) -> _Worker:
+        return cls(job, job.export.open(), open_sink(job.export, job.url))
+
+    async def close(self) -> None:
+        await self._sink.close()
+        await self._store.close()
+
+    async def run(self, target: int, payloads: Iterable[bytes]) -> tuple[pa.Table, int]:
+        """The output of a stage over a part of its input, and how many rows were put."""
+        job, stage = self._job, self._job.stages[target]
+        tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads if payload]
+        table = pa.concat_tables([input_schema(stage).empty_table(), *tables])
+        old: RowReader = self._old
+        if target in job.built:
+            old = Nothing(self._codecs.catalog)
+        result = await stage.run(table, old)
+        job.export.require_kept()
+        await self._sink.put(self._puts(result.mutations), job.upto)
+        return result.table, len(result.mutations)
+
+    def _puts(self, mutations: Iterable[Mutation]) -> dict[str, list[Put]]:
+        found: dict[str, list[Put]] = {}
+        for mutation in mutations:
+            codec = self._codecs(mutation.layout)
+            value = TOMBSTONE if mutation.new is None else codec.encode(mutation.new)
+            found.setdefault(codec.layout.table, []).append(Put(mutation.key, value))
+        return found
+
+
+class Nothing:
+    """A `RowReader` of what is not stored yet."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+
+    async def get(self, layout: str, keys: Sequence[tuple[Value, ...]]) -> list[RowVersion | None]:
+        return [None] * len(keys)
+
+    async def prefixes(
+        self, layout: str, prefixes: Sequence[tuple[Value, ...]]
+    ) -> list[list[RowVersion]]:
+        return [[] for _ in prefixes]
+
+    async def scan(
+        self,
+        layout: str,
+        key_range: KeyRange = KeyRange(),
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> AsyncGenerator[list[Row], None]:
+        no_batches: list[list[Row]] = []
+        for batch in no_batches:
+            yield batch
+
+
+def _to_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _counts(counts: Counts) -> StageRow:
+    return (COUNTS, 0), msgspec.msgpack.encode(counts)
+
+
+def counted(rows: Iterable[StageRow]) -> Counts:
+    """What tasks say that they did."""
+    told = (payload for (target, _), payload in rows if target == COUNTS)
+    return sum((msgspec.msgpack.decode(one, type=Counts) for one in told), Counts())

@@ -1,0 +1,51 @@
+"""As much of a SparkContext as a reconciliation asks for, in this process: quick, and open to
+monkeypatching."""
+
+from __future__ import annotations
+
+import pickle
+from functools import reduce
+
+
+class Here:
+    """Everything that would be sent is pickled and unpickled once."""
+
+    defaultParallelism = 2
+
+    def setJobGroup(self, *_):
+        pass
+
+    def statusTracker(self):
+        return self
+
+    def getJobIdsForGroup(self, _):
+        return []
+
+    def parallelize(self, items, _parts):
+        return Items([pickle.loads(pickle.dumps(item)) for item in items])
+
+
+class Items:
+    def __init__(self, items):
+        self._items = items
+
+    def map(self, function):
+        return Items([function(item) for item in self._items])
+
+    def flatMap(self, function):
+        return Items([made for item in self._items for made in function(item)])
+
+    def groupByKey(self, _parts):
+        groups = {}
+        for key, value in self._items:
+            groups.setdefault(key, []).append(value)
+        return Items(list(groups.items()))
+
+    def mapPartitions(self, function):
+        return Items(list(function(iter(self._items))))
+
+    def treeReduce(self, function):
+        return pickle.loads(pickle.dumps(reduce(function, self._items)))
+
+    def collect(self):
+        return self._items

@@ -1,0 +1,497 @@
+"""Initial loads: files into empty relations by Spark, beside a node."""
+
+import json
+import os
+import random
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+from api_world import world
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from hornbeam.cli import app
+from hornbeam.errors import DatabaseError
+from hornbeam.transport import open_transport, parse_url
+from maintain.spans import Span, united
+from pipeline import load as job
+from pipeline import sifting
+from pipeline.building import Failed
+from pipeline.loading import attempt, pack
+from pipeline.rejects import Reject, Rejects, TooMany
+from schema.errors import InvalidRequest, NotFound, Unavailable
+
+DDL = """
+CREATE TABLE region (r_id INTEGER PRIMARY KEY, r_name TEXT);
+CREATE TABLE customer (
+  c_id INTEGER PRIMARY KEY, c_name TEXT NOT NULL, c_r_id INTEGER REFERENCES region (r_id),
+  c_email TEXT UNIQUE, c_boss INTEGER REFERENCES customer (c_id),
+  c_since TIMESTAMP DEFAULT CURRENT_TIMESTAMP);
+CREATE TABLE orders (
+  o_id INTEGER PRIMARY KEY, o_c_id INTEGER REFERENCES customer (c_id), o_total DECIMAL(15,2));
+CREATE INDEX orders_total ON orders (o_total);
+"""
+WORKLOAD = """
+-- name: orders_of_a_customer
+SELECT c_name, o_id, o_total FROM customer, orders WHERE c_id = o_c_id AND c_name = ?;
+-- name: orders_of_a_region
+SELECT r_name, o_id FROM region, customer, orders
+WHERE r_id = c_r_id AND c_id = o_c_id AND r_name = ?;
+"""
+REGIONS = 5
+
+
+@pytest.fixture
+def shop(tmp_path):
+    with world(tmp_path) as opened:
+        assert opened.apply(ddl=DDL, workload=WORKLOAD, roots=None).status_code == 200
+        regions = ", ".join(f"({n}, 'region {n}')" for n in range(REGIONS))
+        assert opened.transact(f"INSERT INTO region VALUES {regions}").is_success
+        yield opened
+
+
+def url_of(shop):
+    return f"hornbeam://{shop.client.base_url.host}:{shop.client.base_url.port}"
+
+
+@contextmanager
+def node_of(shop):
+    node = open_transport(parse_url(url_of(shop)), 30)
+    try:
+        yield node
+    finally:
+        node.close()
+
+
+def write_lines(path, header, rows):
+    def field(value):
+        return "" if value is None else f'"{value}"' if isinstance(value, str) else str(value)
+
+    lines = [header, *(",".join(map(field, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def drawn(seed, customers, orders):
+    """Rows in any order: keys and addresses that come twice, parents that are not there, NULLs."""
+    chance = random.Random(seed)
+
+    def sometimes(value, of=8):
+        return value if chance.randrange(of) else None
+
+    people = [
+        (
+            chance.randrange(-20, customers),
+            f"name {chance.randrange(customers)}",
+            sometimes(chance.randrange(REGIONS + (n % 20 == 0))),
+            sometimes(f"{chance.randrange(6 * customers)}@here", 3),
+            sometimes(chance.randrange(customers), 2) if n % 3 == 0 else None,
+        )
+        for n in range(customers)
+    ]
+    bought = [
+        (chance.randrange(4 * orders), sometimes(chance.randrange(customers)), f"{n}.50")
+        for n in range(orders)
+    ]
+    return people, bought
+
+
+def expected(people, bought):
+    """The plainest way to the rows that stay."""
+    emails, customers = set(), {}
+    for row in people:
+        if row[0] in customers:
+            continue
+        customers[row[0]] = row
+    kept = {}
+    for key, row in customers.items():
+        if row[3] is None or row[3] not in emails:
+            emails.add(row[3])
+            kept[key] = row
+    kept = {key: row for key, row in kept.items() if row[2] is None or row[2] < REGIONS}
+    while lost := [k for k, row in kept.items() if row[4] is not None and row[4] not in kept]:
+        for key in lost:
+            del kept[key]
+    orders = {}
+    for row in bought:
+        orders.setdefault(row[0], row)
+    orders = {k: row for k, row in orders.items() if row[1] is None or row[1] in kept}
+    return sorted(map(list, kept.values())), sorted(map(list, orders.values()))
+
+
+def stored(shop):
+    people = shop.rows("SELECT c_id, c_name, c_r_id, c_email, c_boss FROM customer ORDER BY c_id")
+    return people, shop.rows("SELECT o_id, o_c_id, o_total FROM orders ORDER BY o_id")
+
+
+class Shop:
+    """Files of customers and orders, and what to load them with."""
+
+    def __init__(self, shop, folder, customers=400, orders=3_000):
+        self.people, self.bought = drawn(7, customers, orders)
+        half = customers // 2
+        self.sources = {
+            "orders": [write_lines(folder / "o.csv", "o_id,o_c_id,o_total", self.bought)],
+            "customer": [
+                write_lines(folder / name, "c_id,c_name,c_r_id,c_email,c_boss", rows)
+                for name, rows in (
+                    ("b.csv", self.people[:half]),
+                    ("a.csv", self.people[half:]),
+                )
+            ],
+        }
+        self.rejects = folder / "rejects.jsonl"
+        self.shop = shop
+        self.told = []
+
+    def driver(self, node, **options):
+        plan = job.planned(node, self.sources, **options)
+        return job.Driver(node, url_of(self.shop), plan, lambda *now: self.told.append(now))
+
+    def load(self, spark, *, resume=False, most=10_000, rejects=True):
+        with node_of(self.shop) as node:
+            path = str(self.rejects) if rejects else None
+            return self.driver(node).load(spark, path, most, resume=resume)
+
+    def rejected(self):
+        return [json.loads(line) for line in self.rejects.read_text().splitlines()]
+
+    def under_way(self):
+        return self.shop.client.get("/v1/loads").json()["load"]
+
+    def exports(self):
+        return set(os.listdir(self.shop.database.settings.data / "exports"))
+
+    def require_loaded(self, exports=frozenset()):
+        assert stored(self.shop) == expected(self.people, self.bought)
+        assert self.shop.verify() == 0
+        assert self.under_way() is None
+        assert self.exports() <= exports
+
+
+def test_spark_loads_related_relations_and_goes_on_when_it_broke_off(
+    spark, shop, tmp_path, monkeypatch
+):
+    """The first driver dies in the middle of the second relation; what it has told is kept."""
+    monkeypatch.setattr(sifting, "RANGE_ROWS", 400)
+    files, run, runs = Shop(shop, tmp_path), sifting.Sorted.run, []
+
+    def dies(self, task, number):
+        runs.append(task)
+        if len(runs) == 8:
+            raise KeyboardInterrupt
+        return run(self, task, number)
+
+    monkeypatch.setattr(sifting.Sorted, "run", dies)
+    with pytest.raises(KeyboardInterrupt):
+        files.load(spark)
+    monkeypatch.setattr(sifting.Sorted, "run", run)
+    assert files.under_way()["missing"]["customer"] == []
+    there = files.under_way()["rows"]
+    assert 0 < there["orders"] < len(files.bought) / 2
+    assert stored(shop) == ([], [])
+    with pytest.raises(InvalidRequest, match="--resume"):
+        files.load(spark)
+    left = files.exports()  # tasks of the first driver may still read
+    report = files.load(spark, resume=True)
+    files.require_loaded(left)
+    people, bought = expected(files.people, files.bought)
+    assert report.there == there
+    assert report.rows == {"customer": 0, "orders": len(bought) - there["orders"]}
+    assert 0 < len(people) < len(files.people)
+    assert files.told[-1][0] == len(people) + len(bought)
+    rejected = files.rejected()
+    assert len(rejected) == len(files.people) + len(files.bought) - len(people) - len(bought)
+    assert report.rejected["customer"] == len(files.people) - len(people)
+    assert {each["code"] for each in rejected} == {"unique-violation", "foreign-key-violation"}
+    lines = {
+        name: (tmp_path / name).read_text().splitlines() for name in ("a.csv", "b.csv", "o.csv")
+    }
+    for each in rejected:
+        line = lines[os.path.basename(each["file"])][each["place"] - 1]
+        assert str(next(iter(json.loads(each["record"]).values()))) == line.split(",")[0]
+    rows = shop.rows(
+        "SELECT r_name, o_id FROM region, customer, orders"
+        " WHERE r_id = c_r_id AND c_id = o_c_id ORDER BY o_id"
+    )
+    regions = {row[0]: row[2] for row in people}
+    assert rows == [
+        [f"region {regions[c]}", o]
+        for o, c, _ in bought
+        if c is not None and regions[c] is not None
+    ]
+    assert shop.transact("INSERT INTO orders VALUES (-1, NULL, 1)").is_success
+    assert shop.verify() == 0
+    assert len(shop.rows("SELECT DISTINCT c_since FROM customer")) == 1, "as of the first run"
+
+
+class Ranges:
+    """Rows of a relation in ranges of `per`, written in this process by `run`."""
+
+    def __init__(self, driver, each, run=attempt, per=100):
+        staging = driver._staging(each)
+        batches = [b for n in range(len(each.splits)) for b in staging.stage(n)]
+        records = [r for batch in batches for r in zip(*batch.to_pydict().values(), strict=True)]
+        rows = sorted(((r[0], r[1], r[2]) for r in records if r[1] is not None), key=lambda r: r[1])
+        self.parts = [rows[i : i + per] for i in range(0, len(rows), per)]
+        self.count, self.size = len(rows), 0
+        starts = [b"", *(part[0][1] for part in self.parts[1:])]
+        self.ranges = list(enumerate(map(Span, starts, [*starts[1:], None])))
+        self._run = run
+
+    def run(self, task, number):
+        return self._run(task, pack(self.parts[number] if self.parts else []))
+
+
+def drive(files, node, run=attempt, *, resume=False, rejects=None, most=100, workers=1, per=100):
+    """Like `Driver.load`, without Spark: rows must have keys of their own."""
+    driver = files.driver(node)
+    there = driver.identify(resume=resume)
+    inputs = driver._plan.inputs
+    rows = {each.relation.name: Ranges(driver, each, run, per) for each in inputs}
+    with Rejects(rejects, most, resume=there is not None) as told:
+        driver.begin(rows, {} if there is None else there.rows)
+        for each in inputs:
+            driver.write(each, rows[each.relation.name], told, workers)
+    return driver.publish()
+
+
+class Plain(Shop):
+    """Each key once; an order for a customer who is not there if `orphans`."""
+
+    def __init__(self, shop, folder, orphans=()):
+        super().__init__(shop, folder, 0, 0)
+        self.people = [(n, f"name {n}", n % REGIONS, None, None) for n in range(250)]
+        self.bought = [(n, 999 if n in orphans else n % 250, f"{n}.50") for n in range(350)]
+        header = "c_id,c_name,c_r_id,c_email,c_boss"
+        self.sources = {
+            "orders": [write_lines(folder / "o.csv", "o_id,o_c_id,o_total", self.bought)],
+            "customer": [write_lines(folder / "c.csv", header, self.people)],
+        }
+
+
+def test_only_what_is_missing_is_written_again(shop, tmp_path):
+    files, begun, again = Plain(shop, tmp_path), [], []
+
+    def dies(task, packed):
+        begun.append(task)
+        if len(begun) == 5:
+            raise KeyboardInterrupt
+        return attempt(task, packed)
+
+    def notes(task, packed):
+        again.append(task)
+        return attempt(task, packed)
+
+    with node_of(shop) as node:
+        with pytest.raises(KeyboardInterrupt):
+            drive(files, node, dies)
+        assert [task.relation for task in begun] == ["customer"] * 3 + ["orders"] * 2
+        drive(files, node, notes, resume=True, per=70)
+    assert [task.relation for task in again] == ["orders"] * 4, "of the second range the rest"
+    assert again[0].span.start == begun[-1].span.start
+    files.require_loaded()
+    assert files.told[-5:] == [(350, 600), (390, 600), (460, 600), (530, 600), (600, 600)]
+
+
+def test_other_files_are_no_reason_to_go_on(shop, tmp_path):
+    files = Plain(shop, tmp_path)
+    with node_of(shop) as node:
+        driver = files.driver(node)
+        driver.identify(resume=False)
+        driver.begin({}, {})
+        write_lines(tmp_path / "o.csv", "o_id,o_c_id,o_total", files.bought[1:])
+        with pytest.raises(InvalidRequest, match="--cancel"):
+            drive(files, node, resume=True)
+        assert shop.transact("INSERT INTO region VALUES (77, 'x')").status_code == 409
+        assert shop.client.delete("/v1/loads").json()["cancelled"] == ["customer", "orders"]
+        drive(files, node)
+    files.bought = files.bought[1:]
+    files.require_loaded()
+
+
+def test_a_range_that_fails_is_written_again_and_not_for_ever(shop, tmp_path):
+    files, failures = Plain(shop, tmp_path), []
+
+    def fails(task, packed):
+        failures.append(task.span)
+        return Failed("a disk is full") if len(failures) < job.ATTEMPTS else attempt(task, packed)
+
+    with node_of(shop) as node:
+        with pytest.raises(Unavailable, match="a disk is full"):
+            drive(files, node, lambda task, packed: Failed("a disk is full"))
+        drive(files, node, fails, resume=True)
+    assert len(set(failures[: job.ATTEMPTS])) == 1
+    files.require_loaded()
+
+
+def test_a_load_that_is_given_up_ends_its_driver(shop, tmp_path):
+    files, begun = Plain(shop, tmp_path), []
+
+    def cancels(task, packed):
+        begun.append(task)
+        if len(begun) == 2:
+            assert shop.client.delete("/v1/loads").is_success
+        return attempt(task, packed)
+
+    with node_of(shop) as node:
+        with pytest.raises((NotFound, DatabaseError), match="not under way"):
+            drive(files, node, cancels)
+        assert stored(shop) == ([], [])
+        drive(files, node, workers=2)
+    files.require_loaded()
+
+
+def test_orphans_are_left_out_once_whoever_finds_them(shop, tmp_path):
+    """The driver dies when a range's rejects are told, and the range is not finished."""
+    files, begun = Plain(shop, tmp_path, orphans=(5, 120, 260)), []
+    path = tmp_path / "rejects.jsonl"
+
+    def dies(task, packed):
+        begun.append(task)
+        if len(begun) == 6:
+            raise KeyboardInterrupt
+        return attempt(task, packed)
+
+    with node_of(shop) as node:
+        with pytest.raises(KeyboardInterrupt):
+            drive(files, node, dies, rejects=path, most=3)
+        with path.open("a") as file:
+            file.write('{"relation": "ord')
+        drive(files, node, resume=True, rejects=path, most=3)
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(one["place"], one["code"]) for one in told] == [
+        (line, "foreign-key-violation") for line in (7, 122, 262)
+    ]
+    assert told[0]["file"] == str(tmp_path / "o.csv")
+    assert "customer (o_c_id = 999), which does not exist" in told[0]["reason"]
+    assert json.loads(told[0]["record"])["o_id"] == 5
+    files.bought = [row for row in files.bought if row[1] != 999]
+    files.require_loaded()
+
+
+def test_rejects_that_are_told_twice_are_there_once(tmp_path):
+    path = tmp_path / "rejects.jsonl"
+    made = [Reject("orders", "o.csv", n, "code", f"reason {n}", "…") for n in range(4)]
+    with Rejects(path, 3) as rejects:
+        rejects.add(made[:2])
+    with path.open("a") as file:
+        file.write('{"relation": "ord')
+    with Rejects(path, 3, resume=True) as rejects:
+        rejects.add(made[1:3])
+        with pytest.raises(TooMany, match="More than 3 rows"):
+            rejects.add(made)
+    assert [json.loads(line)["place"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]
+    with Rejects(path, 3) as rejects:
+        assert rejects.counts == {}
+    assert path.read_text() == ""
+    with Rejects(None, 100) as rejects, pytest.raises(TooMany, match="csv:0: reason 0"):
+        rejects.add(made)
+    path.write_text("something else\n")
+    with (
+        pytest.raises(InvalidRequest, match="cannot be a file of rejects"),
+        Rejects(path, 3, resume=True),
+    ):
+        pass
+
+
+def test_what_cannot_be_loaded_is_said_before_anything_is_read(shop, tmp_path):
+    files = Plain(shop, tmp_path)
+    with pytest.raises(InvalidRequest, match="beside a node"):
+        job.load(f"hornbeam:///{tmp_path}", files.sources)
+    with node_of(shop) as node:
+        with pytest.raises(NotFound, match="nowhere"):
+            job.planned(node, {"nowhere": []})
+        with pytest.raises(InvalidRequest, match="region has rows"):
+            job.planned(node, {"region": []})
+    assert os.listdir(shop.database.settings.data / "exports") == []
+
+
+@given(keys=st.lists(st.binary(max_size=2), unique=True), data=st.data())
+def test_ranges_and_what_is_missing_of_them(keys, data):
+    """Together all that is missing, each key once."""
+    cuts = sorted(key for key in keys if key)
+    ranges = list(map(Span, [b"", *cuts], [*cuts, None]))
+    edges = sorted(data.draw(st.lists(st.binary(min_size=1, max_size=2), unique=True)))
+    missing = list(map(Span, [b"", *edges], [*edges, None]))[:: data.draw(st.integers(1, 2))]
+    found = [piece for span in ranges for piece in job.common(span, missing)]
+    assert united(found) == united(missing)
+    assert all(a.end is not None and a.end <= b.start for a, b in pairwise(found))
+
+
+def test_tables_are_divided_where_ranges_begin():
+    spans = [Span(bytes([n]), bytes([n + 1])) for n in range(10)]
+    assert job.evenly(spans, 0) == []
+    assert [s.start for s in job.evenly(spans, 3 * job.REGION_BYTES)] == [b"\2", b"\5", b"\7"]
+    assert len(job.evenly(spans, 10**15)) == 9
+
+
+def test_the_command_line(shop, tmp_path, monkeypatch):
+    files, asked = Plain(shop, tmp_path), []
+
+    def loads(url, sources, *, progress, **options):
+        asked.append((url, sources, options))
+        progress(50, 600)
+        return job.Report({"customer": 200}, {"customer": 50}, {"customer": 3}, 7, 2.0)
+
+    def run(*arguments):
+        return CliRunner().invoke(app, ["load", "--url", url_of(shop), *arguments])
+
+    monkeypatch.setattr(job, "load", loads)
+    given = [f"{name}={path}" for name, paths in files.sources.items() for path in paths]
+    options = ["--rejects", str(files.rejects), "--max-rejects", "7", "--single-lines", "--resume"]
+    done = run(*given, "--spark", "--master", "local[1]", *options)
+    assert done.exit_code == 0, done.output
+    assert "200 rows into customer, 50 were there already, 3 rejected" in done.output
+    assert "100 rows/s" in done.output
+    assert asked == [
+        (
+            url_of(shop),
+            files.sources,
+            {
+                "master": "local[1]",
+                "rejects": str(files.rejects),
+                "max_rejects": 7,
+                "resume": True,
+                "single_lines": True,
+            },
+        )
+    ]
+    assert json.loads(run(*given, "--spark", "--json").output)["version"] == 7
+    assert run().exit_code != 0
+    assert "not both" in str(run(*given, "--spark", "--again").exception)
+    assert isinstance(run("--cancel").exception, DatabaseError)
+    with node_of(shop) as node:
+        driver = files.driver(node)
+        driver.identify(resume=False)
+        driver.begin({}, {})
+    assert "customer, orders" in run("--cancel").output
+    assert files.under_way() is None
+
+
+def test_rows_that_were_read_for_another_schema_are_not_written(shop, tmp_path):
+    files = Plain(shop, tmp_path)
+    with node_of(shop) as node:
+        driver = files.driver(node)
+        driver.identify(resume=False)
+        inputs = driver._plan.inputs
+        changed = DDL.replace("o_total DECIMAL(15,2)", "o_total DECIMAL(15,2), o_note TEXT")
+        assert shop.apply(ddl=changed, workload=WORKLOAD, roots=None).status_code == 200
+        rows = {each.relation.name: Ranges(driver, each) for each in inputs}
+        driver.begin(rows, {})
+        with (
+            Rejects(None, 0) as told,
+            pytest.raises(InvalidRequest, match="orders was changed while its files were read"),
+        ):
+            driver.write(inputs[0], rows["customer"], told, 1)
+    assert stored(shop) == ([], [])
+
+
+def test_spark_orders_keys_as_stores_do(spark):
+    """Unsigned, byte by byte, and what begins another before it."""
+    chance = random.Random(1)
+    keys = [chance.randbytes(chance.randrange(4)) for _ in range(500)]
+    frame = spark.createDataFrame([(bytearray(key),) for key in keys], "k BINARY")
+    assert [bytes(row.k) for row in frame.orderBy("k").collect()] == sorted(keys)

@@ -1,0 +1,166 @@
+"""Deferred views that are answered anew in each batch, beside one that follows its changes."""
+
+import pytest
+from api_world import DDL, WORKLOAD, world
+
+from hornbeam.errors import DatabaseError
+from hornbeam.transport import open_transport, parse_url
+from pipeline import recomputing
+from pipeline.refresh import refresh
+
+VIEWS = """
+CREATE MATERIALIZED VIEW ranked WITH (refresh = 'recompute') AS
+  SELECT o_c_id, o_total, rank() OVER (PARTITION BY o_c_id ORDER BY o_total DESC) AS place
+  FROM orders;
+CREATE MATERIALIZED VIEW dear WITH (refresh = 'recompute') AS
+  SELECT o_id, o_total FROM orders ORDER BY o_total DESC, o_id LIMIT 3;
+CREATE MATERIALIZED VIEW totals WITH (refresh = 'deferred') AS
+  SELECT o_c_id, sum(o_total) AS total FROM orders GROUP BY o_c_id;
+"""
+RANKED = (
+    "SELECT o_c_id, o_total, rank() OVER (PARTITION BY o_c_id ORDER BY o_total DESC) FROM orders"
+)
+DEAR = "SELECT o_id, o_total FROM orders ORDER BY o_total DESC, o_id LIMIT 3"
+
+
+@pytest.fixture
+def shop(tmp_path):
+    with world(tmp_path) as opened:
+        assert opened.apply(ddl=DDL + VIEWS, workload=WORKLOAD, roots=None).status_code == 200
+        opened.transact("INSERT INTO customer (c_id, c_name) VALUES (1, 'ann'), (2, 'bob')")
+        yield opened
+
+
+@pytest.fixture
+def node(shop):
+    transport = open_transport(parse_url(url_of(shop)), 60.0)
+    yield transport
+    transport.close()
+
+
+def url_of(shop):
+    return f"hornbeam://{shop.client.base_url.host}:{shop.client.base_url.port}"
+
+
+def insert(shop, *orders):
+    rows = ", ".join(f"({o}, {customer}, {total})" for o, customer, total in orders)
+    assert shop.transact(f"INSERT INTO orders VALUES {rows}").is_success
+
+
+def check(shop, upto):
+    for view, select in (("ranked", RANKED), ("dear", DEAR)):
+        answer = shop.post("/v1/query", {"sql": f"SELECT * FROM {view}", "parameters": []}).json()
+        assert answer["snapshot"] == upto
+        expected = shop.rows(select, snapshot=upto)
+        assert sorted(map(repr, answer["rows"])) == sorted(map(repr, expected)), view
+
+
+def done(spark, shop, node):
+    return refresh(spark, node, url_of(shop), "default")
+
+
+def test_each_batch_answers_them_anew_and_puts_what_differs(spark, shop, node):
+    insert(shop, (1, 1, 5), (2, 1, 5), (3, 2, 7), (4, 2, 1))
+    first = done(spark, shop, node)
+    assert set(first.views) == {"ranked", "dear", "totals"}
+    check(shop, first.upto)
+    assert shop.rows("SELECT count(*) FROM ranked WHERE o_total = 5 AND place = 1") == [[2]]
+    insert(shop, (5, 2, 6))
+    shop.transact("DELETE FROM orders WHERE o_id = 1")
+    second = done(spark, shop, node)
+    check(shop, second.upto)
+    # `ranked`: a copy goes, a row comes, and one moves; `dear`: one goes, one comes; `totals`: two
+    # groups and what is kept of them.
+    assert second.counts.rows == 4 + 2 + 4
+    idle = done(spark, shop, node)
+    assert idle.counts.rows == 0
+    check(shop, idle.upto)
+    shown = shop.client.get("/v1/views/dear").json()["deferred"]
+    assert shown["refresh"] == "recompute"
+    assert shown["program"] == ["0. answer the SELECT anew"]
+    assert shop.verify() == 0
+
+
+def test_a_batch_that_is_done_again_puts_the_same(spark, shop, node, monkeypatch):
+    """The first driver dies before the node is told; meanwhile more is written."""
+    insert(shop, (1, 1, 5), (2, 2, 7))
+    done(spark, shop, node)
+    insert(shop, (3, 1, 9))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node, "json", until_finished(node.json))
+        with pytest.raises(KeyboardInterrupt):
+            done(spark, shop, node)
+    begun = shop.client.get("/v1/groups").json()[0]["under_way"]
+    insert(shop, (4, 1, 11))
+    again = done(spark, shop, node)
+    assert again.upto == begun
+    check(shop, begun)
+    check(shop, done(spark, shop, node).upto)
+
+
+def until_finished(ask):
+    """A node to which nobody says that a batch is finished."""
+
+    def asked(method, path, body=None):
+        if body is not None and "changes" in body:
+            raise KeyboardInterrupt
+        return ask(method, path, body)
+
+    return asked
+
+
+def test_who_has_another_answer_the_next_time_puts_nothing(spark, shop, node, monkeypatch):
+    insert(shop, (1, 1, 5), (2, 2, 7))
+    with monkeypatch.context() as patched:
+        patched.setattr(node, "json", until_finished(node.json))
+        with pytest.raises(KeyboardInterrupt):
+            done(spark, shop, node)
+    answer = recomputing._answer
+
+    async def other(program, catalog, reader):
+        return (await answer(program, catalog, reader))[:-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recomputing, "_answer", other)
+        with pytest.raises(DatabaseError, match="gave other rows") as refused:
+            done(spark, shop, node)
+    assert refused.value.code == "stale-plan"
+    check(shop, done(spark, shop, node).upto)
+
+
+@pytest.mark.parametrize(
+    ("select", "reason"),
+    [
+        ("SELECT o_id, random() AS r FROM orders", "another value each time"),
+        ("SELECT o_id, current_timestamp AS now FROM orders", "another value each time"),
+        ("SELECT o_c_id FROM totals", "totals"),
+        ("SELECT k_json FROM kinds", "JSON"),
+    ],
+)
+def test_what_cannot_be_answered_the_same_is_refused(shop, select, reason):
+    view = f"CREATE MATERIALIZED VIEW no WITH (refresh = 'recompute') AS {select};"
+    refused = shop.post("/v1/schema/plan", {"ddl": DDL + VIEWS + view, "workload": WORKLOAD})
+    assert refused.status_code == 422, refused.text
+    assert reason in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("select", "can"), [(DEAR, True), ("SELECT random() AS r FROM orders", False)]
+)
+def test_who_cannot_have_a_view_kept_is_told_that_it_can_be_answered(shop, select, can):
+    view = f"CREATE MATERIALIZED VIEW no WITH (refresh = 'deferred') AS {select};"
+    refused = shop.post("/v1/schema/plan", {"ddl": DDL + view, "workload": WORKLOAD})
+    assert ("refresh = 'recompute'" in refused.json()["cure"]) is can
+
+
+def test_a_view_that_is_answered_instead_of_followed_is_made_anew(spark, shop, node):
+    insert(shop, (1, 1, 5))
+    done(spark, shop, node)
+    other = VIEWS.replace(
+        "totals WITH (refresh = 'deferred')", "totals WITH (refresh = 'recompute')"
+    )
+    assert shop.apply(ddl=DDL + other, workload=WORKLOAD, roots=None).is_success
+    assert shop.client.get("/v1/views/totals").json()["state"] == "building"
+    done(spark, shop, node)
+    assert shop.rows("SELECT * FROM totals") == [[1, "5.00"]]
