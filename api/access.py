@@ -123,6 +123,7 @@ def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
         if principal.may_read(relation.name)
     )
     declared = tuple(i for i in catalog.schema.indexes if principal.may_read(i.relation))
+    views = tuple(view for view in catalog.schema.views if principal.may_read(view.name))
     parents = tuple(
         (child, key)
         for child, key in catalog.forest.parents
@@ -132,9 +133,10 @@ def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
     roots = tuple(relation.name for relation in relations if relation.name not in below)
     return replace(
         catalog,
-        schema=Schema(relations, declared),
+        schema=Schema(relations, declared, views),
         forest=Forest(roots, parents),
         views=tuple(view for view in catalog.views if principal.may_read(view.name)),
+        deferred=tuple(view for view in catalog.deferred if principal.may_read(view.name)),
         indexes=tuple(
             replace(index, reason="") for index in catalog.indexes if principal.may_read(index.on)
         ),

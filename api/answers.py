@@ -141,6 +141,9 @@ class View(Answer):
     rows: int | None = Field(description="An estimate; null: not known.")
     bytes: int | None = None
     progress: dict[str, Any] | None
+    deferred: dict[str, Any] | None = Field(
+        description="Of a deferred view: its SELECT and group, as of when it is, how it is kept."
+    )
 
 
 class Schema(Answer):
@@ -171,12 +174,17 @@ class Status(BaseModel):
     log: dict[str, int]
     views: dict[str, str]
     builds: list[dict[str, Any]]
+    loading: list[str] = Field(description="Relations that an initial load is filling.")
     nodes: dict[str, Any] | None = Field(description="Null for a database in a folder.")
 
 
 class Loaded(Answer):
     rows: int = Field(examples=[5000])
     commit_ts: int
+
+
+class Repaired(Answer):
+    repaired: int = Field(description="Rows that were not as they should be.", examples=[3])
 
 
 class Exported(Answer):
@@ -189,8 +197,121 @@ class Exported(Answer):
     until_ms: int = Field(description="Wall clock: rows of the snapshot are kept so long.")
 
 
+class LastBatch(Answer):
+    changes: int
+    rows: int
+    seconds: float
+
+
+class Group(Answer):
+    name: str = Field(examples=["default"])
+    views: list[str] = Field(examples=[["revenue"]])
+    interval_s: float = Field(description="A batch begins so often, if somebody does them.")
+    as_of: int | None = Field(description="The snapshot that its views are of; null: not built.")
+    lag_s: float | None = Field(description="How long ago that was.")
+    under_way: int | None = Field(description="The snapshot that the batch under way leads to.")
+    last: LastBatch | None
+
+
+class Batch(Answer):
+    group: str = Field(examples=["default"])
+    as_of: int
+    upto: int
+    refreshed: list[str] = Field(description="Views that go from `as_of` to `upto`.")
+    built: list[str] = Field(description="Views that are made as of `upto`.")
+    usable: list[str] = Field(description="Indexes and views that can be read as of `as_of`.")
+    export: dict[str, Any] = Field(description="As of POST /v1/exports, as of `upto`.")
+    changes: dict[str, Any] = Field(description="As of POST /v1/changes.")
+
+
+class BatchFinished(Answer):
+    as_of: int
+
+
+class Agreed(Answer):
+    digest: str
+
+
+class Rebuilding(Answer):
+    views: list[str]
+
+
+class LogSegment(Answer):
+    log: str = Field(examples=["1795262813790442a44457137672b32"])
+    epoch: int
+    sequence: int
+    bytes: int
+
+
+class ChangesFound(Answer):
+    after: int
+    upto: int = Field(description="A snapshot: all that is committed at or below it is there.")
+    catalog: str = Field(description="That of `upto` in its stored form, as JSON text.")
+    begun: dict[str, int] = Field(
+        description="Relations that are newer than `after`: since when they are there.",
+        examples=[{"orders": 1795262813790}],
+    )
+    loaded: dict[str, int] = Field(
+        description="Relations whose initial load ended after `after`, and when: its rows are in no"
+        " log."
+    )
+    source: dict[str, Any] = Field(
+        examples=[{"type": "hdfs", "url": "hdfs://name1:8020", "folder": "/shop/log"}]
+    )
+    segments: list[LogSegment] = Field(
+        description="Sealed segments of logs, with all commits above `after` and up to `upto`"
+        " among others."
+    )
+
+
 class ExportEnded(Answer):
     ended: str
+
+
+class Build(Answer):
+    name: str = Field(examples=["customer__orders"])
+    table: str = Field(examples=["v.customer__orders.3"], description="Where its rows go.")
+    source: str = Field(description="What it shows; all of one source are built together.")
+    relation: str = Field(examples=["orders"], description="That is scanned for it.")
+    state: str
+    missing: list[tuple[str, str | None]] = Field(
+        examples=[[["", "1510"], ["1520", None]]],
+        description="Ranges of the relation's keys, in hexadecimal, that are not finished; null: to"
+        " the last.",
+    )
+    scanned: int = Field(description="Rows that were scanned, about.")
+    total: int | None = Field(description="Rows to scan, about; null: not known.")
+
+
+class BuildCancelled(Answer):
+    cancelled: list[str]
+
+
+class LoadUnderWay(Answer):
+    relations: list[str] = Field(examples=[["customer", "orders"]])
+    identity: str
+    number: int = Field(description="Of its tables.")
+    missing: dict[str, list[tuple[str, str | None]]] = Field(
+        description="By relation, ranges of keys, in hexadecimal, that are not finished; null: to"
+        " the last.",
+    )
+    rows: dict[str, int] = Field(description="By relation, rows that were written, about.")
+
+
+class Loads(Answer):
+    load: LoadUnderWay | None
+
+
+class LoadEnded(Answer):
+    version: int = Field(description="Of the catalog that has the rows.")
+
+
+class LoadCancelled(Answer):
+    cancelled: list[str] = Field(description="Relations that were to be loaded.")
+
+
+class BulkPut(Answer):
+    rows: int
 
 
 class Key(Answer):
@@ -218,6 +339,15 @@ LOAD_BODY: dict[str, Any] = {
                 "example": 'c_id,c_name,c_note\n1,Ann,\n2,"Bo, the second",""\n',
             },
             ARROW: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+PUTS_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
         },
     }
 }

@@ -20,11 +20,11 @@ from api.database import Database
 from api.metrics import Metrics
 from api.middleware import Guard
 from api.node import Serving
-from api.routes import exports, health, keys, queries, schema, transactions, upkeep
+from api.routes import builds, exports, groups, health, keys, queries, schema, transactions, upkeep
 from api.settings import Settings
 
 VERSION = "0.1.0"
-ROUTERS = (queries, transactions, schema, upkeep, exports, keys, health)
+ROUTERS = (queries, transactions, schema, upkeep, exports, builds, groups, keys, health)
 """Routes are tried in this order, each with a regular expression: the hot ones first."""
 
 

@@ -111,7 +111,7 @@ def _discreet(
 
 
 def _stored(names: Iterable[str], catalog: Catalog) -> list[str]:
-    return [name for name in names if name in catalog.schema or name in catalog.view]
+    return [name for name in names if name in catalog.schema or catalog.relations_of(name)]
 
 
 # ---------------------------------------------------------------- answers
@@ -163,6 +163,7 @@ def shown_status(
                     for name, value in document[part].items()
                     if sees(principal, catalog, name)
                 }
+        document["loading"] = [n for n in document["loading"] if sees(principal, catalog, n)]
         document["builds"] = [
             build for build in document["builds"] if sees(principal, catalog, build["name"])
         ]
@@ -184,7 +185,7 @@ def require_verify(
             needs=str(Grant.READ),
         )
     for name in names:
-        if name not in catalog.view and name not in catalog.index:
+        if not catalog.relations_of(name) and name not in catalog.index:
             raise NotFound(f"There is no view or index {name}.")  # the usual error lists them all
         if not sees(principal, catalog, name):
             principal.require_read([name])

@@ -10,8 +10,15 @@ import pyarrow as pa
 import pyarrow.csv
 
 from query.duck import from_record_batch
-from schema.errors import InvalidRequest, LimitExceeded, TypeMismatch, UnknownName
+from schema.errors import (
+    ConstraintViolation,
+    InvalidRequest,
+    LimitExceeded,
+    TypeMismatch,
+    UnknownName,
+)
 from schema.model import Relation
+from schema.sqltext import literal_sql
 
 ARROW = "application/vnd.apache.arrow.stream"
 MAX_EXPANSION = 8
@@ -64,7 +71,8 @@ def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str]
     """All fields as text: our own coercion is exact. An empty unquoted field is NULL."""
     table = pyarrow.csv.read_csv(
         io.BytesIO(body),
-        read_options=pyarrow.csv.ReadOptions(use_threads=False),  # errors then name the row
+        # Without threads errors name the row. A row must lie within a block.
+        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=max(len(body), 1)),
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types={name: pa.string() for name in relation.column_names},
@@ -112,4 +120,21 @@ def name_bad_row(
                 message = f"Row {number}, column {name}: {found.message}"
                 details = {**found.details, "row": number, "column": name}
                 return TypeMismatch(message, cure="Nothing was loaded.", **details)
+    return error
+
+
+def name_orphan(
+    error: ConstraintViolation, relation: Relation, columns: Sequence[str], rows: Rows
+) -> ConstraintViolation:
+    """`error` with the first row that references what does not exist, if it is about that."""
+    wanted, name = error.details.get("key"), error.details.get("constraint")
+    keys = [key for key in relation.foreign_keys if key.name == name]
+    if wanted is None or not keys or not {*keys[0].columns} <= {*columns}:
+        return error
+    places = [columns.index(column) for column in keys[0].columns]
+    types = [relation.column(column).type for column in keys[0].columns]
+    for number, row in enumerate(rows, start=1):
+        values = (type_.coerce(row[i]) for type_, i in zip(types, places, strict=True))
+        if [literal_sql(value) for value in values] == wanted:
+            return type(error)(error.message, cure=error.cure, **error.details, row=number)
     return error

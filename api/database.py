@@ -16,8 +16,10 @@ from typing import Any
 import structlog
 
 from api import logs
+from api.changes import Changes, begun, loaded
+from api.deferred import BatchWork, DeferredViews
 from api.exports import Export, Exports
-from api.planning import PlannedSchema, PlanRequest, plan_schema
+from api.planning import PlannedSchema, PlanRequest, plan_schema, program_of
 from api.ports import EXPORTS, Ports, embedded_ports
 from api.settings import Settings
 from query.engine import PreparedQuery, QueryEngine, QueryStream
@@ -27,14 +29,17 @@ from schema.errors import (
     Corruption,
     HornbeamError,
     InvalidRequest,
+    NotFound,
     SnapshotTooOld,
     StalePlan,
     Unavailable,
+    Unsupported,
 )
 from storage.codec.rows import Codecs
+from storage.limits import require_storable
 from storage.ports import START, TOMBSTONE, Clock, Coordination, Ids, Log, Put
 from storage.snapshot import Overlay, ReadItem, Snapshot
-from txlayer import assignment, catalog_keeper, identity, outcomes
+from txlayer import assignment, builds, catalog_keeper, identity, outcomes
 from txlayer.assignment import Word
 from txlayer.catalog_keeper import (
     NO_CATALOG,
@@ -44,10 +49,12 @@ from txlayer.catalog_keeper import (
     load_catalog,
 )
 from txlayer.committer import Committer
+from txlayer.following import Following
 from txlayer.hlc import HybridClock
 from txlayer.links import Links
 from txlayer.locks import Locks, LockTable
 from txlayer.lockservice import Guests, TravellingLocks
+from txlayer.lowwater import LowWater
 from txlayer.manager import TransactionLimits, TransactionManager
 from txlayer.member import Answering, Member
 from txlayer.membership import Membership
@@ -65,12 +72,12 @@ from txlayer.recovery import Recovered, recover
 from txlayer.retention import JOIN_S, GoneLogs, drop_old_segments
 from txlayer.snapshots import LastSnapshots, MembersSnapshots, OwnSnapshots, Snapshots
 from txlayer.state import CatalogState
-from txlayer.tables import create_tables
-from txlayer.verify import Checked, Progress, VerifyReport, verify
+from txlayer.tables import bulk_tables, create_tables
+from txlayer.verify import Checked, Progress, VerifyReport, verify, verify_deferred
 from txlayer.view import View
 
 _LOG = structlog.get_logger(__name__)
-SYSTEM_TABLES = (catalog_keeper.TABLE, identity.TABLE, outcomes.TABLE)
+SYSTEM_TABLES = (catalog_keeper.TABLE, builds.TABLE, identity.TABLE, outcomes.TABLE)
 REPAIR_BATCH = 500
 
 
@@ -82,6 +89,16 @@ class QueryResult:
     snapshot: int
     served_by: tuple[str, ...]
     reads: list[ReadItem] | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredBatch:
+    """A batch of deferred views, and what there is to do it with: everything at both its ends, and
+    the changes between them."""
+
+    work: BatchWork
+    export: Export
+    changes: Changes
 
 
 class _Parts:
@@ -160,17 +177,35 @@ class Database:
         self.manager = parts.manager
         self.keeper = parts.keeper
         self.engine = parts.engine
+        self.deferred = DeferredViews(
+            ports.coordination,
+            ports.store,
+            parts.keeper,
+            ports.clock,
+            hold_s=parts.settings.deferred_hold_s,
+            use_s=parts.settings.snapshot_retention_s,
+        )
         self.exports = Exports(ports.export, parts.settings.data / EXPORTS, ports.clock, ports.ids)
         self._coordination = ports.coordination
         self._peers = ports.peers
         self.member = member
         self._opened_at = self._forget_at = self.clock.monotonic()
         self._logs = ports.logs
+        self._low_water = LowWater(ports.coordination)
         self._gone_logs = (
             None
             if ports.logs is None
-            else GoneLogs(
-                ports.logs, ports.coordination, ports.clock, parts.settings.log_retention_s
+            else GoneLogs(ports.logs, ports.coordination, ports.clock, self._low_water)
+        )
+        self._log_source = ports.log_source
+        self._following = (
+            None
+            if ports.log_reader is None
+            else Following(
+                ports.log_reader,
+                None if member is None else ports.logs,
+                ports.coordination,
+                self._low_water,
             )
         )
         self._housekeeping = asyncio.ensure_future(self._keep_house())
@@ -218,6 +253,7 @@ class Database:
             await parts.start(claim.catalog, parts.lock_table, snapshots)
             barrier = OwnBarrier(parts.manager, parts.keeper.readers, parts.committer)
             await parts.keeper.lead(claim, barrier)
+            await LowWater(coordination).begin(recovered.last_ts)
             await coordination.join(settings.slave)
             undo.pop_all()
         _LOG.info(
@@ -259,7 +295,7 @@ class Database:
             )
             await parts.start(NO_CATALOG, locks, snapshots, view.name)
             guests = Guests(parts.lock_table, view, hlc, clock)
-            answering = Answering(view, guests, snapshots, parts.manager, hlc)
+            answering = Answering(view, guests, snapshots, parts.manager, hlc, committer)
             membership = Membership(
                 coordination=coordination,
                 clock=clock,
@@ -311,6 +347,7 @@ class Database:
             if clock.monotonic() - began > JOIN_S:
                 raise Unavailable("It took too long to open a log.", cure="It is tried again.")
             await member.start()
+            await LowWater(coordination).begin(hlc.observe())
             undo.pop_all()
         _LOG.info("joined", name=view.name, catalog=parts.manager.state.catalog.version)
         return cls(parts, member)
@@ -359,7 +396,7 @@ class Database:
             if self.member is not None:
                 last.push_async_callback(self.member.close)
             last.push_async_callback(self.manager.close)
-            last.push_async_callback(self.keeper.close)
+            await self.keeper.close()
             if self.member is None and self.ready():
                 await self.keeper.refresh_counts(factor=1.2)
 
@@ -458,18 +495,31 @@ class Database:
         timeout_s: float | None = None,
         max_rows: int | None = None,
         columnar: bool = False,
+        max_staleness_s: float | None = None,
     ) -> AsyncIterator[QueryResult]:
         """Run a SELECT at one snapshot; its rows must be read inside the context.
 
         `snapshot` None takes one that holds what this node has acknowledged, and everything up to
         `bookmark`; `strong`: what any node has. `columnar` plans for a result that is read as
-        Arrow.
+        Arrow. A query that names deferred views reads at theirs instead, and fails if that is
+        longer ago than `max_staleness_s`.
         """
-        async with self._at(snapshot, bookmark, strong=strong) as (state, at):
-            overlay = await self.manager.pending(pending, at, replay) if pending else None
+        async with self._at(snapshot, bookmark, strong=strong) as (state, newest):
             prepared = self.engine.prepare(
                 sql, state.catalog, use_views=use_views, columnar=columnar
             )
+            at = newest
+            if prepared.deferred:
+                if strong or pending:
+                    raise Unsupported(
+                        f"{', '.join(prepared.deferred)} lag behind, so they do not show"
+                        + (" what this transaction writes." if pending else " what is strong."),
+                        cure="Ask for a snapshot read, before the first write.",
+                    )
+                at = await self.deferred.read_at(
+                    prepared, asked=snapshot, max_staleness_s=max_staleness_s
+                )
+            overlay = await self.manager.pending(pending, at, replay) if pending else None
             reads: list[ReadItem] | None = [] if trace else None
             if reads is not None and overlay is not None:
                 reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
@@ -477,10 +527,11 @@ class Database:
             deadline = self.clock.monotonic() + (timeout_s or self.settings.statement_timeout_s)
             stream = await prepared.run(reader, parameters, deadline=deadline, max_rows=max_rows)
             self.queries += 1
-            try:
-                yield QueryResult(stream, at, prepared.served_by, reads)
-            finally:
-                await stream.close()
+            with self.keeper.readers.holding(at):
+                try:
+                    yield QueryResult(stream, at, prepared.served_by, reads)
+                finally:
+                    await stream.close()
 
     @contextlib.asynccontextmanager
     async def _at(
@@ -547,13 +598,108 @@ class Database:
             )
         return asked
 
-    async def export(self, asked: int | None = None) -> Export:
+    async def moment(self) -> tuple[Catalog, int]:
+        """The catalog in force, and a snapshot under it that holds what any node has acknowledged.
+        Raises Unavailable."""
+        async with self._at(strong=True) as (state, at):
+            return state.catalog, at
+
+    async def export(self, asked: int | None = None, view: str | None = None) -> Export:
         """Where everything can be read beside this node as of one snapshot, the newest if none is
-        asked for. Raises SnapshotTooOld, Unsupported, Unavailable."""
+        asked for; a deferred `view` as of its group's moment.
+
+        Raises NotFound, SnapshotTooOld, Unsupported, InvalidRequest, Unavailable.
+        """
+        if view in self.catalog.deferred_view:
+            return await self._export_deferred(view, asked)
         async with self._at(asked, strong=asked is None) as (state, at):
             age_ms = max(self.watermark() - at, 0)
             keep_ms = int(self.settings.snapshot_retention_s * 1000) - age_ms
             return await self.exports.begin(at, state.catalog, keep_ms)
+
+    async def _export_deferred(self, view: str, asked: int | None) -> Export:
+        async with self._at(strong=True) as (state, _):
+            (at,) = await self.deferred.as_of(state.catalog, [view])
+            if asked not in (None, at):
+                raise InvalidRequest(
+                    f"View {view} cannot be read as of snapshot {asked}: its group is as of {at}.",
+                    cure="Ask for no snapshot.",
+                )
+            return await self.exports.begin(at, state.catalog, self.deferred.use_ms(at))
+
+    async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
+        """Write rows beside the transactions, of tables that are being built, as of snapshot `ts`.
+
+        Only the process that owns the store writes them so, for it purges, too: nothing may be put
+        at or below the horizon of a purge (`pipeline.sink`). Whichever purge has begun stays below
+        what was kept then, and that only rises; one that begins meanwhile stays below what is held
+        here. Raises NotFound, SnapshotTooOld, InvalidRequest, LimitExceeded, Unsupported,
+        Unavailable.
+        """
+        if self.member is not None:
+            raise Unsupported("Rows are put into this store beside its nodes.")
+        self._require_owner()
+        state, newest = self.manager.state, self.watermark()
+        async with self._reading(state.catalog.version):
+            strange = sorted(writes.keys() - bulk_tables(state.catalog))
+            if strange:
+                raise NotFound(f"No table {strange[0]} is being built.", cure="It may have ended.")
+            if ts > newest:
+                raise InvalidRequest(f"{ts} is newer than the newest snapshot, {newest}.")
+            require_storable(writes)
+            with self.keeper.readers.holding(ts):
+                if ts <= await self._kept_from(await self.deferred.held()):
+                    raise SnapshotTooOld(f"Snapshot {ts} is older than what is kept.")
+                await self.store.put(writes, ts)
+
+    async def _kept_from(self, held: Sequence[int]) -> int:
+        """All that snapshots above this need is kept, whoever reads; `held` is what deferred views
+        need."""
+        newest = await self.snapshots.read_point()  # perhaps nobody reads here
+        retention_ms = int(self.settings.snapshot_retention_s * 1000)
+        return min([newest - retention_ms, *held])
+
+    async def changes(self, after: int | None = None, upto: int | None = None) -> Changes:
+        """What was committed above `after` and at or below `upto`, as the logs have it; by default
+        nothing, and everything that was acknowledged.
+
+        Raises SnapshotTooOld when the logs do not have all of it any more, InvalidRequest,
+        Unsupported, Unavailable, Corruption.
+        """
+        self.require_ready()
+        if self._following is None or self._log_source is None:
+            raise Unsupported("These logs cannot be read beside their processes.")
+        least = max(after or 0, upto or 0)
+        async with self._at(bookmark=least, strong=upto is None) as (state, at):
+            catalogs = [state.catalog]
+        upto = at if upto is None else upto
+        after = upto if after is None else after
+        if after > upto:
+            raise InvalidRequest(f"Snapshot {after} is newer than {upto}.")
+        while catalogs[-1].since > after:
+            catalogs.append(await load_catalog(self.store, catalogs[-1].version - 1))
+        read = [catalog for catalog in catalogs if catalog.since <= upto]
+        segments = []
+        if after < upto:
+            segments = await self._following.between(after, upto, await self._sealed())
+        log = self._log_source
+        return Changes(after, upto, read[0], begun(read), loaded(read), log, tuple(segments))
+
+    async def _sealed(self) -> dict[str, tuple[int, int]]:
+        """As `Member.sealed`, however many nodes there are."""
+        if self.member is not None:
+            return await self.member.sealed()
+        end = await self.committer.seal()
+        return {self.settings.slave: end[:2]}
+
+    async def begin_batch(self, group: str) -> DeferredBatch:
+        """The batch of deferred views to do next. Raises NotFound, SnapshotTooOld, Unavailable."""
+        work = await self.deferred.begin(group, self.moment)
+        use_ms = self.deferred.use_ms(work.upto)
+        export = await self.exports.begin(work.upto, work.catalog, use_ms)
+        changes = await self.changes(work.as_of, work.upto)
+        self.deferred.require_logged(work, changes.loaded)
+        return DeferredBatch(work, export, changes)
 
     def explain(
         self, sql: str, parameters: Parameters | None = None, *, use_views: bool = True
@@ -569,9 +715,15 @@ class Database:
         return plan_schema(request, replace(self.catalog, row_counts=counts))
 
     async def apply_schema(
-        self, request: PlanRequest, plan_id: str, *, allow_drop: bool = False
+        self,
+        request: PlanRequest,
+        plan_id: str,
+        *,
+        allow_drop: bool = False,
+        build_elsewhere: bool = False,
     ) -> Catalog:
-        """Put a plan into force; builds go on in the background (`keeper.wait_built`).
+        """Put a plan into force; builds go on in the background (`keeper.wait_built`), unless they
+        are left to somebody `build_elsewhere`.
 
         Raises StalePlan when the plan made now is not the one that was looked at, and
         InvalidRequest when it would drop relations and `allow_drop` does not say that it may.
@@ -595,7 +747,7 @@ class Database:
             # What the request expects served the choice; what is stored is for the catalog.
             return replace(plan.catalog, row_counts=counts)
 
-        await self.keeper.change(planned)
+        await self.keeper.change(planned, elsewhere=build_elsewhere)
         return self.catalog
 
     # ------------------------------------------------------------ verification
@@ -607,28 +759,63 @@ class Database:
         repair: bool = False,
         progress: Progress = lambda _name, _done, _total: None,
     ) -> VerifyReport:
-        """Recompute and compare views and indexes at one snapshot; optionally repair them."""
+        """Recompute and compare views and indexes at one snapshot, deferred views at theirs;
+        optionally repair what commits keep."""
         async with self._at() as (state, at):
+            kept, deferred = names, names
+            if names is not None:
+                deferred = [name for name in names if name in state.catalog.deferred_view]
+                kept = [name for name in names if name not in deferred]
             report = await verify(
                 state.catalog,
                 state.codecs,
                 self.store,
                 at,
-                names=names,
+                names=kept,
                 spill_folder=self.settings.data / "spill",
                 progress=progress,
             )
+            later = await self._verify_deferred(state, deferred, progress)
+        report = replace(report, checked=(*report.checked, *later))
         if not repair or not report.differences:
             return report
         return replace(report, checked=tuple([await self._repair(item) for item in report.checked]))
 
+    async def _verify_deferred(
+        self, state: CatalogState, names: Sequence[str] | None, progress: Progress
+    ) -> list[Checked]:
+        found: list[Checked] = []
+        for at, views in (await self.deferred.as_of(state.catalog, names)).items():
+            with self.keeper.readers.holding(at):
+                found += await verify_deferred(
+                    state.catalog,
+                    state.codecs,
+                    self.store,
+                    at,
+                    {name: program_of(state.catalog, name).sql for name in views},
+                    spill_folder=self.settings.data / "spill",
+                    progress=progress,
+                )
+        return found
+
     async def _repair(self, item: Checked) -> Checked:
+        return replace(item, repaired=await self._repair_rows(item.name, item.keys))
+
+    async def repair(self, name: str, keys: Sequence[bytes]) -> int:
+        """Write what should be stored under some keys of a view or index; returns how many rows
+        that were not so already. Raises NotFound."""
+        catalog = self.catalog
+        if not catalog.readable(name) or catalog.layout(name).source in catalog.deferred_view:
+            raise NotFound(f"There is no readable view or index {name} that commits keep.")
+        return await self._repair_rows(name, keys)
+
+    async def _repair_rows(self, name: str, keys: Sequence[bytes]) -> int:
         repaired = 0
-        for start in range(0, len(item.keys), REPAIR_BATCH):
-            rows = RepairRows(item.name, item.keys[start : start + REPAIR_BATCH])
+        for start in range(0, len(keys), REPAIR_BATCH):
+            rows = RepairRows(name, tuple(keys[start : start + REPAIR_BATCH]))
             result = await self.transact(TransactionRequest((rows,)))
-            repaired += result.affected.get(item.name, 0)
-        return replace(item, repaired=repaired)
+            repaired += result.affected.get(name, 0)
+        return repaired
 
     # ------------------------------------------------------------ status
 
@@ -663,6 +850,7 @@ class Database:
             "log": {"segments": len(segments), "bytes": sum(s.bytes for s in segments)},
             "views": {name: self.catalog.state[name].value for name in self.catalog.view},
             "builds": [vars(build) for build in self.keeper.builds.values()],
+            "loading": [] if self.catalog.load is None else list(self.catalog.load.relations),
             "nodes": None if member is None else member.status(await member.words()),
         }
 
@@ -693,28 +881,28 @@ class Database:
 
     async def purge(self) -> int:
         """Drop what no snapshot within the retention can see; returns versions dropped."""
-        await drop_old_segments(
-            self.log, self.committer.checkpointed, self.settings.log_retention_s, self.clock
-        )
+        log_retention_ms = int(self.settings.log_retention_s * 1000)
+        held = await self.deferred.held()
+        log_horizon = min([self.clock.wall_ms() - log_retention_ms, *held])
+        await drop_old_segments(self.log, self.committer.checkpointed, log_horizon, self._low_water)
         if not self.keeper.leads or (self.member is not None and not self.member.may_purge):
             return 0
-        retention_ms = int(self.settings.snapshot_retention_s * 1000)
-        building = [b.at for b in self.keeper.builds.values() if not b.ended]
+        building = [b.at for b in self.keeper.builds.values() if not (b.ended or b.elsewhere)]
         holding = [self.keeper.readers.oldest_snapshot()]
         replayed = []
         if self.member is not None:
             holding.append(self.member.holding)
             # Else a row might come back whose deletion stands in another log.
             replayed.append(self.member.replays_above)
-        newest = await self.snapshots.read_point()  # perhaps nobody reads here
-        horizon = min([newest - retention_ms, *building, *filter(None, holding), *replayed])
+        kept = await self._kept_from(held)
+        horizon = min([kept, *building, *filter(None, holding), *replayed])
         await self._forget_outcomes()
         dropped = 0
         for table in await self.store.tables():
             if table != catalog_keeper.TABLE:
                 dropped += await self.store.purge(table, horizon)
         if self._gone_logs is not None:
-            await self._gone_logs.remove()
+            await self._gone_logs.remove(log_horizon)
         return dropped
 
     async def _forget_outcomes(self) -> None:

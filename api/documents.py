@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from api.metrics import now_s
+from api.planning import program_of
 from maintain.changes import Mutation
+from maintain.recompute import scanned_relation
+from maintain.spans import Span
 from query.binder import OutputColumn
 from query.explain import Explanation
 from schema.catalog import Catalog, Index
@@ -29,7 +32,9 @@ from txlayer.model import StatementResult, TransactionResult
 from txlayer.verify import VerifyReport
 
 if TYPE_CHECKING:
-    from api.database import Database, QueryResult
+    from api.changes import Changes
+    from api.database import Database, DeferredBatch, QueryResult
+    from api.deferred import GroupStatus
     from api.exports import Export
     from api.planning import PlannedSchema
 
@@ -144,7 +149,10 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
         "ddl": render_ddl(catalog.schema),
         "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
         "trees": _trees_document(catalog),
-        "views": [view_document(db, catalog, name) for name in catalog.view],
+        "views": [
+            *(view_document(db, catalog, name) for name in catalog.view),
+            *(_declared_document(catalog, name) for name in catalog.deferred_view),
+        ],
         "indexes": [_index_document(catalog, index) for index in catalog.indexes],
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
     }
@@ -238,6 +246,42 @@ def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
         ],
         "rows": db.keeper.counts().get(name, 0),
         "progress": _progress_document(db, name),
+        "deferred": None,
+    }
+
+
+async def deferred_view_document(db: Database, name: str, *, program: bool) -> dict[str, Any]:
+    """A deferred view: how it is stored, how fresh it is, and by which `program` it is kept.
+    Raises KeyError."""
+    catalog, document = db.catalog, _declared_document(db.catalog, name)
+    (group,) = [g for g in await db.deferred.status() if g.name == document["deferred"]["group"]]
+    fresh = group_document(group)
+    fresh = {key: fresh[key] for key in ("interval_s", "as_of", "lag_s", "under_way", "last")}
+    lines = list(program_of(catalog, name).explain()) if program else None
+    return document | {"deferred": document["deferred"] | fresh | {"program": lines}}
+
+
+def _declared_document(catalog: Catalog, name: str) -> dict[str, Any]:
+    """What a deferred view is."""
+    view = catalog.deferred_view[name]
+    return {
+        "name": name,
+        "path": list(view.relations),
+        "key": [part.column for part in view.key],
+        "columns": [
+            {"name": c.name, "type": c.type.sql(), "relation": "", "column": ""}
+            for c in view.columns
+        ],
+        "state": catalog.state[name].value,
+        "indexes": [],
+        "rows": None,
+        "progress": None,
+        "deferred": {
+            "sql": view.declared.sql,
+            "refresh": view.declared.refresh.value,
+            "group": view.declared.group,
+            "states": [state.name for state in view.states],
+        },
     }
 
 
@@ -250,7 +294,46 @@ def _progress_document(db: Database, name: str) -> dict[str, Any] | None:
         "total": build.total,
         "finished": build.finished,
         "error": build.error,
+        "elsewhere": build.elsewhere,
+        "scanned": build.scanned,
     }
+
+
+def build_document(db: Database, name: str) -> dict[str, Any]:
+    """A view or index that is built, or was to be, beside the nodes. Raises KeyError."""
+    catalog, build = db.catalog, db.keeper.builds.get(name)
+    relation = scanned_relation(catalog, name)
+    layout = catalog.layout(name)
+    return {
+        "name": name,
+        "table": layout.table,
+        "source": layout.source,
+        "relation": relation,
+        "state": catalog.state[name].value,
+        "missing": _ranges(db.keeper.missing(name)),
+        "scanned": 0 if build is None else build.scanned,
+        "total": catalog.row_count.get(relation),
+    }
+
+
+def load_document(db: Database) -> dict[str, Any]:
+    """The initial load under way. Raises Unavailable when another node leads."""
+    known, load = db.keeper.loaded(), db.catalog.load
+    if load is None:
+        return {"load": None}
+    return {
+        "load": {
+            "relations": load.relations,
+            "identity": load.identity,
+            "number": load.number,
+            "missing": {name: _ranges(done.missing) for name, done in known.items()},
+            "rows": {name: done.rows for name, done in known.items()},
+        }
+    }
+
+
+def _ranges(spans: Iterable[Span]) -> list[tuple[str, str | None]]:
+    return [(start.hex(), None if end is None else end.hex()) for start, end in spans]
 
 
 # ---------------------------------------------------------------- upkeep
@@ -273,6 +356,45 @@ def verify_document(report: VerifyReport) -> dict[str, Any]:
             }
             for item in report.checked
         ],
+    }
+
+
+def changes_document(changes: Changes) -> dict[str, Any]:
+    return {
+        "after": changes.after,
+        "upto": changes.upto,
+        "catalog": encode_catalog(changes.catalog).decode(),
+        "begun": changes.begun,
+        "loaded": changes.loaded,
+        "source": msgspec.to_builtins(changes.source),
+        "segments": msgspec.to_builtins(changes.segments),
+    }
+
+
+def group_document(group: GroupStatus) -> dict[str, Any]:
+    batch, last = group.state.batch, group.state.last
+    return {
+        "name": group.name,
+        "views": list(group.views),
+        "interval_s": group.interval_s,
+        "as_of": group.as_of,
+        "lag_s": group.lag_s,
+        "under_way": None if batch is None else batch.upto,
+        "last": None if last is None else msgspec.to_builtins(last),
+    }
+
+
+def batch_document(batch: DeferredBatch) -> dict[str, Any]:
+    work = batch.work
+    return {
+        "group": work.group,
+        "as_of": work.as_of,
+        "upto": work.upto,
+        "refreshed": list(work.refreshed),
+        "built": list(work.built),
+        "usable": sorted(work.usable),
+        "export": export_document(batch.export),
+        "changes": changes_document(batch.changes),
     }
 
 

@@ -66,6 +66,12 @@ class Metrics:
                 "ready": "1 if requests may be sent here.",
             }.items()
         }
+        self._lag = Gauge(
+            "hornbeam_deferred_lag_seconds",
+            "How long ago the moment is that deferred views are of; NaN: they were never built.",
+            ["group"],
+            registry=self._registry,
+        )
 
     def request(self, scope: Scope, status: int, seconds: float) -> None:
         """One request; those that match no route count as one."""
@@ -86,6 +92,9 @@ class Metrics:
         values = dict.fromkeys(self._gauges, math.nan) | {"ready": 0}
         for name, value in (values if db is None else await _values(db)).items():
             self._gauges[name].set(value)
+        self._lag.clear()
+        for group, lag_s in (await _lags(db)).items():
+            self._lag.labels(group).set(lag_s)
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
 
@@ -104,6 +113,15 @@ async def _values(db: Database) -> dict[str, float]:
         "ready": int(db.ready()),
         **_slots(db.member),
     }
+
+
+async def _lags(db: Database | None) -> dict[str, float]:
+    """By group; none while the coordination service does not answer."""
+    try:
+        groups = [] if db is None else await db.deferred.status()
+    except Unavailable:
+        return {}
+    return {g.name: math.nan if g.lag_s is None else g.lag_s for g in groups}
 
 
 def _slots(member: Member | None) -> dict[str, float]:

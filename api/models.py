@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    model_validator,
+)
 
 from api.access import Grant, Role
 from api.planning import PlanRequest
+from maintain.spans import Span
 from storage.snapshot import ReadItem
+from txlayer.groups import Finished
 from txlayer.model import Parameters, Precondition, Replay, Statement, TransactionRequest
 
 MAX_SQL = 1_000_000
@@ -155,6 +165,9 @@ class QueryBody(Body):
     )
     trace: bool = Field(False, description="Return the row versions read.")
     use_views: bool = True
+    max_staleness_ms: Milliseconds | None = Field(
+        None, description="An error if a deferred view that is read is staler."
+    )
 
     def parameter_lists(self) -> list[Parameters]:
         return [self.parameters, *(item.parameters for item in self.pending)]
@@ -209,6 +222,9 @@ class PlanBody(Body):
 class ApplyBody(PlanBody):
     plan_id: str = Field(description="Of the plan that was looked at; another one is refused.")
     allow_drop: bool = Field(False, description="Relations may be dropped, with their rows.")
+    build: Literal["node", "spark"] = Field(
+        "node", description="Who builds new views and indexes; spark: hornbeam materialize."
+    )
 
 
 class VerifyBody(Body):
@@ -216,8 +232,110 @@ class VerifyBody(Body):
     repair: bool = Field(False, description="Write what is missing or wrong, in transactions.")
 
 
+def _base64(text: str) -> str:
+    base64.b64decode(text, validate=True)  # its error is a ValueError
+    return text
+
+
+class RepairBody(Body):
+    keys: list[Annotated[str, AfterValidator(_base64)]] = Field(
+        max_length=5_000, description="Stored keys of rows, in base64.", examples=[["FQE="]]
+    )
+
+    def decoded(self) -> list[bytes]:
+        return [base64.b64decode(key) for key in self.keys]
+
+
+class ChangesBody(Body):
+    after: int | None = Field(
+        None, ge=0, description="A snapshot; changes after it are asked for. null: none are."
+    )
+    upto: int | None = Field(
+        None, ge=0, description="A snapshot, with changes up to it. null: the newest."
+    )
+
+
+class FinishBody(Body):
+    changes: int = Field(0, ge=0, le=MAX_TS, description="Changes of relations that were read.")
+    rows: int = Field(0, ge=0, le=MAX_TS, description="Rows that were put.")
+    seconds: float = Field(0.0, ge=0, description="How long it took.")
+
+    def finished(self) -> Finished:
+        return Finished(self.changes, self.rows, self.seconds)
+
+
+class ResultBody(Body):
+    view: str = Field(description="One that is answered anew in each batch.")
+    digest: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of its rows.")
+
+
+class RebuildBody(Body):
+    views: list[str] = Field(min_length=1, description="Deferred views.")
+
+
 class ExportBody(Body):
     snapshot: int | None = Field(None, ge=0, description="To read as of; null: the newest.")
+    view: str | None = Field(
+        None, description="What is to be read: a deferred view is, as of its group's moment."
+    )
+
+
+class BuildBody(Body):
+    names: list[str] = Field(
+        min_length=1,
+        description="Views, with their indexes; indexes; relations: the indexes on them.",
+        examples=[["customer__orders"]],
+    )
+    rebuild: bool = Field(False, description="Build anew what is readable, too.")
+
+
+class RangeBody(Body):
+    start: Hexadecimal = Field(description="Encoded key.", examples=[""])
+    end: Hexadecimal | None = Field(description="Before this encoded key; null: to the last.")
+
+    def span(self) -> Span:
+        return Span(
+            bytes.fromhex(self.start), None if self.end is None else bytes.fromhex(self.end)
+        )
+
+
+class FinishedBody(RangeBody):
+    rows: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        min_length=1,
+        description="By physical table, rows that were written.",
+        examples=[{"v.customer__orders.3": 5000}],
+    )
+    scanned: int = Field(ge=0, description="Rows that were scanned.")
+
+
+LoadNumber = Annotated[
+    int, Field(ge=0, le=MAX_TS, description="Of the load, as it was answered when it began.")
+]
+
+
+class LoadBody(Body):
+    relations: list[str] = Field(min_length=1, examples=[["customer", "orders"]])
+    identity: str = Field(
+        min_length=1, max_length=200, description="Tells what is loaded; who resumes gives it."
+    )
+    splits: dict[str, list[Hexadecimal]] = Field(
+        {},
+        description="By relation, encoded keys at which its tables and those of its views are"
+        " divided from the beginning, where the store divides tables.",
+    )
+
+    def keys(self) -> dict[str, list[bytes]]:
+        return {name: [bytes.fromhex(key) for key in keys] for name, keys in self.splits.items()}
+
+
+class LoadedBody(RangeBody):
+    number: LoadNumber
+    relation: str
+    rows: int = Field(ge=0, description="Rows of the relation that were written.")
+
+
+class LoadEndBody(Body):
+    number: LoadNumber
 
 
 Lax = Strict(False)

@@ -8,14 +8,16 @@ from dataclasses import asdict, dataclass, field, replace
 
 import msgspec
 
+from maintain.deltas.program import DeltaProgram, compile_view
 from query.algebra import BoundStatement
 from query.binder import bind
 from schema.build import Place
-from schema.catalog import Catalog, Forest, WorkloadStatement
+from schema.catalog import Catalog, DeferredView, Forest, State, WorkloadStatement
 from schema.codec import encode_catalog
 from schema.ddl import load_ddl
 from schema.diff import SchemaDiff, diff
-from schema.errors import SchemaError, SqlError
+from schema.errors import SchemaError, SqlError, Unsupported
+from schema.model import DeclaredView, Refresh
 from schema.workload import load_query_log, load_workload, weighted_by_log
 from viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
 
@@ -78,7 +80,7 @@ def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
         Statistics(row_counts={n: c for n, c in counts.items() if n in schema}),
         base=current,
     )
-    catalog = selection.to_catalog(current.version + 1, current)
+    catalog = _with_deferred(selection.to_catalog(current.version + 1, current), current, request)
     plan_id = _plan_id(request, current, catalog)
     return PlannedSchema(plan_id, current.version, selection, changes, catalog)
 
@@ -89,9 +91,88 @@ def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) ->
         return bind(statement.sql, base).statement
     except SqlError as error:
         begins = request.workload.find(statement.sql)
-        where = asdict(Place.at(request.workload, begins, request.workload_file))
-        message = f"in statement {statement.name}: {error.message}"
-        raise type(error)(message, cure=error.cure, **error.details | where) from None
+        place = Place.at(request.workload, begins, request.workload_file)
+        raise _located(error, f"in statement {statement.name}", place) from None
+
+
+def _located(error: SqlError, what: str, place: Place) -> SqlError:
+    message = f"{what}: {error.message}"
+    return type(error)(message, cure=error.cure, **error.details | asdict(place))
+
+
+def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Catalog:
+    """`catalog` with the views that its schema declares. One that is in `base` keeps its rows as
+    long as it is stored in the same way, and made of the same relations.
+
+    Raises SqlError with the place in the DDL file where the view's SELECT begins.
+    """
+    numbers, states = dict(catalog.incarnations), dict(catalog.states)
+    views = tuple(_deferred(declared, catalog, request) for declared in catalog.schema.views)
+    for view in views:
+        number = dict(base.incarnations).get(view.name, 0)
+        kept = _keeps_rows(view, catalog, base)
+        numbers[view.name] = number if kept else number + 1
+        states[view.name] = base.state[view.name] if kept else State.BUILDING
+    return replace(
+        catalog,
+        deferred=views,
+        incarnations=tuple(numbers.items()),
+        states=tuple(states.items()),
+    )
+
+
+def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> DeferredView:
+    try:
+        program = _compiled(declared, catalog)
+    except SqlError as error:
+        place = Place.at(request.ddl, request.ddl.find(declared.sql), request.ddl_file)
+        if isinstance(error, Unsupported) and _can_be_answered(declared, catalog):
+            error.cure = "; or ".join(
+                filter(None, [error.cure, "have it answered anew: refresh = 'recompute'"])
+            )
+        raise _located(error, f"in view {declared.name}", place) from None
+    return DeferredView(
+        declared,
+        program.relations,
+        program.columns,
+        program.hidden,
+        program.key,
+        program.states,
+    )
+
+
+def _can_be_answered(declared: DeclaredView, catalog: Catalog) -> bool:
+    """Instead of being kept from changes."""
+    if declared.refresh is Refresh.RECOMPUTE:
+        return False
+    try:
+        _compiled(replace(declared, refresh=Refresh.RECOMPUTE), catalog)
+    except SqlError:
+        return False
+    return True
+
+
+def _compiled(declared: DeclaredView, catalog: Catalog) -> DeltaProgram:
+    """As it will be: what batches look rows up in is built before they begin."""
+    readable = tuple((name, State.READABLE) for name, _ in catalog.states)
+    return compile_view(declared, replace(catalog, states=readable))
+
+
+def program_of(catalog: Catalog, name: str) -> DeltaProgram:
+    """How a deferred view is kept. Raises KeyError."""
+    return _compiled(catalog.deferred_view[name].declared, catalog)
+
+
+def _keeps_rows(view: DeferredView, catalog: Catalog, base: Catalog) -> bool:
+    before = base.deferred_view.get(view.name)
+    if before is None:
+        return False
+    interval_s = view.declared.interval_s
+    same = replace(before, declared=replace(before.declared, interval_s=interval_s))
+    return same == view and all(
+        name in base.schema and base.layout(name).table == catalog.layout(name).table
+        for name in view.relations
+    )
 
 
 def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:

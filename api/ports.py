@@ -15,11 +15,18 @@ from api.settings import Settings
 from query.session import new_threads
 from schema.errors import InvalidRequest
 from storage.local.coordination import LocalCoordination
-from storage.local.log import LocalLog
+from storage.local.log import LocalLog, LocalLogs
 from storage.local.system import RandomIds, SystemClock
-from storage.ports import Clock, Coordination, Ids, Log, Logs, Peers, TableStore
+from storage.ports import Clock, Coordination, Ids, Log, LogReader, Logs, Peers, TableStore
 from storage.rocks.store import RocksStore
-from storage.source import CheckpointSource, HBaseSource, Source
+from storage.source import (
+    CheckpointSource,
+    HBaseSource,
+    HdfsLogSource,
+    LocalLogSource,
+    LogSource,
+    Source,
+)
 from storage.tcp.peers import TcpPeers, Tls
 from txlayer.steps import Steps, no_steps
 
@@ -43,6 +50,10 @@ class Ports:
     logs: Logs | None = None
     export: Callable[[str], Awaitable[Source]] | None = None
     """Makes what is in the store readable beside this process, under a name of that export."""
+    log_source: LogSource | None = None
+    """Where the logs can be read beside this process."""
+    log_reader: LogReader | None = None
+    """Reads them there."""
 
 
 async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | None) -> Ports:
@@ -71,6 +82,8 @@ async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | Non
         clock or SystemClock(),
         ids or RandomIds(),
         export=export,
+        log_source=LocalLogSource(str((folder / "log").resolve())),
+        log_reader=LocalLogs(folder / "log"),
     )
 
 
@@ -125,6 +138,8 @@ def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | Non
         peers=peers,
         logs=logs,
         export=export,
+        log_source=HdfsLogSource(settings.hdfs, folder),
+        log_reader=logs,
     )
 
 

@@ -39,6 +39,7 @@ STATUS: dict[str, int] = {
     "idempotency-mismatch": 422,
     "snapshot-too-old": 410,
     "stale-plan": 409,
+    "being-loaded": 409,
     "not-found": 404,
     "limit-exceeded": 413,
     "statement-timeout": 504,

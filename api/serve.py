@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import signal
 import socket
 import ssl
@@ -23,6 +22,7 @@ from api.node import Node, Serving
 from api.ports import cluster_ports, session
 from api.settings import Settings, load_settings
 from api.tls import node_contexts, renew, require_safe, server_context
+from schema.collector import settle_collector
 from schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
 from storage.local.system import SystemClock
 from storage.tcp.peers import Tls
@@ -171,12 +171,3 @@ def _announce(url: str) -> None:
 def _exit(code: int, message: str) -> NoReturn:
     print(f"hornbeam: {message}", file=sys.stderr)
     raise SystemExit(code)
-
-
-def settle_collector() -> None:
-    """Let the cyclic collector run less often.
-
-    Rows, keys and puts are tuples and bytes, which die by their reference counts; walking them
-    again and again is a third of the time of a bulk load. For a process that is all Hornbeam's.
-    """
-    gc.set_threshold(10_000, 20, 50)

@@ -85,6 +85,9 @@ class Settings(BaseSettings):
 
     snapshot_retention_s: float = Field(3_600, gt=0, description="Older snapshots are refused.")
     outcome_retention_s: float = Field(86_400, gt=0, description="How long answers are kept.")
+    deferred_hold_s: float = Field(
+        86_400, gt=0, description="What deferred views need is kept so long if nobody refreshes."
+    )
     log_retention_s: float = Field(3_600, ge=0, description="Applied segments are kept so long.")
     housekeeping_interval_s: float = Field(60, gt=0, description="How often to clean up.")
     checkpoint_interval_s: float = Field(1, gt=0, description="How often to sync the store.")

@@ -1,4 +1,5 @@
-"""Reading whole relations beside the nodes, as Spark does (`pipeline/`)."""
+"""Reading whole relations, and what changes in them, beside the nodes, as Spark does
+(`pipeline/`)."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from fastapi import Request, Response
 from api import answers
 from api.access import Role, needs
 from api.audit import note
-from api.documents import export_document
-from api.models import ExportBody
+from api.documents import changes_document, export_document
+from api.models import ChangesBody, ExportBody
 from api.requests import Db, encoded, tagged
 from schema.errors import NotFound
 
@@ -17,14 +18,16 @@ ADMIN = needs(Role.ADMIN)
 
 
 @router.post(
-    "/v1/exports", responses=answers.of(answers.Exported, 400, 410, 422, 503), openapi_extra=ADMIN
+    "/v1/exports",
+    responses=answers.of(answers.Exported, 400, 404, 410, 422, 503),
+    openapi_extra=ADMIN,
 )
 async def begin(body: ExportBody, request: Request, db: Db) -> Response:
     """A snapshot of everything, the catalog it belongs to, and where its rows lie.
 
     For administrators: whoever can reach them there sees the rows of all relations.
     """
-    export = await db.export(body.snapshot)
+    export = await db.export(body.snapshot, body.view)
     note(request.scope, export=export.name)
     return encoded(export_document(export))
 
@@ -37,3 +40,19 @@ async def end(name: str, db: Db) -> Response:
     if not await db.exports.end(name):
         raise NotFound(f"There is nothing of an export {name}.")
     return encoded({"ended": name})
+
+
+@router.post(
+    "/v1/changes",
+    responses=answers.of(answers.ChangesFound, 400, 410, 422, 503),
+    openapi_extra=ADMIN,
+)
+async def changes(body: ChangesBody, request: Request, db: Db) -> Response:
+    """The changes of all relations between two snapshots: where the logs lie that have them, and
+    which of their segments. These stay as they are until they are older than the retention.
+
+    For administrators, as exports are. 410: the logs do not have all of it any more.
+    """
+    found = await db.changes(body.after, body.upto)
+    note(request.scope, after=found.after, upto=found.upto)
+    return encoded(changes_document(found))

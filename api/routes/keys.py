@@ -29,7 +29,10 @@ async def create_key(body: KeyBody, request: Request, db: Db) -> Response:
     """
     schema, ring = db.catalog.schema, key_ring_of(request)
     grants = keys.checked_grants(
-        body.role, body.grants, frozenset(schema.names), frozenset(db.catalog.view)
+        body.role,
+        body.grants,
+        frozenset(schema.names),
+        frozenset((*db.catalog.view, *db.catalog.deferred_view)),
     )
     fresh, now_ms = keys.fresh(), db.clock.wall_ms()
     key = keys.ApiKey(

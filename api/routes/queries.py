@@ -78,6 +78,7 @@ async def _answer(
             timeout_s=timeout_s(body.timeout_ms, limits),
             max_rows=body.max_rows,
             columnar=arrow,
+            max_staleness_s=None if body.max_staleness_ms is None else body.max_staleness_ms / 1000,
         )
         result = await stack.enter_async_context(query)
         if arrow:

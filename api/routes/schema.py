@@ -10,7 +10,13 @@ from fastapi import Query, Response
 from api import answers
 from api.access import Role, needs, visible_catalog
 from api.database import Database
-from api.documents import graph_document, plan_document, schema_document, view_document
+from api.documents import (
+    deferred_view_document,
+    graph_document,
+    plan_document,
+    schema_document,
+    view_document,
+)
 from api.models import ApplyBody, PlanBody
 from api.requests import Asking, Db, ReadDb, encoded, tagged
 from schema.catalog import Catalog
@@ -45,7 +51,12 @@ async def apply(body: ApplyBody, db: Db) -> Response:
     409 when the plan made now is not the one that was looked at, or when stored rows break a
     UNIQUE index or a foreign key that it adds.
     """
-    catalog = await db.apply_schema(body.request(), body.plan_id, allow_drop=body.allow_drop)
+    catalog = await db.apply_schema(
+        body.request(),
+        body.plan_id,
+        allow_drop=body.allow_drop,
+        build_elsewhere=body.build == "spark",
+    )
     building = [name for name, build in db.keeper.builds.items() if not build.finished]
     return encoded({"catalog_version": catalog.version, "building": building})
 
@@ -83,7 +94,8 @@ Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tabl
 async def views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
     """All views with their states and progress."""
     shown = visible_catalog(asking, db.catalog)
-    return encoded([await _view(db, shown, name, sizes) for name in shown.view])
+    names = (*shown.view, *shown.deferred_view)
+    return encoded([await _view(db, shown, name, sizes, program=False) for name in names])
 
 
 @router.get(
@@ -92,14 +104,19 @@ async def views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
 async def view(name: str, db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
     """One view."""
     shown = visible_catalog(asking, db.catalog)
-    if name not in db.catalog.view:
-        known = ", ".join(shown.view)
+    if not db.catalog.relations_of(name):
+        known = ", ".join((*shown.view, *shown.deferred_view))
         raise NotFound(f"There is no view {name}.", cure=f"There are: {known or 'none'}.")
     asking.require_read([name])
-    return encoded(await _view(db, shown, name, sizes))
+    return encoded(await _view(db, shown, name, sizes, program=True))
 
 
-async def _view(db: Database, shown: Catalog, name: str, sizes: bool) -> dict[str, Any]:
-    document = view_document(db, shown, name)
+async def _view(
+    db: Database, shown: Catalog, name: str, sizes: bool, *, program: bool
+) -> dict[str, Any]:
+    if name in shown.deferred_view:
+        document = await deferred_view_document(db, name, program=program)
+    else:
+        document = view_document(db, shown, name)
     counted = (await db.sizes([name]))[name] if sizes else None
     return document | {"bytes": counted}

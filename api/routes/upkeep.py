@@ -11,8 +11,8 @@ from api import answers
 from api.access import Role, needs
 from api.audit import note
 from api.authorization import discreet_violation, require_verify
-from api.bulk import name_bad_row, read_rows
-from api.models import VerifyBody
+from api.bulk import name_bad_row, name_orphan, read_rows
+from api.models import RepairBody, VerifyBody
 from api.requests import Asking, Db, IdempotencyKey, encoded, metrics_of, settings_of, tagged
 from api.streams import verify_response
 from schema.errors import ConstraintViolation, NotFound, TypeMismatch
@@ -35,6 +35,18 @@ async def verify(body: VerifyBody, request: Request, db: Db, asking: Asking) -> 
     if body.repair:
         note(request.scope, repaired=body.names)
     return await verify_response(db, body.names, body.repair)
+
+
+@router.post(
+    "/v1/repair/{name}",
+    responses=answers.of(answers.Repaired, 400, 404, 409, 422, 429, 503, 504),
+    openapi_extra=needs(Role.ADMIN),
+)
+async def repair(name: str, body: RepairBody, request: Request, db: Db) -> Response:
+    """Compute some rows of a view or index anew from the base relations, under their locks, and
+    write those that are not so."""
+    note(request.scope, repaired=[name])
+    return encoded({"repaired": await db.repair(name, body.decoded())})
 
 
 @router.post(
@@ -74,7 +86,8 @@ async def load(
     except TypeMismatch as error:
         raise name_bad_row(error, into, columns, rows) from None
     except ConstraintViolation as error:
-        raise discreet_violation(error, asking, db.catalog) from None
+        named = name_orphan(error, into, columns, rows)
+        raise discreet_violation(named, asking, db.catalog) from None
     metrics_of(request).transaction(result)
     note(request.scope, transaction=result.transaction_id, changed=sorted(result.affected))
     return encoded({"rows": result.statements[0].affected, "commit_ts": result.commit_ts})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 
@@ -319,6 +320,15 @@ def test_verify_streams_progress_and_a_report(shop):
     checked = json.loads(one.splitlines()[-1])["report"]["checked"]
     assert [item["name"] for item in checked] == ["customer__orders"]
     problem(shop.post("/v1/verify", {"names": ["nothing"]}), 404, "not-found")
+
+
+def test_rows_are_repaired_by_their_keys(shop):
+    path = "/v1/repair/customer__orders"
+    right = base64.b64encode(b"\x15\x01").decode()
+    assert shop.post(path, {"keys": [right]}).json() == {"repaired": 0}
+    assert shop.post(path, {"keys": []}).json() == {"repaired": 0}
+    problem(shop.post(path, {"keys": ["?"]}), 422, "invalid-request")
+    problem(shop.post("/v1/repair/customer", {"keys": [right]}), 404, "not-found")
 
 
 def test_unknown_routes_and_methods(shop):

@@ -85,6 +85,27 @@ def test_bad_csv(shop, content, status, words):
     assert shop.rows("SELECT * FROM customer WHERE c_id = 600") == []
 
 
+def test_a_row_without_a_value_that_it_must_have_is_named(shop):
+    problem = load(shop, "customer", "c_id,c_name\n600,a\n601,\n").json()
+    assert (problem["code"], problem["column"], problem["row"]) == (
+        "not-null-violation",
+        "c_name",
+        2,
+    )
+    one = shop.transact("INSERT INTO customer (c_id) VALUES (600)").json()
+    assert (one["code"], "row" in one) == ("not-null-violation", False)
+
+
+def test_a_row_that_references_nothing_is_named(shop):
+    assert load(shop, "customer", "c_id,c_name\n610,a\n").is_success
+    text = "o_total,o_id,o_c_id\n1,610,610\n1,611,\n1,612, 611\n1,613,611\n"
+    problem = load(shop, "orders", text).json()
+    assert (problem["code"], problem["row"]) == ("foreign-key-violation", 3)
+    values = {"o_id": [1, 2], "o_c_id": [610, 611]}
+    problem = load(shop, "orders", arrow(pa.table(values)), ARROW).json()
+    assert (problem["code"], problem["row"]) == ("foreign-key-violation", 2)
+
+
 @pytest.mark.parametrize("cut", [0, 1, 8, 100, 300])
 def test_broken_arrow(shop, cut):
     whole = arrow(pa.table({"c_id": [700, 701], "c_name": ["a", "b"]}))

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
 import pytest
 from api_world import PLAN
 from fastapi.routing import APIRoute
@@ -35,9 +36,26 @@ ROUTES = {
     ("GET", "/v1/views"): "reader",
     ("GET", "/v1/views/{name}"): "reader",
     ("POST", "/v1/verify"): "reader",
+    ("POST", "/v1/repair/{name}"): "admin",
     ("POST", "/v1/load/{relation}"): "writer",
     ("POST", "/v1/exports"): "admin",
     ("DELETE", "/v1/exports/{name}"): "admin",
+    ("POST", "/v1/changes"): "admin",
+    ("POST", "/v1/puts"): "admin",
+    ("GET", "/v1/groups"): "reader",
+    ("POST", "/v1/groups/rebuild"): "admin",
+    ("POST", "/v1/groups/{group}/batches"): "admin",
+    ("POST", "/v1/groups/{group}/batches/{upto}"): "admin",
+    ("POST", "/v1/groups/{group}/batches/{upto}/results"): "admin",
+    ("GET", "/v1/builds"): "admin",
+    ("POST", "/v1/builds"): "admin",
+    ("POST", "/v1/built"): "admin",
+    ("DELETE", "/v1/builds/{name}"): "admin",
+    ("GET", "/v1/loads"): "admin",
+    ("POST", "/v1/loads"): "admin",
+    ("POST", "/v1/loads/finished"): "admin",
+    ("POST", "/v1/loads/publish"): "admin",
+    ("DELETE", "/v1/loads"): "admin",
     ("POST", "/v1/keys"): "admin",
     ("GET", "/v1/keys"): "admin",
     ("DELETE", "/v1/keys/{key_id}"): "admin",
@@ -139,6 +157,27 @@ def routes() -> Iterator[Ask]:
     yield Ask("apply", "POST", "/v1/schema/apply", stale, "admin", done=409)
     yield Ask("export", "POST", "/v1/exports", body(), "admin")
     yield Ask("end export", "DELETE", "/v1/exports/1-0", nothing, "admin", done=404)
+    yield Ask("changes", "POST", "/v1/changes", body(), "admin")
+    puts = {"content": msgspec.msgpack.encode({"ts": 0, "writes": {"v.x.0": []}})}
+    yield Ask("put", "POST", "/v1/puts", puts, "admin", done=404)
+    yield Ask("groups", "GET", "/v1/groups", nothing, "reader")
+    yield Ask("anew", "POST", "/v1/groups/rebuild", body(views=["no"]), "admin", done=404)
+    yield Ask("batch", "POST", "/v1/groups/no/batches", nothing, "admin", done=404)
+    yield Ask("batch done", "POST", "/v1/groups/no/batches/1", body(), "admin", done=404)
+    result = body(view="v", digest="0" * 64)
+    yield Ask("agree", "POST", "/v1/groups/no/batches/1/results", result, "admin", done=404)
+    yield Ask("builds", "GET", "/v1/builds", nothing, "admin")
+    yield Ask("build", "POST", "/v1/builds", body(names=["nowhere"]), "admin", done=404)
+    part = body(rows={"v.x.0": 1}, start="", end=None, scanned=1)
+    yield Ask("finished", "POST", "/v1/built", part, "admin", done=404)
+    yield Ask("cancel", "DELETE", "/v1/builds/nowhere", nothing, "admin", done=404)
+    yield Ask("loads", "GET", "/v1/loads", nothing, "admin")
+    load = body(relations=["nowhere"], identity="files")
+    yield Ask("load by Spark", "POST", "/v1/loads", load, "admin", done=404)
+    loaded = body(number=1, relation="orders", start="", end=None, rows=1)
+    yield Ask("loaded", "POST", "/v1/loads/finished", loaded, "admin", done=404)
+    yield Ask("publish", "POST", "/v1/loads/publish", body(number=1), "admin", done=404)
+    yield Ask("cancel load", "DELETE", "/v1/loads", nothing, "admin", done=404)
     new_key = body(name="another", role="reader")
     yield Ask("new key", "POST", "/v1/keys", new_key, "admin")
     yield Ask("keys", "GET", "/v1/keys", nothing, "admin")
@@ -147,6 +186,7 @@ def routes() -> Iterator[Ask]:
     yield Ask("repair all", "POST", "/v1/verify", body(repair=True), "admin")
     repair = body(names=[VIEW], repair=True)
     yield Ask("repair", "POST", "/v1/verify", repair, "admin")
+    yield Ask("repair rows", "POST", f"/v1/repair/{VIEW}", body(keys=["FQE="]), "admin")
     unknown = f"/v1/transactions/{'0' * 32}"
     yield Ask("outcome", "GET", unknown, nothing, "writer", done=404)
     yield Ask("unknown view", "GET", "/v1/views/nowhere", nothing, "reader", done=404)

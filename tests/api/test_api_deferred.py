@@ -1,0 +1,308 @@
+"""Deferred views at a node: what queries see of batches, and what is kept for them. The batches are
+made by hand here; `tests/pipeline` has Spark make them."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from database_world import on_shop
+
+from maintain.deltas.program import compile_deltas
+from schema.catalog import DeferredView, State, StateLayout
+from schema.errors import NotFound, SnapshotTooOld, StalePlan, Unavailable, Unsupported
+from schema.model import Column, DeclaredView, KeyPart
+from schema.types import ColumnType, Kind
+from storage.codec.rows import Codecs
+from storage.local.system import SystemClock
+from storage.ports import TOMBSTONE, Put
+from txlayer.groups import Finished
+from txlayer.model import Statement
+
+HOUR_S = 3_600
+
+
+class JumpingClock(SystemClock):
+    """Time that passes when a test says so."""
+
+    def __init__(self):
+        self.ahead_s = 0
+
+    def wall_ms(self):
+        return super().wall_ms() + self.ahead_s * 1000
+
+
+TEXT, BIGINT = ColumnType(Kind.TEXT), ColumnType(Kind.BIGINT)
+DONE = Finished(1, 1, 0.1)
+
+
+def view(name, group="default"):
+    """Customers by name, with how many there are."""
+    columns = (Column("name", TEXT), Column("n", BIGINT))
+    sums = StateLayout("sums", columns, (KeyPart("name"),))
+    declared = DeclaredView(name, "SELECT 1", group=group)
+    hidden = (Column("_copy", BIGINT),)
+    return DeferredView(
+        declared, ("customer",), columns, hidden, (KeyPart("name"), KeyPart("_copy")), (sums,)
+    )
+
+
+async def declare(db, *views):
+    async def added(current):
+        building = ((one.name, State.BUILDING) for one in views)
+        return replace(
+            current,
+            version=current.version + 1,
+            deferred=(*current.deferred, *views),
+            states=(*current.states, *building),
+        )
+
+    await db.keeper.change(added)
+    await db.keeper.wait_built()
+
+
+async def put(db, upto, name, **counted):
+    """Rows by name; None: there is no such row any more."""
+    codec = Codecs(db.catalog)(name)
+    puts = []
+    for text, n in counted.items():
+        key = codec.key((text, n, 1))
+        puts.append(Put(key, TOMBSTONE if n is None else codec.encode((text, n, 1))))
+    await db.put({codec.layout.table: puts}, upto)
+
+
+async def batch(db, group="default", **views):
+    """The rows that differ, by view."""
+    work = await db.deferred.begin(group, db.moment)
+    for name, counted in views.items():
+        await put(db, work.upto, name, **counted)
+    await db.deferred.finish(group, work.upto, DONE)
+    return work
+
+
+async def customers(db, *names):
+    for name in names:
+        number = db.watermark() % 1_000_000_000
+        await db.execute("INSERT INTO customer (c_id, c_name) VALUES (?, ?)", (number, name))
+        await asyncio.sleep(0.002)  # the next one's moment is another
+
+
+def test_a_view_is_read_as_of_the_last_finished_batch(tmp_path):
+    async def scenario(db):
+        await declare(db, view("byname"))
+        with pytest.raises(Exception, match="cannot be read: it is building"):
+            await db.fetch("SELECT * FROM byname")
+        await customers(db, "ann")
+        first = await batch(db, byname={"ann": 1})
+        assert (first.refreshed, first.built) == ((), ("byname",))
+        assert db.catalog.readable("byname")
+
+        await customers(db, "ann", "bob")
+        work = await db.deferred.begin("default", db.moment)
+        assert (work.refreshed, work.built) == (("byname",), ())
+        assert work.as_of == first.upto < work.upto
+        await put(db, work.upto, "byname", ann=2)
+        assert await db.fetch("SELECT * FROM byname") == [("ann", 1)]  # half of a batch
+        again = await db.deferred.begin("default", db.moment)
+        assert again == work
+        await put(db, work.upto, "byname", ann=2, bob=1)
+        await db.deferred.finish("default", work.upto, DONE)
+        assert sorted(await db.fetch("SELECT * FROM byname")) == [("ann", 2), ("bob", 1)]
+        async with db.query("SELECT count(*), sum(n) FROM byname v") as result:
+            assert await result.stream.all() == [(2, 3)]
+            assert result.snapshot == work.upto
+        with pytest.raises(StalePlan):
+            await db.deferred.finish("default", work.upto + 1, DONE)
+
+    on_shop(tmp_path, scenario)
+
+
+def test_relations_beside_a_view_are_of_the_same_moment(tmp_path):
+    both = "SELECT n, (SELECT count(*) FROM customer) FROM byname"
+
+    async def scenario(db):
+        await declare(db, view("byname"))
+        await customers(db, "ann")
+        first = await batch(db, byname={"ann": 1})
+        await customers(db, "ann")
+        assert await db.fetch(both) == [(1, 1)]
+        assert await db.fetch("SELECT count(*) FROM customer") == [(2,)]
+        await batch(db, byname={"ann": 2})
+        assert await db.fetch(both) == [(2, 2)]
+        assert await db.fetch(both, snapshot=first.upto) == [(1, 1)]
+        between = first.upto + 1
+        with pytest.raises(Unsupported, match="cannot be read as of snapshot"):
+            await db.fetch(both, snapshot=between)
+
+    on_shop(tmp_path, scenario)
+
+
+def test_what_a_deferred_view_cannot_give_is_refused(tmp_path):
+    async def scenario(db):
+        await declare(db, view("byname"), view("other", group="slow"))
+        await batch(db)
+        await batch(db, "slow")
+        with pytest.raises(Unsupported, match="several groups"):
+            await db.fetch("SELECT * FROM byname, other")
+        with pytest.raises(Unsupported, match="what is strong"):
+            await db.fetch("SELECT * FROM byname", strong=True)
+        pending = [Statement("INSERT INTO customer (c_id, c_name) VALUES (1, 'x')", ())]
+        with pytest.raises(Unsupported, match="what this transaction writes"):
+            await db.fetch("SELECT * FROM byname", pending=pending)
+        with pytest.raises(Unavailable, match="older than 0 s"):
+            await db.fetch("SELECT * FROM byname", max_staleness_s=0)
+        assert await db.fetch("SELECT * FROM byname", max_staleness_s=60) == []
+        with pytest.raises(Unsupported, match="byname is a view"):
+            await db.execute("DELETE FROM byname")
+        with pytest.raises(NotFound, match="no group fast"):
+            await db.deferred.begin("fast", db.moment)
+
+    on_shop(tmp_path, scenario)
+
+
+def test_hidden_columns_are_not_seen(tmp_path):
+    async def scenario(db):
+        await declare(db, view("byname"))
+        await batch(db, byname={"ann": 1})
+        for sql in (
+            "SELECT * FROM byname",
+            "SELECT v.* FROM byname v ORDER BY n",
+            "SELECT DISTINCT * FROM byname",
+            "SELECT * FROM (SELECT * FROM byname) AS t",
+            "FROM byname",
+        ):
+            assert await db.fetch(sql) == [("ann", 1)], sql
+        with pytest.raises(Exception, match="_copy"):
+            await db.fetch("SELECT _copy FROM byname")
+        with pytest.raises(Exception, match="sums"):
+            await db.fetch('SELECT * FROM "byname.sums"')
+
+    on_shop(tmp_path, scenario)
+
+
+def test_a_view_that_is_new_or_made_anew_is_built_beside_the_others(tmp_path):
+    async def scenario(db):
+        await declare(db, view("byname"))
+        first = await batch(db, byname={"ann": 1})
+        await declare(db, view("second"))
+        work = await batch(db, byname={"ann": 2}, second={"ann": 2})
+        assert (work.refreshed, work.built) == (("byname",), ("second",))
+        with pytest.raises((Unsupported, SnapshotTooOld)):
+            await db.fetch("SELECT * FROM second", snapshot=first.upto)
+
+        table = db.catalog.layout("byname").table
+        await db.deferred.rebuild(["byname"])
+        await db.keeper.wait_built()
+        assert db.catalog.layout("byname").table != table
+        assert table not in await db.store.tables()
+        with pytest.raises(Exception, match="cannot be read: it is building"):
+            await db.fetch("SELECT * FROM byname")
+        work = await batch(db, byname={"bob": 1})
+        assert (work.refreshed, work.built) == (("second",), ("byname",))
+        assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
+        assert await db.fetch("SELECT * FROM second") == [("ann", 2)]
+
+    on_shop(tmp_path, scenario)
+
+
+def test_a_view_made_anew_during_a_batch_is_built_by_the_next(tmp_path):
+    async def scenario(db):
+        await declare(db, view("byname"))
+        await batch(db, byname={"ann": 1})
+        work = await db.deferred.begin("default", db.moment)
+        await db.deferred.rebuild(["byname"])
+        again = await db.deferred.begin("default", db.moment)
+        assert again.upto == work.upto
+        assert (again.refreshed, again.built) == ((), ())
+        await db.deferred.finish("default", work.upto, DONE)
+        assert not db.catalog.readable("byname")
+        after = await batch(db, byname={"bob": 1})
+        assert (after.refreshed, after.built) == ((), ("byname",))
+        assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
+
+    on_shop(tmp_path, scenario)
+
+
+def test_a_purge_leaves_what_batches_and_readers_need(tmp_path):
+    clock = JumpingClock()
+
+    async def scenario(db):
+        await declare(db, view("byname"))
+        await customers(db, "ann")
+        work = await batch(db, byname={"ann": 1})
+        as_of = work.upto
+        work = await db.deferred.begin("default", db.moment)
+        await put(db, work.upto, "byname", ann=None, bob=1)
+        await db.execute("DELETE FROM customer WHERE c_name = 'ann'")
+        clock.ahead_s = 2 * HOUR_S  # all of it is older than the retention now
+        await customers(db, "eve")
+        await db.purge()
+        assert await db.deferred.held() == [as_of]
+        assert await db.fetch("SELECT * FROM byname") == [("ann", 1)]
+        assert await db.fetch("SELECT n, c_name FROM byname, customer") == [(1, "ann")]
+        with pytest.raises(SnapshotTooOld):
+            await put(db, as_of, "byname", late=1)
+        await put(db, work.upto, "byname", ann=None, bob=1)
+        await db.deferred.finish("default", work.upto, DONE)
+        assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
+
+    on_shop(tmp_path, scenario, clock=clock)
+
+
+def test_what_nobody_refreshes_is_not_kept_for_ever(tmp_path):
+    clock = JumpingClock()
+
+    async def scenario(db):
+        await declare(db, view("byname"))
+        await batch(db, byname={"ann": 1})
+        clock.ahead_s = 24 * HOUR_S + 60
+        assert len(await db.deferred.held()) == 1  # somebody may have begun a minute ago
+        clock.ahead_s = 26 * HOUR_S
+        assert await db.deferred.held() == []
+        with pytest.raises(SnapshotTooOld, match="was not refreshed for"):
+            await db.fetch("SELECT * FROM byname")
+        with pytest.raises(SnapshotTooOld, match="made anew"):
+            await db.deferred.begin("default", db.moment)
+        await db.deferred.rebuild(["byname"])
+        assert (await batch(db, byname={"bob": 1})).built == ("byname",)
+        assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
+
+    on_shop(tmp_path, scenario, clock=clock)
+
+
+def test_a_view_that_is_not_what_it_should_be_is_found(tmp_path):
+    """These views hold what the batches here say, and are nothing of `SELECT c_name, …`."""
+    sql = "SELECT c_name AS name, count(*) AS n FROM customer GROUP BY c_name"
+
+    async def scenario(db):
+        program = compile_deltas(sql, db.catalog, "byname")
+        declared = DeclaredView("byname", sql)
+        kept = (program.relations, program.columns, program.hidden, program.key, program.states)
+        await declare(db, DeferredView(declared, *kept))
+        await customers(db, "ann", "ann", "bob")
+        codec = Codecs(db.catalog)("byname")
+
+        async def make(*rows):
+            work = await db.deferred.begin("default", db.moment)
+            puts = [Put(codec.key(row), codec.encode(row)) for row in rows]
+            await db.put({codec.layout.table: puts}, work.upto)
+            await db.deferred.finish("default", work.upto, DONE)
+
+        async def found(*names):
+            report = await db.verify(names or None)
+            ((missing, extra),) = [
+                (item.missing, item.extra) for item in report.checked if item.name == "byname"
+            ]
+            return missing, extra
+
+        with pytest.raises(NotFound, match="no readable deferred view byname"):
+            await db.verify(["byname"])
+        await make(("ann", 2), ("bob", 1))
+        assert await found() == await found("byname") == (0, 0)
+        await customers(db, "eve")
+        assert await found() == (0, 0)  # it is of before
+        await make(("ann", 1))
+        assert await found("byname") == (2, 1)  # eve is missing, and ann is another
+        await make(("ann", 2), ("eve", 1), ("zoe", 3))
+        assert await found("byname", "customer__orders") == (0, 1)
+
+    on_shop(tmp_path, scenario)

@@ -1,0 +1,150 @@
+"""Declaring deferred views: in the schema, and what a change of it does to their rows."""
+
+import re
+
+import pytest
+from api_world import DDL, WORKLOAD, world
+
+import hornbeam
+from schema.ddl import load_ddl
+
+VIEW = """
+CREATE MATERIALIZED VIEW by_name WITH (refresh = 'deferred'{more}) AS
+SELECT c_name, {what} FROM customer JOIN orders ON c_id = o_c_id GROUP BY c_name;
+"""
+SUM = VIEW.format(more="", what="sum(o_total) AS total")
+
+
+@pytest.fixture
+def shop(tmp_path):
+    with world(tmp_path) as opened:
+        yield opened
+
+
+def apply(shop, ddl, **options):
+    applied = shop.apply(ddl=ddl, workload=WORKLOAD, roots=None, **options)
+    assert applied.status_code == 200, applied.text
+
+
+def url_of(shop):
+    return f"hornbeam://{shop.client.base_url.host}:{shop.client.base_url.port}"
+
+
+def refreshed(shop):
+    """A batch that finds nothing to do; its group."""
+    batch = shop.post("/v1/groups/default/batches").json()
+    assert shop.post(f"/v1/groups/default/batches/{batch['upto']}", {}).is_success
+    return batch
+
+
+def test_a_declared_view_is_planned_shown_and_read(shop):
+    planned = shop.post("/v1/schema/plan", {"ddl": DDL + SUM, "workload": WORKLOAD}).json()
+    assert {
+        "action": "add",
+        "kind": "view",
+        "name": "by_name",
+        "detail": "deferred, every 5 s, group default",
+    } in planned["changes"]
+    apply(shop, DDL + SUM)
+    view = shop.client.get("/v1/views/by_name").json()
+    assert (view["state"], view["path"], view["key"]) == (
+        "building",
+        ["customer", "orders"],
+        ["c_name"],
+    )
+    assert [(c["name"], c["type"]) for c in view["columns"]] == [
+        ("c_name", "TEXT"),
+        ("total", "DECIMAL(38,2)"),
+    ]
+    assert (view["deferred"]["as_of"], view["deferred"]["lag_s"]) == (None, None)
+    assert view["deferred"]["program"][0].startswith("0. inner join on ")
+    assert 'hornbeam_deferred_lag_seconds{group="default"} NaN' in shop.client.get("/metrics").text
+    assert "by_name" in [one["name"] for one in shop.client.get("/v1/views").json()]
+    document = shop.client.get("/v1/schema").json()
+    assert document["views"][-1]["columns"] == view["columns"]
+    assert load_ddl(document["ddl"]) == load_ddl(DDL + SUM)
+    assert view["deferred"]["sql"] == SUM.partition(" AS\n")[2].strip().rstrip(";")
+
+    batch = refreshed(shop)
+    assert batch["built"] == ["by_name"]
+    assert shop.rows("SELECT * FROM by_name", max_staleness_ms=60_000) == []
+    stale = shop.post("/v1/query", {"sql": "SELECT * FROM by_name", "max_staleness_ms": 1})
+    assert (stale.status_code, stale.headers["Retry-After"]) == (503, "1"), stale.text
+    with hornbeam.connect(f"{url_of(shop)}?max_staleness_s=60") as db:
+        assert db.max_staleness_s == 60
+        with db.cursor() as cursor:
+            assert cursor.execute("SELECT * FROM by_name").fetchall() == []
+            cursor.execute("INSERT INTO customer (c_id, c_name) VALUES (1, 'ann')")
+            with pytest.raises(hornbeam.NotSupportedError, match="what this transaction writes"):
+                cursor.execute("SELECT * FROM by_name")
+    view = shop.client.get("/v1/views/by_name").json()
+    assert (view["state"], view["deferred"]["as_of"]) == ("readable", batch["upto"])
+    lag = re.search(
+        r'deferred_lag_seconds\{group="default"\} (.*)', shop.client.get("/metrics").text
+    )
+    assert 0 <= float(lag[1]) < 60
+    (group,) = shop.client.get("/v1/groups").json()
+    assert (group["views"], group["interval_s"], group["under_way"]) == (["by_name"], 5.0, None)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("sum(o_totals) AS t", "in view by_name: column o_totals is unknown"),
+        ("random() AS r", "in view by_name: rand.* cannot be kept up to date from changes"),
+    ],
+)
+def test_a_select_that_cannot_be_kept_is_told_with_its_place(shop, what, message):
+    text = "-- a comment\n" + VIEW.format(more="", what=what).strip()
+    answer = shop.post("/v1/schema/plan", {"ddl": DDL + text, "ddl_file": "shop.sql"})
+    assert answer.status_code == 422, answer.text
+    problem = answer.json()
+    assert re.search(message, problem["detail"])
+    assert problem["file"] == "shop.sql"
+    assert problem["line"] == DDL.count("\n") + 3
+
+
+def table_of(shop):
+    return shop.database.catalog.layout("by_name").table
+
+
+def test_rows_are_kept_as_long_as_they_mean_the_same(shop):
+    apply(shop, DDL + SUM)
+    refreshed(shop)
+    table = table_of(shop)
+    slower = VIEW.format(more=", interval = '1 min'", what="sum(o_total) AS total")
+    apply(shop, DDL + slower)
+    assert table_of(shop) == table
+    assert shop.client.get("/v1/groups").json()[0]["interval_s"] == 60.0
+    assert refreshed(shop)["refreshed"] == ["by_name"]
+
+    apply(shop, DDL + VIEW.format(more="", what="count(*) AS n"))
+    assert table_of(shop) != table
+    assert shop.client.get("/v1/views/by_name").json()["state"] == "building"
+    assert refreshed(shop)["built"] == ["by_name"]
+
+    table = table_of(shop)
+    apply(shop, DDL + VIEW.format(more=", \"group\" = 'other'", what="count(*) AS n"))
+    assert table_of(shop) != table
+    assert [group["name"] for group in shop.client.get("/v1/groups").json()] == ["other"]
+
+    apply(shop, DDL)
+    assert shop.client.get("/v1/groups").json() == []
+    assert shop.client.get("/v1/views/by_name").status_code == 404
+    shop.run(shop.database.keeper.wait_built())
+    assert not [name for name in shop.run(shop.database.store.tables()) if name[:2] == "d."]
+
+
+def test_a_relation_made_anew_is_another_one(shop):
+    apply(shop, DDL + SUM)
+    refreshed(shop)
+    table = table_of(shop)
+    without = re.sub(r"CREATE TABLE orders.*?;\n", "", DDL, flags=re.DOTALL)
+    assert "orders" not in without
+    dropped = {"ddl": without, "workload": "", "roots": None}
+    planned = shop.post("/v1/schema/plan", dropped).json()
+    body = dropped | {"plan_id": planned["plan_id"], "allow_drop": True}
+    assert shop.post("/v1/schema/apply", body).is_success
+    apply(shop, DDL + SUM)
+    assert table_of(shop) != table
+    assert refreshed(shop)["built"] == ["by_name"]

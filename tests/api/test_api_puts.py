@@ -1,0 +1,141 @@
+"""Rows that are put beside the transactions: which tables take them, and when it is too late."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+from api_world import PLAN, world
+
+from hornbeam.errors import DatabaseError
+from hornbeam.transport import open_transport, parse_url
+from pipeline import export, sink
+from schema.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
+from storage.limits import MAX_KEY_BYTES
+from storage.ports import NEWEST, Put
+from txlayer.catalog_keeper import CatalogKeeper
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """A shop whose view nobody builds."""
+    monkeypatch.setattr(CatalogKeeper, "_begin_builds", lambda keeper: None)
+    with world(tmp_path) as opened:
+        assert opened.apply(**PLAN).status_code == 200
+        yield opened
+
+
+def url_of(shop):
+    return f"hornbeam://{shop.client.base_url.host}:{shop.client.base_url.port}"
+
+
+def exported(shop):
+    transport = open_transport(parse_url(url_of(shop)), 10)
+    try:
+        return export.begin(transport)
+    finally:
+        transport.close()
+
+
+def table_of(shop, name="customer__orders"):
+    return shop.database.catalog.layout(name).table
+
+
+@asynccontextmanager
+async def opened(shop, begun):
+    into = sink.open_sink(begun, url_of(shop))
+    try:
+        yield into
+    finally:
+        await into.close()
+
+
+def put(shop, begun, writes, ts=None):
+    async def work():
+        async with opened(shop, begun) as into:
+            await into.put(writes, begun.snapshot if ts is None else ts)
+            await into.flush()
+
+    asyncio.run(work())
+
+
+def stored(shop, table):
+    async def read():
+        return [c async for cells in shop.database.store.scan(table, b"", None, NEWEST)
+                for c in cells]  # fmt: skip
+
+    return shop.run(read())
+
+
+def test_rows_are_put_with_their_timestamp(shop, monkeypatch):
+    monkeypatch.setattr(sink, "REQUEST_BYTES", 300)
+    begun, table = exported(shop), table_of(shop)
+    rows = [Put(b"%03d" % n, b"x" * 20) for n in range(100)]
+    put(shop, begun, {table: rows})
+    assert [(c.key, c.value, c.ts) for c in stored(shop, table)] == [
+        (row.key, row.value, begun.snapshot) for row in rows
+    ]
+
+
+def test_only_tables_that_are_being_built_take_rows(shop):
+    begun = exported(shop)
+    for table in (table_of(shop, "orders"), "s.catalog", "v.nothing.0"):
+        with pytest.raises(DatabaseError, match="is being built") as refused:
+            put(shop, begun, {table: [Put(b"a", b"b")]})
+        assert refused.value.code == "not-found"
+
+
+def test_nothing_is_put_above_the_snapshot(shop):
+    begun, table = exported(shop), table_of(shop)
+    with pytest.raises(InvalidRequest, match="newer"):
+        put(shop, begun, {table: [Put(b"a", b"b")]}, begun.snapshot + 1)
+    future = msgspec.structs.replace(begun, snapshot=begun.snapshot + 10**9)
+    with pytest.raises(DatabaseError, match="newer than the newest snapshot"):
+        put(shop, future, {table: [Put(b"a", b"b")]})
+
+
+def test_nothing_is_put_when_newer_versions_may_be_gone(shop):
+    """By the clock of who writes, and whatever that says, by what the node keeps."""
+    begun, table = exported(shop), table_of(shop)
+    late = msgspec.structs.replace(begun, until_ms=begun.until_ms - 3_600_000 + sink.MARGIN_MS)
+    with pytest.raises(SnapshotTooOld):
+        put(shop, late, {table: [Put(b"a", b"b")]})
+    retention_ms = int(shop.database.settings.snapshot_retention_s * 1000)
+    old = begun.snapshot - retention_ms - 1
+    with pytest.raises(DatabaseError, match="older than what is kept"):
+        put(shop, begun, {table: [Put(b"a", b"b")]}, old)
+    assert stored(shop, table) == []
+
+
+def test_a_purge_goes_no_further_than_what_is_being_put(shop, monkeypatch):
+    """A tombstone above a put must not go before the put is there: it would come back to light."""
+    begun, table, database = exported(shop), table_of(shop), shop.database
+    keep = database.store.put
+    shop.run(keep({table: [Put(b"a", b"")]}, begun.snapshot + 1))
+    shop.transact("INSERT INTO customer (c_id, c_name) VALUES (1, 'a newer snapshot')")
+
+    async def purged_meanwhile(writes, ts):
+        if table in writes:
+            # All that this clock knows is over, but for what is held.
+            settings = database.settings
+            database.settings = settings.model_copy(update={"snapshot_retention_s": 0.000_001})
+            await database.purge()
+            database.settings = settings
+        await keep(writes, ts)
+
+    monkeypatch.setattr(database.store, "put", purged_meanwhile)
+    put(shop, begun, {table: [Put(b"a", b"late")]})
+    assert stored(shop, table) == []
+
+
+def test_rows_that_cannot_be_stored_are_refused(shop):
+    begun, table = exported(shop), table_of(shop)
+    with pytest.raises(LimitExceeded):
+        put(shop, begun, {table: [Put(b"k" * (MAX_KEY_BYTES + 1), b"v")]})
+    body = {"ts": begun.snapshot, "writes": {table: [[b"k" * (MAX_KEY_BYTES + 1), b"v"]]}}
+    assert shop.client.post("/v1/puts", content=msgspec.msgpack.encode(body)).status_code == 413
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", msgspec.msgpack.encode({"ts": "1", "writes": {}})])
+def test_a_body_that_is_none_is_told(shop, body):
+    assert shop.client.post("/v1/puts", content=body).status_code == 422
