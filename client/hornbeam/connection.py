@@ -41,22 +41,32 @@ def connect(
     autocommit: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     use_views: bool = True,
+    max_staleness_s: float | None = None,
 ) -> Connection:
     """Open `hornbeam://host:port` or an embedded `hornbeam:///folder`.
 
-    `?autocommit=true`, `?use_views=false` and `?timeout_s=5` in the URL do what the arguments
-    do. `timeout_s` limits each statement. Over HTTP nothing is sent before the first statement.
-    Raises InterfaceError for a URL that is none, DatabaseError when a folder cannot be opened.
+    `?autocommit=true`, `?use_views=false`, `?timeout_s=5` and `?max_staleness_s=10` in the URL do
+    what the arguments do. `timeout_s` limits each statement; one that reads deferred views that
+    are staler than `max_staleness_s` waits for a batch for some time, and fails. Over HTTP nothing
+    is sent before the first statement. Raises InterfaceError for a URL that is none, DatabaseError
+    when a folder cannot be opened.
     """
     target = parse_url(url)
     options = dict(target.options)
     autocommit = _flag(options.pop("autocommit", autocommit))
     use_views = _flag(options.pop("use_views", use_views))
-    timeout_s = _seconds(options.pop("timeout_s", timeout_s))
+    timeout_s = _seconds("timeout_s", options.pop("timeout_s", timeout_s))
+    staleness = options.pop("max_staleness_s", max_staleness_s)
     if options:
         raise InterfaceError(f"Unknown options in the URL: {', '.join(options)}")
     transport = open_transport(target, timeout_s)
-    return Connection(transport, autocommit=autocommit, use_views=use_views, timeout_s=timeout_s)
+    return Connection(
+        transport,
+        autocommit=autocommit,
+        use_views=use_views,
+        timeout_s=timeout_s,
+        max_staleness_s=None if staleness is None else _seconds("max_staleness_s", staleness),
+    )
 
 
 def _flag(value: str | bool) -> bool:
@@ -66,13 +76,13 @@ def _flag(value: str | bool) -> bool:
     return text in {"1", "true", "yes"}
 
 
-def _seconds(value: str | float) -> float:
+def _seconds(name: str, value: str | float) -> float:
     try:
         seconds = float(value)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise InterfaceError(f"timeout_s must be a positive number, not {value!r}")
+        raise InterfaceError(f"{name} must be a positive number, not {value!r}")
     return seconds
 
 
@@ -80,7 +90,8 @@ class Connection:
     """A PEP 249 connection. One thread at a time (threadsafety 1).
 
     `bookmark` is the commit timestamp of the last transaction here: later reads on this
-    connection, or on another one it is passed to, see it.
+    connection, or on another one it is passed to, see it (but for deferred views, and what is read
+    with them). `use_views` and `max_staleness_s` count from the next statement on.
     """
 
     Warning = errors.Warning
@@ -101,10 +112,12 @@ class Connection:
         autocommit: bool = False,
         use_views: bool = True,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        max_staleness_s: float | None = None,
     ) -> None:
         self.transport = transport
         self.bookmark = 0
         self.use_views = use_views
+        self.max_staleness_s = max_staleness_s
         self._timeout_ms = max(int(timeout_s * 1000), 1)
         self._autocommit = autocommit
         self._pipelines = 0
@@ -290,8 +303,8 @@ class Connection:
         body = self._query_body(sql, parameters)
         with self.transport.stream("/v1/query", body, {"Accept": accept}) as response:
             self._untraced = not self._autocommit
-            self._saw(int(response.headers["Hornbeam-Snapshot"]))
-            yield response.iter_bytes()
+            self._saw(int(response.headers["hornbeam-snapshot"]))
+            yield iter(response.pieces)
 
     def explain(self, sql: str, parameters: Parameters) -> dict[str, Any]:
         """How a SELECT would be answered: the document of /v1/explain."""
@@ -378,6 +391,8 @@ class Connection:
         self._check_open()
         self._check_sound()
         self.settle()
+        staleness = self.max_staleness_s
+        most = {} if staleness is None else {"max_staleness_ms": max(int(staleness * 1000), 1)}
         return {
             "sql": sql,
             "parameters": wire_parameters(parameters),
@@ -386,6 +401,7 @@ class Connection:
             "timeout_ms": self._timeout_ms,
             "snapshot": self._snapshot,
             "pending": [write.body for write in self._writes],
+            **most,
             **self._replay,
         }
 

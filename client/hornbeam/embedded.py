@@ -15,10 +15,10 @@ import threading
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
-
-import httpx
+from urllib.parse import unquote
 
 from hornbeam.errors import InterfaceError, from_problem
+from hornbeam.exchange import Answer, Lost, Request
 from hornbeam.transport import Transport
 
 T = TypeVar("T")
@@ -31,12 +31,9 @@ class EmbeddedTransport(Transport):
     """Requests to the database in `folder`, which is opened with the first transport to it and
     closed with the last. Raises InterfaceError and DatabaseError when it cannot be opened."""
 
-    def __init__(self, folder: str, timeout_s: float) -> None:
+    def __init__(self, folder: str) -> None:
         self._embedded: _Embedded | None = _borrow(Path(folder).resolve())
-        client = httpx.Client(
-            base_url="http://embedded", transport=_InProcess(self._embedded), timeout=timeout_s
-        )
-        super().__init__(client)
+        super().__init__(_InProcess(self._embedded), folder)
 
     def close(self) -> None:
         super().close()
@@ -45,14 +42,12 @@ class EmbeddedTransport(Transport):
             _give_back(embedded)
 
 
-class _LoopThread:
-    """An event loop in a thread of its own, for synchronous callers."""
+class LoopThread:
+    """An event loop in a thread called `name`, for synchronous callers."""
 
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="hornbeam-embedded", daemon=True
-        )
+    def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread = threading.Thread(target=loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -76,7 +71,7 @@ class _Embedded:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.users = 0
-        self.loop = _LoopThread()
+        self.loop = LoopThread("hornbeam-embedded", asyncio.new_event_loop())
         try:
             self.database, self.app = self.loop.run(_open(folder))
         except BaseException:
@@ -140,26 +135,31 @@ async def _open(folder: Path) -> tuple[Any, Any]:
     return opened, app.create_app(chosen, opened)
 
 
-class _InProcess(httpx.BaseTransport):
-    """A synchronous httpx transport over an ASGI application in another thread's loop."""
+class _InProcess:
+    """A carrier to an ASGI application in another thread's loop."""
 
     def __init__(self, embedded: _Embedded) -> None:
         self._app = embedded.app
         self._loop = embedded.loop
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def send(self, request: Request) -> Answer:
         exchange = _Exchange(self._app, request)
         status, headers = self._loop.run(exchange.begin())
-        return httpx.Response(status, headers=headers, stream=_Body(exchange, self._loop))
+        named = {name.decode().lower(): value.decode("latin-1") for name, value in headers}
+        body = _Body(exchange, self._loop)
+        return Answer(status, named, body, body.close)
+
+    def close(self) -> None:
+        pass
 
 
 class _Exchange:
     """One request and its answer in ASGI messages. The application waits when the reader does."""
 
-    def __init__(self, app: Any, request: httpx.Request) -> None:
+    def __init__(self, app: Any, request: Request) -> None:
         self._app = app
         self._request = request
-        self._body: bytes | None = request.read()
+        self._body: bytes | None = request.body
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_CHUNKS_AHEAD)
         self._ended = asyncio.Event()
 
@@ -192,21 +192,23 @@ class _Exchange:
         if waited.done():
             return waited.result()
         waited.cancel()
-        raise httpx.ReadError("the application ended in the middle of its answer")
+        raise Lost("The application ended in the middle of its answer.")
 
     def _scope(self) -> dict[str, Any]:
-        url = self._request.url
+        path, _, query = self._request.path.partition("?")
+        length = str(len(self._request.body))
+        headers = {**self._request.headers, "Content-Length": length}
         return {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
             "method": self._request.method,
-            "headers": [(name.lower(), value) for name, value in self._request.headers.raw],
-            "scheme": url.scheme,
-            "path": url.path,
-            "raw_path": url.raw_path.split(b"?")[0],
-            "query_string": url.query,
-            "server": (url.host, url.port),
+            "headers": [(n.lower().encode(), v.encode()) for n, v in headers.items()],
+            "scheme": "http",
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "server": ("embedded", None),
             "client": ("embedded", 0),
             "root_path": "",
         }
@@ -228,16 +230,19 @@ class _Exchange:
                 await self._chunks.put(None)
 
 
-class _Body(httpx.SyncByteStream):
+class _Body:
     """The body of an exchange, piece by piece."""
 
-    def __init__(self, exchange: _Exchange, loop: _LoopThread) -> None:
+    def __init__(self, exchange: _Exchange, loop: LoopThread) -> None:
         self._exchange = exchange
         self._loop = loop
 
     def __iter__(self) -> Iterator[bytes]:
-        while (chunk := self._loop.run(self._exchange.next())) is not None:
-            yield chunk
+        try:
+            while (chunk := self._loop.run(self._exchange.next())) is not None:
+                yield chunk
+        finally:
+            self.close()
 
     def close(self) -> None:
         self._loop.run(self._exchange.end())

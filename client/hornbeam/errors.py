@@ -66,6 +66,7 @@ BY_CODE: dict[str, type[DatabaseError]] = {
     "idempotency-mismatch": ProgrammingError,
     "snapshot-too-old": OperationalError,
     "stale-plan": OperationalError,
+    "being-loaded": OperationalError,
     "not-found": ProgrammingError,
     "limit-exceeded": OperationalError,
     "statement-timeout": OperationalError,

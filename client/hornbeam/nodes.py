@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-import httpx
+from hornbeam.exchange import Answer, Carrier, Lost, NotSent, Request
 
-BEHIND = "Hornbeam-Behind-S"
+BEHIND = "hornbeam-behind-s"
+_UNAVAILABLE = 503
 
 
-class Nodes(httpx.BaseTransport):
-    """An httpx transport over several addresses.
+class Nodes:
+    """A carrier over those of several nodes.
 
     A node that cannot be reached, or says that it stands by, has done nothing: the next is asked,
     each once. If none serves, that one stands by is the answer: soon one of them will. What became
@@ -20,43 +20,40 @@ class Nodes(httpx.BaseTransport):
     does who was answered by a node that has lost the others.
     """
 
-    def __init__(self, addresses: Sequence[str], inner: httpx.BaseTransport) -> None:
-        self._addresses = deque(map(httpx.URL, addresses))
-        self._inner = inner
+    def __init__(self, nodes: Iterable[Carrier]) -> None:
+        self._nodes = deque(nodes)
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        refusal: httpx.Response | httpx.TransportError | None = None
-        for _ in self._addresses.copy():
-            node = self._addresses[0]
-            request.url = request.url.copy_with(host=node.host, port=node.port)
-            request.headers["Host"] = node.netloc.decode()
+    def send(self, request: Request) -> Answer:
+        refusal: Answer | NotSent | None = None
+        for _ in range(len(self._nodes)):
             try:
-                response = self._inner.handle_request(request)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                answer = self._nodes[0].send(request)
+            except NotSent as error:
                 refusal = refusal or error
-            except httpx.TransportError:
-                self._addresses.rotate(-1)
+            except Lost:
+                self._nodes.rotate(-1)
                 raise
             else:
-                if not _stands_by(response):
-                    if BEHIND in response.headers:
-                        self._addresses.rotate(-1)
-                    return response
-                refusal = response
-            self._addresses.rotate(-1)
-        if isinstance(refusal, httpx.Response):
+                if not _stands_by(answer):
+                    if BEHIND in answer.headers:
+                        self._nodes.rotate(-1)
+                    return answer
+                refusal = answer
+            self._nodes.rotate(-1)
+        if isinstance(refusal, Answer):
             return refusal
         assert refusal is not None
         raise refusal
 
     def close(self) -> None:
-        self._inner.close()
+        for node in self._nodes:
+            node.close()
 
 
-def _stands_by(response: httpx.Response) -> bool:
-    if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+def _stands_by(answer: Answer) -> bool:
+    if answer.status != _UNAVAILABLE:
         return False
     try:
-        return bool(json.loads(response.read()).get("standby"))
+        return bool(answer.json().get("standby"))
     except (ValueError, AttributeError):  # a proxy's own words
         return False

@@ -1,7 +1,6 @@
 """How requests reach a database: over HTTP, or into an application in this process.
 
-Both ways go through httpx and the same REST interface; only the lowest layer differs
-(`hornbeam/embedded.py`).
+Both ways are the same REST interface; only what carries a request differs (`hornbeam/exchange.py`).
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
-
-import httpx
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from hornbeam.errors import Error, InterfaceError, OperationalError, from_problem
+from hornbeam.exchange import Answer, Carrier, Lost, NotSent, Request
+from hornbeam.http import Http
 from hornbeam.nodes import BEHIND, Nodes
 from hornbeam.security import Secret, Tls, key_of, redacted, require_private, tls_of
 
@@ -81,10 +81,17 @@ def _nodes(parts: SplitResult, options: dict[str, str]) -> list[tuple[str, int]]
 
 
 class Transport:
-    """Sends requests, and turns problem documents into exceptions. One thread at a time."""
+    """Sends requests, and turns problem documents into exceptions. One thread at a time.
 
-    def __init__(self, client: httpx.Client) -> None:
-        self._client = client
+    `where`: the database, in messages. `headers` go with every request.
+    """
+
+    def __init__(
+        self, carrier: Carrier, where: str, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self._carrier = carrier
+        self._where = where
+        self._headers = dict(headers)
         self.behind_s = 0.0
         """For so long the node of the last answer had heard of no commits; 0: it hears of them."""
 
@@ -98,8 +105,7 @@ class Transport:
         params: Mapping[str, str] | None = None,
     ) -> Any:
         """The answer's JSON document. Raises DatabaseError."""
-        response = self._send(method, path, json=body, headers=headers, params=params)
-        document = response.json()
+        document = self._document(self._send(method, path, body, headers, params))
         if isinstance(document, dict) and isinstance(document.get("error"), dict):
             # The answer was on its way when its rest failed.
             raise from_problem(document["error"])
@@ -107,65 +113,94 @@ class Transport:
 
     def post(self, path: str, content: bytes, headers: Mapping[str, str]) -> Any:
         """Send bytes, get JSON. Raises DatabaseError."""
-        return self._send("POST", path, content=content, headers=headers).json()
+        return self._document(
+            self._sent(Request("POST", _quoted(path), {**self._headers, **headers}, content))
+        )
 
     def text(self, path: str, params: Mapping[str, str] | None = None) -> str:
-        return self._send("GET", path, params=params).text
-
-    def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        try:
-            response = self._client.request(method, path, **arguments)
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
-        self._check(response)
-        return response
+        """Raises DatabaseError."""
+        answer = self._send("GET", path, None, None, params)
+        with self._reaching():
+            return answer.read().decode()
 
     @contextmanager
     def stream(
         self, path: str, body: Any, headers: Mapping[str, str] | None = None
-    ) -> Iterator[httpx.Response]:
+    ) -> Iterator[Answer]:
         """A POST whose answer is read piece by piece. Raises DatabaseError."""
+        answer = self._send("POST", path, body, headers)
         try:
-            with self._client.stream("POST", path, json=body, headers=headers) as response:
-                if response.is_error:
-                    response.read()
-                self._check(response)
-                yield response
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from error
-
-    def _check(self, response: httpx.Response) -> None:
-        _require_success(response)
-        self.behind_s = float(response.headers.get(BEHIND, 0))
+            with self._reaching():
+                yield answer
+        finally:
+            answer.close()
 
     def close(self) -> None:
         """Idempotent."""
-        self._client.close()
+        self._carrier.close()
 
-    def _unreachable(self, error: httpx.HTTPError) -> OperationalError:
-        """Without a connection nothing was sent; later on nobody knows."""
-        sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
-        problem = {
-            "code": "unreachable",
-            "retryable": not sent,
-            "outcome": "unknown" if sent else "none",
-        }
-        where = self._client.base_url
-        return OperationalError(
-            f"The database at {where} does not answer: {error or type(error).__name__}", problem
-        )
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        headers: Mapping[str, str] | None,
+        params: Mapping[str, str] | None = None,
+    ) -> Answer:
+        target = _quoted(path) + (f"?{urlencode(params)}" if params else "")
+        given = {**self._headers, **(headers or {})}
+        if body is None:
+            return self._sent(Request(method, target, given))
+        given["Content-Type"] = "application/json"
+        return self._sent(Request(method, target, given, _encode(body)))
+
+    def _sent(self, request: Request) -> Answer:
+        with self._reaching():
+            answer = self._carrier.send(request)
+            if answer.is_error:
+                raise _problem(answer)
+        self.behind_s = float(answer.headers.get(BEHIND, 0))
+        return answer
+
+    def _document(self, answer: Answer) -> Any:
+        with self._reaching():
+            return answer.json()
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """Raises OperationalError for what a carrier raises. Without a connection nothing was sent;
+        later on nobody knows."""
+        try:
+            yield
+        except (NotSent, Lost) as error:
+            sent = isinstance(error, Lost)
+            problem = {
+                "code": "unreachable",
+                "retryable": not sent,
+                "outcome": "unknown" if sent else "none",
+            }
+            message = f"The database at {self._where} does not answer: {error}"
+            raise OperationalError(message, problem) from error
 
 
-def _require_success(response: httpx.Response) -> None:
-    if not response.is_error:
-        return
+def _quoted(path: str) -> str:
+    """Names stand in paths as they are, or quoted already."""
+    return quote(path, safe="/%")
+
+
+def _encode(body: Any) -> bytes:
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def _problem(answer: Answer) -> Error:
     try:
-        problem = response.json()
-    except (json.JSONDecodeError, UnicodeDecodeError):
+        problem = answer.json()
+    except ValueError:
         problem = None
     if not isinstance(problem, dict):
-        problem = {"detail": f"HTTP status {response.status_code}", "code": "internal"}
-    raise from_problem(problem)
+        problem = {"detail": f"HTTP status {answer.status}", "code": "internal"}
+    return from_problem(problem)
 
 
 def open_transport(target: Target, timeout_s: float) -> Transport:
@@ -173,18 +208,19 @@ def open_transport(target: Target, timeout_s: float) -> Transport:
     if target.folder:
         from hornbeam.embedded import EmbeddedTransport
 
-        return EmbeddedTransport(target.folder, timeout_s + GRACE_S)
-    # Plain HTTP verifies nothing; reading the system's certificates would take 90 ms. A proxy for
-    # the web is none for databases.
-    verify = False if target.tls is None else target.tls.context()
-    client = httpx.Client(
-        base_url=target.addresses[0],
-        timeout=httpx.Timeout(timeout_s + GRACE_S, connect=min(timeout_s, 10.0)),
-        headers={"Authorization": f"Bearer {target.key}"} if target.key else {},
-        transport=Nodes(target.addresses, httpx.HTTPTransport(verify=verify, trust_env=False)),
-        trust_env=False,
-    )
-    return Transport(client)
+        return EmbeddedTransport(target.folder)
+    tls = None if target.tls is None else target.tls.context()
+    nodes = [
+        Http(
+            address,
+            connect_timeout_s=min(timeout_s, 10.0),
+            timeout_s=timeout_s + GRACE_S,
+            tls=tls,
+        )
+        for address in target.addresses
+    ]
+    headers = {"Authorization": Secret(f"Bearer {target.key}")} if target.key else {}
+    return Transport(Nodes(nodes), target.addresses[0], headers)
 
 
 def persistently(send: Callable[[], T]) -> T:

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
 
+Run = Callable[..., tuple[int, str, str]]
+"""The fixture `run`."""
 DDL = """
 CREATE TABLE author (a_id INTEGER PRIMARY KEY, a_name TEXT NOT NULL);
 CREATE TABLE book (

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import client_world
 import pytest
+from client_world import Run
 
 import hornbeam
-from hornbeam.cli import main
 from hornbeam.cli.csvtext import csv_line, records
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -23,21 +20,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with hornbeam.connect(where):
         client_world.apply(where)
         yield where
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], url: str) -> Run:
-    """Run a command line; its exit code, output and error output."""
-
-    def run_(*words: str, on: str = url) -> tuple[int, str, str]:
-        monkeypatch.setenv("HORNBEAM_URL", on)
-        monkeypatch.setattr(sys, "argv", ["hornbeam", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run_
 
 
 @pytest.fixture
@@ -216,5 +198,5 @@ def test_over_http(run: Run, tmp_path: Path, files: tuple[str, str]) -> None:
 
 def test_csv_records_and_lines() -> None:
     lines = [b'a,"b\n', b'c"\n', b"\n", b"d,e"]
-    assert list(records(iter(lines))) == [b'a,"b\nc"\n', b"d,e\n"]  # type: ignore[arg-type]
+    assert list(records(iter(lines))) == [(1, b'a,"b\nc"\n'), (4, b"d,e\n")]  # type: ignore[arg-type]
     assert csv_line([None, "", 'a"b', 1, True, b"\x00"]) == ',"","a""b",1,true,"AA=="\n'

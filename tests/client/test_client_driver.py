@@ -6,45 +6,51 @@ import contextlib
 import datetime as dt
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-import httpx
 import pytest
 
 import hornbeam
 from hornbeam.connection import Connection
+from hornbeam.exchange import Answer, Lost, NotSent, Request
 from hornbeam.transport import Transport, parse_url
 from hornbeam.types import row_reader, to_wire
 
-Answer = dict[str, Any] | httpx.Response | httpx.HTTPError
+Scripted = dict[str, Any] | Answer | Exception
 
 
 class Script:
-    """Answers requests in order, and keeps them."""
+    """A carrier that answers requests in order, and keeps them."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: Scripted) -> None:
         self.answers = list(answers)
-        self.requests: list[tuple[str, Any, httpx.Headers]] = []
+        self.requests: list[tuple[str, Any, Mapping[str, str]]] = []
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
-        body = json.loads(request.content) if request.content else None
-        self.requests.append((request.url.path, body, request.headers))
+    def send(self, request: Request) -> Answer:
+        body = json.loads(request.body) if request.body else None
+        self.requests.append((request.path, body, request.headers))
         answer = self.answers.pop(0)
-        if isinstance(answer, httpx.HTTPError):
+        if isinstance(answer, Exception):
             raise answer
-        return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
+        return answer if isinstance(answer, Answer) else answered(200, answer)
+
+    def close(self) -> None:
+        pass
 
     @property
     def bodies(self) -> list[Any]:
         return [body for _, body, _ in self.requests]
 
 
-def connected(*answers: Answer, autocommit: bool = False) -> tuple[Connection, Script]:
+def answered(status: int, document: Any) -> Answer:
+    return Answer(status, {}, [json.dumps(document).encode()])
+
+
+def connected(*answers: Scripted, autocommit: bool = False) -> tuple[Connection, Script]:
     script = Script(*answers)
-    client = httpx.Client(base_url="http://test", transport=httpx.MockTransport(script))
-    return Connection(Transport(client), autocommit=autocommit), script
+    return Connection(Transport(script, "test"), autocommit=autocommit), script
 
 
 def rows(*values: list[Any], snapshot: int = 7, reads: Any = ()) -> dict[str, Any]:
@@ -62,8 +68,8 @@ def written(*affected: int, ts: int = 0, **more: Any) -> dict[str, Any]:
     return {"bookmark": ts, "commit_ts": ts, "statements": statements, **more}
 
 
-def problem(code: str, status: int, **more: Any) -> httpx.Response:
-    return httpx.Response(status, json={"code": code, "detail": f"it is {code}", **more})
+def problem(code: str, status: int, **more: Any) -> Answer:
+    return answered(status, {"code": code, "detail": f"it is {code}", **more})
 
 
 def test_a_transaction_keeps_its_snapshot_and_sends_what_it_read() -> None:
@@ -192,20 +198,20 @@ def test_savepoints_are_places_in_the_list_of_writes() -> None:
 def test_an_aborted_commit_is_sent_again_with_the_same_key() -> None:
     db, script = connected(
         problem("transaction-aborted", 409, retryable=True),
-        httpx.ReadTimeout("slow"),
+        Lost("slow"),
         problem("overloaded", 429, retryable=True),
         written(1, ts=4),
         autocommit=True,
     )
     db.cursor().execute("INSERT INTO t VALUES (1)")
-    keys = {headers["idempotency-key"] for _, _, headers in script.requests}
+    keys = {headers["Idempotency-Key"] for _, _, headers in script.requests}
     assert len(script.requests) == 4
     assert len(keys) == 1
 
 
 def test_an_unknown_outcome_stays_unknown_when_the_server_goes_away(monkeypatch) -> None:
     monkeypatch.setattr("hornbeam.transport.PATIENCE_S", 0.5)
-    lost = [httpx.ReadTimeout("slow")] + [httpx.ConnectError("refused")] * 99
+    lost = [Lost("slow")] + [NotSent("refused")] * 99
     db, script = connected(*lost, autocommit=True)
     with pytest.raises(hornbeam.OperationalError) as caught:
         db.cursor().execute("INSERT INTO t VALUES (1)")
@@ -215,7 +221,7 @@ def test_an_unknown_outcome_stays_unknown_when_the_server_goes_away(monkeypatch)
 
 
 def test_a_refused_connection_is_reported_at_once() -> None:
-    db, script = connected(httpx.ConnectError("refused"), autocommit=True)
+    db, script = connected(NotSent("refused"), autocommit=True)
     with pytest.raises(hornbeam.OperationalError, match="does not answer") as caught:
         db.cursor().execute("INSERT INTO t VALUES (1)")
     assert (caught.value.code, caught.value.outcome) == ("unreachable", "none")
@@ -259,19 +265,19 @@ def test_arrow_reads_and_writes_do_not_mix_in_a_transaction() -> None:
 @pytest.mark.parametrize(
     ("response", "error", "code"),
     [
-        (httpx.Response(502, text="<html>"), hornbeam.InternalError, "internal"),
-        (httpx.Response(500, json=[1]), hornbeam.InternalError, "internal"),
+        (Answer(502, {}, [b"<html>"]), hornbeam.InternalError, "internal"),
+        (answered(500, [1]), hornbeam.InternalError, "internal"),
         (problem("sql-unknown-name", 422), hornbeam.ProgrammingError, "sql-unknown-name"),
         (problem("sql-unsupported", 422), hornbeam.NotSupportedError, "sql-unsupported"),
         (problem("sql-type-mismatch", 422), hornbeam.DataError, "sql-type-mismatch"),
         (problem("corruption", 500), hornbeam.InternalError, "corruption"),
         (problem("snapshot-too-old", 410), hornbeam.OperationalError, "snapshot-too-old"),
-        (httpx.Response(200, json={"rows": [], "error": {"code": "limit-exceeded"}}),
+        (answered(200, {"rows": [], "error": {"code": "limit-exceeded"}}),
          hornbeam.OperationalError, "limit-exceeded"),
     ],
 )  # fmt: skip
 def test_problems_become_pep_249_errors(
-    response: httpx.Response, error: type[hornbeam.DatabaseError], code: str
+    response: Answer, error: type[hornbeam.DatabaseError], code: str
 ) -> None:
     db, _ = connected(response)
     with pytest.raises(error) as caught:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 from client_world import apply, served
 
 import hornbeam
+from hornbeam.exchange import Answer, Request
 from hornbeam.nodes import Nodes
 from hornbeam.transport import Transport
 
@@ -113,14 +113,16 @@ def test_a_frozen_node_is_passed_over(tmp_path):
 def test_who_was_answered_by_a_node_that_has_lost_the_others_asks_the_next(tmp_path):
     asked: list[str] = []
 
-    class Inner(httpx.BaseTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            asked.append(request.url.host)
-            behind = {"Hornbeam-Behind-S": "2.5"} if request.url.host == "lost" else {}
-            return httpx.Response(200, json={}, headers=behind)
+    class Node:
+        def __init__(self, name: str, headers: dict[str, str]) -> None:
+            self.name, self.headers = name, headers
 
-    nodes = Nodes(["http://lost:1", "http://found:1"], Inner())
-    transport = Transport(httpx.Client(base_url="http://lost:1", transport=nodes))
+        def send(self, request: Request) -> Answer:
+            asked.append(self.name)
+            return Answer(200, self.headers, [b"{}"])
+
+    nodes = Nodes([Node("lost", {"hornbeam-behind-s": "2.5"}), Node("found", {})])
+    transport = Transport(nodes, "here")
     behind = []
     for _ in range(3):
         transport.json("GET", "/v1/schema")

@@ -14,7 +14,18 @@ import sys
 
 import typer
 
-from hornbeam.cli import cluster, keys, load, schema, server, sql, upkeep
+from hornbeam.cli import (
+    cluster,
+    keys,
+    load,
+    materialize,
+    reconcile,
+    refresh,
+    schema,
+    server,
+    sql,
+    upkeep,
+)
 from hornbeam.cli.common import exit_code, report
 from hornbeam.errors import Error
 
@@ -28,7 +39,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (server, cluster, keys, schema, sql, load, upkeep):
+for part in (server, cluster, keys, schema, sql, load, upkeep, materialize, reconcile, refresh):
     part.register(app)
 
 

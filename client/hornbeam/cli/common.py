@@ -19,9 +19,11 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
 from rich.table import Table
 
@@ -102,13 +104,23 @@ def _escaped(text: str) -> str:
 
 def progress() -> Progress:
     """A progress bar on standard error, gone when done."""
+    return _bars(MofNCompleteColumn(), _NOTE, TimeElapsedColumn())
+
+
+def long_progress() -> Progress:
+    """The same for hours: with the time that is left, as estimated."""
+    return _bars(_NOTE, TimeRemainingColumn())
+
+
+_NOTE = TextColumn("{task.fields[note]}")
+
+
+def _bars(*columns: ProgressColumn) -> Progress:
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
+        *columns,
         console=ERR,
         transient=True,
         disable=not ERR.is_terminal,
@@ -161,6 +173,16 @@ def server_module(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         fail(f"{name} cannot be loaded: {error}.", MISSING)
+
+
+def spark_module(name: str) -> Any:
+    """A module of the server's distribution that needs PySpark. Raises InterfaceError when one of
+    both is not installed."""
+    try:
+        importlib.import_module("pyspark")
+    except ModuleNotFoundError as error:
+        fail(f"This works on Spark: {error}.", "pip install 'hornbeam-server[spark]'")
+    return server_module(name)
 
 
 def fail(message: str, cure: str = "") -> NoReturn:

@@ -28,17 +28,20 @@ def _field(value: Any) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def records(file: IO[bytes]) -> Iterator[bytes]:
-    """The records of a CSV file with their line ends; a quoted field may hold line ends."""
+def records(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The records of a CSV file with the line on which each begins, counted from 1, and with their
+    line ends; a quoted field may hold line ends."""
     parts: list[bytes] = []
     quotes = 0
-    for line in file:
+    begins = 1
+    for number, line in enumerate(file, 1):
         parts.append(line)
         quotes += line.count(b'"')
         if quotes % 2 == 0:
             record = b"".join(parts)
-            parts = []
             if record.strip():
-                yield record if record.endswith(b"\n") else record + b"\n"
+                yield begins, record if record.endswith(b"\n") else record + b"\n"
+            parts = []
+            begins = number + 1
     if parts:
-        yield b"".join(parts)
+        yield begins, b"".join(parts)

@@ -40,6 +40,11 @@ class Method(StrEnum):
     paper = "paper"
 
 
+class Builder(StrEnum):
+    node = "node"
+    spark = "spark"
+
+
 class GraphFormat(StrEnum):
     svg = "svg"
     mermaid = "mermaid"
@@ -123,6 +128,9 @@ def apply(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until the views are built.")] = True,
+    build: Annotated[
+        Builder, typer.Option(help="Who builds new views; spark: hornbeam materialize does.")
+    ] = Builder.node,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -137,7 +145,7 @@ def apply(
             if as_json:
                 fail("--json needs --yes: there is nobody to ask.")
             typer.confirm("Apply this plan?", abort=True, err=True)
-        body |= {"plan_id": planned["plan_id"], "allow_drop": allow_drop}
+        body |= {"plan_id": planned["plan_id"], "allow_drop": allow_drop, "build": build.value}
         answer = db.transport.json("POST", "/v1/schema/apply", body)
         if wait or "hornbeam:///" in url:  # an embedded database builds only while it is open
             _watch_builds(db)
@@ -360,7 +368,8 @@ def _watch_builds(db: Connection) -> None:
     with progress() as bars:
         tasks: dict[str, Any] = {}
         while True:
-            builds = db.transport.json("GET", "/v1/status")["builds"]
+            status = db.transport.json("GET", "/v1/status")
+            builds = [build for build in status["builds"] if not build["elsewhere"]]
             for build in builds:
                 name = build["name"]
                 if name not in tasks:

@@ -41,9 +41,9 @@ def list_views(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     if as_json:
         print_json(views)
         return
-    columns = ("view", "path", "state", "rows", "bytes", "indexes")
+    columns = ("view", "over", "state", "rows", "bytes", "indexes", "lag")
     rows = [
-        (v["name"], " → ".join(v["path"]), _state(v), v["rows"], v["bytes"], len(v["indexes"]))
+        (v["name"], _over(v), _state(v), v["rows"], v["bytes"], len(v["indexes"]), _lag(v))
         for v in views
     ]
     OUT.print(table(columns, rows) if rows else "There are no views.")
@@ -54,16 +54,20 @@ def show_view(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show one view: path, key, columns, indexes, state."""
+    """Show one view: path, key, columns, indexes, state; how a deferred one is kept, and how
+    fresh it is."""
     with opened(url) as db:
         view = db.transport.json("GET", f"/v1/views/{name}")
     if as_json:
         print_json(view)
         return
-    OUT.print(f"[bold]{escape(view['name'])}[/bold]  {escape(' → '.join(view['path']))}")
+    OUT.print(f"[bold]{escape(view['name'])}[/bold]  {escape(_over(view))}")
     OUT.print(f"state {_state(view)}, key ({escape(', '.join(view['key']))})")
-    columns = ("name", "type", "relation", "column")
+    deferred = view["deferred"]
+    columns = ("name", "type") if deferred else ("name", "type", "relation", "column")
     OUT.print(table(columns, ([c[key] for key in columns] for c in view["columns"]), "Columns"))
+    if deferred:
+        _show_deferred(deferred)
     if view["indexes"]:
         rows = [
             (i["name"], ", ".join(i["columns"]), i["purpose"], i["reason"], i["state"])
@@ -72,12 +76,44 @@ def show_view(
         OUT.print(table(("index", "columns", "purpose", "reason", "state"), rows, "Indexes"))
 
 
+def _over(view: dict[str, Any]) -> str:
+    return (", " if view["deferred"] else " → ").join(view["path"])
+
+
+def _lag(view: dict[str, Any]) -> str:
+    """How old what a deferred view shows is; other views are never late."""
+    deferred = view["deferred"]
+    if not deferred:
+        return ""
+    return "never built" if deferred["lag_s"] is None else f"{deferred['lag_s']:.1f} s"
+
+
+def _show_deferred(deferred: dict[str, Any]) -> None:
+    last = deferred["last"]
+    lines = [
+        f"group {deferred['group']}, a batch every {deferred['interval_s']:g} s",
+        "never built: hornbeam refresh"
+        if deferred["as_of"] is None
+        else f"as of {deferred['as_of']}, {deferred['lag_s']:.1f} s ago",
+    ]
+    if last is not None:
+        lines.append(
+            f"last batch: {last['changes']} changes, {last['rows']} rows, {last['seconds']:.1f} s"
+        )
+    if deferred["under_way"] is not None:
+        lines.append(f"a batch up to {deferred['under_way']} is under way")
+    for line in (*lines, "", deferred["sql"], "", *deferred["program"]):
+        OUT.print(escape(line), highlight=False, soft_wrap=True)
+
+
 def _state(view: dict[str, Any]) -> str:
     done = view["progress"]
     if done is None or done["finished"]:
         return str(view["state"])
     if done["error"]:
         return f"{view['state']}: {done['error']}"
+    if done["elsewhere"]:
+        return f"{view['state']}, by Spark ({done['scanned']} of {done['total'] or '?'})"
     return f"{view['state']} ({done['rows']} of {done['total'] or '?'})"
 
 
@@ -110,7 +146,7 @@ def _verified(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
     """The report at the end of the lines of progress."""
     with db.transport.stream("/v1/verify", body) as answer, progress() as bars:
         task = bars.add_task("verify", total=None, note="")
-        for line in _documents(answer.iter_lines()):
+        for line in _documents(answer.lines()):
             if "error" in line:
                 raise from_problem(line["error"])
             if "report" in line:

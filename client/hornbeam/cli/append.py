@@ -1,0 +1,283 @@
+"""How `hornbeam load` inserts: each batch one transaction; and what happens to bad rows.
+
+Every request has an idempotency key made of the file's identity (relation, name, size, modification
+time, rows per batch) and the place of its rows in it. So a load that broke off is resumed by doing
+it again: what was committed is answered from the record, the rest is inserted.
+
+**Bad rows.** With `Rejects`, a batch that is refused on account of its rows is split in halves, and
+so on until the rows that are refused stand alone; those are noted, and the load goes on. Where it
+is split depends on nothing but the number of its rows, so a load that is resumed comes to the same
+parts and the same keys. A part is *closed* before its halves are sent: no rows at all are inserted
+under its key. Who sends it afterwards, be it a request that was under way or a load that is
+resumed, is told that its key was used for another request. So it never gets in beside its halves,
+whatever has changed meanwhile, and a load that is resumed knows that it was split. That even no
+rows are refused tells wrong columns from bad rows.
+
+Halves are inserted from left to right: of two rows of a batch with one key the first stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from hornbeam.cli.common import fail
+from hornbeam.cli.loadfiles import Batch, Columns, Unreadable, batches_of
+from hornbeam.cli.rejects import Reject, Rejects
+from hornbeam.connection import Connection
+from hornbeam.errors import Error, ProgrammingError
+from hornbeam.transport import Transport, persistently
+
+BAD_ROWS = frozenset(
+    {
+        "constraint-violation",
+        "foreign-key-violation",
+        "invalid-request",  # a line of CSV with a field too many, or that is no UTF-8
+        "limit-exceeded",
+        "not-null-violation",
+        "sql-type-mismatch",
+        "unique-violation",
+    }
+)
+"""Codes of refusals that may be owed to a few rows."""
+_CLOSED = "idempotency-mismatch"
+_WRONG_FILE = BAD_ROWS | {"sql-unknown-name"}
+_ROW = re.compile(r"\bRow #?\d+[,:] ")
+"""What the server calls a row counts from the beginning of the request."""
+Told = Callable[[int, int], None]
+"""Called with how far a file is read, and its length."""
+
+
+@dataclass
+class Totals:
+    """What has become of rows; `skipped` are those that an earlier load had committed."""
+
+    rows: int = 0
+    skipped: int = 0
+    rejected: int = 0
+    batches: int = 0
+
+
+@dataclass
+class Loader:
+    """Inserts files one after the other. Without `rejects` the first bad row ends it."""
+
+    db: Connection
+    batch_rows: int
+    resume: bool
+    again: bool
+    rejects: Rejects | None
+
+    def __post_init__(self) -> None:
+        self._salt = uuid.uuid4().hex if self.again else ""
+        self._started = int(self.db.transport.json("GET", "/v1/status")["watermark"])
+        self._began = time.perf_counter()
+        self.totals: dict[str, Totals] = {}
+
+    def load(self, relation: str, columns: Columns, path: Path, told: Told) -> None:
+        """Raises DatabaseError, InterfaceError."""
+        into = _Into(
+            transport=self.db.transport,
+            relation=relation,
+            path=path,
+            identity=self._identity(relation, path),
+            started=self._started,
+            resume=self.resume,
+            rejects=self.rejects,
+            totals=self.totals.setdefault(relation, Totals()),
+        )
+        length, batches = batches_of(path, self.batch_rows, columns)
+        for batch in batches:
+            into.add(batch)
+            told(batch.seen, length)
+
+    def _identity(self, relation: str, path: Path) -> str:
+        about = path.stat()
+        facts = (relation, path.name, about.st_size, about.st_mtime_ns, self.batch_rows)
+        return hashlib.sha256(repr((*facts, self._salt)).encode()).hexdigest()[:32]
+
+    def total(self) -> Totals:
+        each = self.totals.values()
+        return Totals(
+            rows=sum(totals.rows for totals in each),
+            skipped=sum(totals.skipped for totals in each),
+            rejected=sum(totals.rejected for totals in each),
+            batches=sum(totals.batches for totals in each),
+        )
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+    @property
+    def rate(self) -> float:
+        return self.total().rows / max(self.seconds, 1e-6)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of a batch, from `first` to before `end`."""
+
+    batch: Batch
+    first: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.first
+
+    @property
+    def key(self) -> str:
+        if len(self) == len(self.batch.rows):
+            return str(self.batch.name)
+        return f"{self.batch.name}-{self.first}-{self.end}"
+
+    def halves(self) -> tuple[_Part, _Part]:
+        middle = (self.first + self.end) // 2
+        return _Part(self.batch, self.first, middle), _Part(self.batch, middle, self.end)
+
+    def places(self, row: int | None) -> str:
+        """Where `row` is, or all of them."""
+        if not len(self):
+            return ""
+        first, last = (self.first, self.end - 1) if row is None else (row, row)
+        places = dict.fromkeys(map(self.batch.rows.place, (first, last)))
+        return "-".join(map(str, places)) + ":"
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """Why a part was not inserted. `row`, if the server names one, is bad whatever else of the
+    part is inserted: a value, a NULL, or a reference to what is neither stored nor in the part. So
+    it is not sent again."""
+
+    error: Error
+    row: int | None = None
+
+    @property
+    def reason(self) -> str:
+        return _ROW.sub("", self.error.problem.get("detail", str(self.error)))
+
+    def of(self, part: _Part) -> _Refusal | None:
+        """What is known of a part of what was refused."""
+        return self if self.row is not None and part.first <= self.row < part.end else None
+
+
+@dataclass(frozen=True)
+class _Into:
+    """One file on its way into a relation. `started` is a commit timestamp: whatever committed
+    later is ours."""
+
+    transport: Transport
+    relation: str
+    path: Path
+    identity: str
+    started: int
+    resume: bool
+    rejects: Rejects | None
+    totals: Totals
+
+    def add(self, batch: Batch) -> None:
+        for row in batch.unreadable:
+            self._note_unreadable(row)
+        if len(batch.rows) or not batch.unreadable:
+            self._insert(_Part(batch, 0, len(batch.rows)))
+
+    def _insert(self, part: _Part, known: _Refusal | None = None) -> None:
+        """Insert the rows, but for bad ones. `known`: so the part would be refused."""
+        refusal = known or self._try(part)
+        if refusal is None:
+            return
+        if len(part) == 1:
+            place, record = part.batch.rows.place(part.first), part.batch.rows.record(part.first)
+            self._note(place, refusal.error.code, refusal.reason, record)
+            return
+        self._close(part)
+        for half in part.halves():
+            self._insert(half, refusal.of(half))
+
+    def _try(self, part: _Part) -> _Refusal | None:
+        """Insert all the rows, or none. Raises Error, unless bad rows are to be found."""
+        try:
+            answer = self._send(part, part.first, part.end)
+        except Error as error:
+            if error.code == _CLOSED:
+                self._require_resumable(part, error)
+                return _Refusal(error)
+            if error.code not in _WRONG_FILE:
+                raise
+            number = error.problem.get("row")
+            refusal = _Refusal(error, None if number is None else part.first + number - 1)
+            if self.rejects is None or error.code not in BAD_ROWS or not len(part):
+                raise self._located(part, refusal) from None
+            return refusal
+        self.totals.batches += 1
+        if answer["commit_ts"] > self.started:
+            self.totals.rows += answer["rows"]
+        elif self.resume:
+            self.totals.skipped += answer["rows"]
+        else:
+            self._fail_as_loaded()
+        return None
+
+    def _close(self, part: _Part) -> None:
+        try:
+            self._send(part, part.first, part.first)
+        except Error as error:
+            if error.code not in _WRONG_FILE:
+                raise
+            raise self._located(part, _Refusal(error)) from None
+
+    def _send(self, part: _Part, first: int, end: int) -> dict[str, int]:
+        """Raises Error."""
+        rows = part.batch.rows
+        body = rows.body(first, end)
+        headers = {
+            "Content-Type": rows.content_type,
+            "Idempotency-Key": f"load-{self.identity}-{part.key}",
+        }
+        url = f"/v1/load/{self.relation}"
+        answer: dict[str, int] = persistently(lambda: self.transport.post(url, body, headers))
+        return answer
+
+    def _note(self, place: int, code: str, reason: str, record: str) -> None:
+        assert self.rejects is not None
+        self.totals.rejected += 1
+        self.rejects.add(Reject(self.relation, str(self.path), place, code, reason, record))
+
+    def _note_unreadable(self, row: Unreadable) -> None:
+        if self.rejects is None:
+            fail(f"{self.path}:{row.place}: {row.reason}", _SET_ASIDE)
+        self._note(row.place, row.code, row.reason, row.record)
+
+    def _require_resumable(self, part: _Part, error: Error) -> None:
+        """The part was closed by an earlier load of the file."""
+        if not self.resume:
+            self._fail_as_loaded()
+        if self.rejects is None:
+            raise ProgrammingError(
+                f"{self.path} was loaded with --rejects before.\n"
+                "Continue that load with --resume and --rejects."
+            )
+        if len(part) < 2:
+            raise error
+
+    def _fail_as_loaded(self) -> NoReturn:
+        raise ProgrammingError(
+            f"{self.path} was loaded into {self.relation} before, all or a part of it.\n"
+            "Continue that load with --resume, or insert its rows once more with --again."
+        )
+
+    def _located(self, part: _Part, refusal: _Refusal) -> Error:
+        error = refusal.error
+        cure = _SET_ASIDE if error.code in BAD_ROWS and len(part) else error.cure
+        message = f"{self.path}:{part.places(refusal.row)} {refusal.reason}"
+        return type(error)(f"{message}\n{cure}" if cure else message, error.problem)
+
+
+_SET_ASIDE = "To set bad rows aside and load the others: --resume --rejects FILE."

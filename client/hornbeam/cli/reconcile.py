@@ -1,0 +1,133 @@
+"""`hornbeam reconcile`: views, indexes and foreign keys against the base relations, on Spark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from time import sleep
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from hornbeam.cli.common import (
+    DEFAULT_URL,
+    ERR,
+    OUT,
+    AsJson,
+    Url,
+    fail,
+    print_json,
+    progress,
+    report,
+    spark_module,
+    table,
+)
+from hornbeam.errors import DatabaseError
+
+_FAULTS = ("missing", "extra", "different", "misplaced", "undecodable")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def register(app: typer.Typer) -> None:
+    app.command("reconcile")(reconcile)
+
+
+def reconcile(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Views (with their indexes) and indexes; all when left out."),
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Write what should be there, in transactions.")
+    ] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
+    every: Annotated[
+        str | None, typer.Option(help="Again and again, with a pause: 30m, 1h, 1d.")
+    ] = None,
+    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Compare views, indexes and foreign keys with the base relations at one snapshot, on Spark.
+
+    Exit codes: 0 no differences · 1 differences are left · 2, 3, 4 it could not be done (wrong
+    usage or no Spark, an error, no connection).
+    """
+    command = spark_module("pipeline.reconcile.command")
+    pause_s = None if every is None else seconds(every)
+
+    def once() -> dict[str, Any]:
+        document = _run(command, url, names or [], repair, master)
+        if html is not None:
+            html.write_text(command.page(document), encoding="utf-8")
+        if as_json:
+            print_json(document)
+        else:
+            _show(document)
+        return document
+
+    if pause_s is None:
+        raise typer.Exit(1 if once()["differences"] else 0)
+    while True:
+        try:
+            once()
+        except DatabaseError as error:
+            report(error)  # the next time it may be well again
+        sleep(pause_s)
+
+
+def seconds(text: str) -> float:
+    """Of 90s, 30m, 1h or 1d. Raises InterfaceError."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([smhd])", text)
+    if found is None or not float(found[1]):
+        fail(f"{text!r} is no time.", "Write it as 90s, 30m, 1h or 1d.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _run(command: Any, url: str, names: list[str], repair: bool, master: str) -> dict[str, Any]:
+    with progress() as bars:
+        task = bars.add_task("reconcile", total=None, note="tasks")
+
+        def told(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total)
+
+        document: dict[str, Any] = command.run(
+            url, names, repair=repair, master=master, progress=told
+        )
+        return document
+
+
+def _show(document: dict[str, Any]) -> None:
+    columns = ("name", "kind", "rows", *_FAULTS, "repaired")
+    checked = document["checked"]
+    OUT.print(table(columns, ([item[column] for column in columns] for item in checked)))
+    for item in checked:
+        for one in item["samples"]:
+            OUT.print(escape(_sentence(item, one)), soft_wrap=True)
+        if item["left_out"]:
+            ERR.print(
+                f"{escape(item['name'])}: {item['left_out']} rows were not compared, since base"
+                " rows that they are made from cannot be read."
+            )
+    colour = "red" if document["differences"] else "green"
+    more = f", {document['repaired']} repaired" if document["repaired"] else ""
+    OUT.print(f"[{colour}]{document['differences']} differences{more}[/{colour}]")
+
+
+def _sentence(item: dict[str, Any], one: dict[str, Any]) -> str:
+    """What differs at one key."""
+    where = f"at ({', '.join(item['key'])}) = {_shown(one['key'])}"
+    if item["kind"] == "foreign key":
+        return f"{item['name']}: no parent of the row {where}: {_shown(one['stored'])}"
+    stored = "no row" if one["fault"] == "undecodable" else _shown(one["stored"])
+    expected = _shown(one["expected"])
+    return f"{item['name']}: {one['fault']} {where}: stored {stored}, expected {expected}"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    return f"({', '.join('NULL' if v is None else str(v) for v in value)})"

@@ -1,0 +1,134 @@
+"""HTTP to one node, over connections that are kept.
+
+The standard library's: what a request costs here is a good part of what a read by key costs in all
+(decision 31).
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from urllib.parse import urlsplit
+
+from hornbeam.exchange import Answer, Lost, NotSent, Request
+
+PIECE_BYTES = 1 << 16
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
+"""`select` by itself knows the first thousand files of a process only."""
+
+
+class Http:
+    """Requests to `address` (scheme, host and port). A connection takes at most
+    `connect_timeout_s`, and so long as `timeout_s` nothing may come; `tls` for https."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        connect_timeout_s: float,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._address = address
+        self._connect_timeout_s = connect_timeout_s
+        self._timeout_s = timeout_s
+        self._tls = tls
+        self._idle: list[HTTPConnection] = []
+
+    def send(self, request: Request) -> Answer:
+        connection = self._kept() or self._connected()
+        try:
+            connection.request(
+                request.method, request.path, request.body or None, dict(request.headers)
+            )
+            response = connection.getresponse()
+            if response.length is None and not response.chunked:
+                raise HTTPException("the answer does not say where it ends")
+        except (OSError, HTTPException) as error:
+            connection.close()
+            raise Lost(_said(error)) from error
+        except BaseException:
+            connection.close()
+            raise
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        body = _Body(connection, response, self._idle)
+        return Answer(response.status, headers, body, body.close)
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def _kept(self) -> HTTPConnection | None:
+        """One that the node has not ended meanwhile, and that has nothing to say unasked."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not _is_readable(connection.sock):
+                return connection
+            connection.close()
+        return None
+
+    def _connected(self) -> HTTPConnection:
+        """A new connection. Raises NotSent."""
+        parts = urlsplit(self._address)
+        host, port = parts.hostname or "", parts.port
+        connection = (
+            HTTPConnection(host, port, timeout=self._connect_timeout_s)
+            if self._tls is None
+            else HTTPSConnection(host, port, timeout=self._connect_timeout_s, context=self._tls)
+        )
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise NotSent(_said(error)) from error
+        connection.sock.settimeout(self._timeout_s)
+        return connection
+
+
+class _Body:
+    """What is left of a response. The connection is kept once it is read to its end."""
+
+    def __init__(
+        self, connection: HTTPConnection, response: HTTPResponse, idle: list[HTTPConnection]
+    ) -> None:
+        self._connection = connection
+        self._response = response
+        self._idle = idle
+        self._open = True
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            while piece := self._response.read1(PIECE_BYTES):
+                yield piece
+            if self._response.length:  # else it is 0, or the last chunk has said so
+                raise Lost("The answer has ended too early.")
+        except (OSError, HTTPException) as error:
+            self.close()
+            raise Lost(_said(error)) from error
+        except BaseException:
+            self.close()
+            raise
+        if self._open and not self._response.will_close:
+            self._open = False
+            self._response.close()
+            self._idle.append(self._connection)
+        self.close()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._connection.close()
+
+
+def _is_readable(connection: socket.socket) -> bool:
+    """Or has it been ended?"""
+    with _Selector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        return bool(selector.select(0))
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,25 @@
+"""The command line in this process."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from client_world import Run
+
+from hornbeam.cli import main
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], url: str) -> Run:
+    """Run a command line; its exit code, output and error output."""
+
+    def run_(*words: str, on: str = url) -> tuple[int, str, str]:
+        monkeypatch.setenv("HORNBEAM_URL", on)
+        monkeypatch.setattr(sys, "argv", ["hornbeam", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run_

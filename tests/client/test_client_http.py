@@ -1,0 +1,182 @@
+"""Connections to a node: kept, found dead, ended too early."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from hornbeam.exchange import Lost, NotSent, Request
+from hornbeam.http import Http
+
+GET = Request("GET", "/", {})
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nName: value\r\n\r\nok"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+Served = Callable[[socket.socket], None]
+
+
+class Node:
+    """Serves each connection by the next of `scripts`, in a thread of its own."""
+
+    def __init__(self, *scripts: Served) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.connections = 0
+        self._scripts = iter(scripts)
+        self._listening.settimeout(10)
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        for script in self._scripts:
+            connection, _ = self._listening.accept()
+            self.connections += 1
+            serving = threading.Thread(target=self._serve, args=(script, connection), daemon=True)
+            self._threads.append(serving)
+            serving.start()
+
+    def _serve(self, script: Served, connection: socket.socket) -> None:
+        with connection:
+            script(connection)
+
+    def close(self) -> None:
+        for thread in self._threads:
+            thread.join(10)
+        self._listening.close()
+
+
+def answers(*texts: bytes) -> Served:
+    """One to each request; then the connection is ended."""
+
+    def serve(connection: socket.socket) -> None:
+        for text in texts:
+            assert received(connection)
+            connection.sendall(text)
+
+    return serve
+
+
+def received(connection: socket.socket) -> bytes:
+    """A request without a body; nothing when the client has gone."""
+    text = b""
+    while not text.endswith(b"\r\n\r\n"):
+        piece = connection.recv(4096)
+        if not piece:
+            return b""
+        text += piece
+    return text
+
+
+@contextmanager
+def http_to(*scripts: Served) -> Iterator[tuple[Http, Node]]:
+    node = Node(*scripts)
+    with closing(node), closing(Http(node.address, connect_timeout_s=5, timeout_s=5)) as http:
+        yield http, node
+
+
+def test_a_connection_serves_many_requests():
+    with http_to(answers(OK, OK, OK)) as (http, node):
+        for _ in range(3):
+            answer = http.send(GET)
+            assert (answer.status, answer.headers["name"], answer.read()) == (200, "value", b"ok")
+            assert answer.read() == b"ok"
+        assert node.connections == 1
+
+
+def test_one_that_was_ended_meanwhile_is_not_used_again():
+    with http_to(answers(OK), answers(OK)) as (http, node):
+        assert http.send(GET).read() == b"ok"
+        node._threads[1].join(10)  # it has ended the connection
+        assert http.send(GET).read() == b"ok"
+        assert node.connections == 2
+
+
+def test_one_whose_node_says_that_it_ends_it_is_not_used_again():
+    closing_answer = OK.replace(b"Name: value", b"Connection: close")
+    with http_to(answers(closing_answer), answers(OK)) as (http, node):
+        for _ in range(2):
+            assert http.send(GET).read() == b"ok"
+        assert node.connections == 2
+
+
+def test_a_request_while_an_answer_is_read_has_a_connection_of_its_own():
+    going_on = threading.Event()
+
+    def stream(connection: socket.socket) -> None:
+        received(connection)
+        connection.sendall(CHUNKED + b"2\r\na\n\r\n")
+        assert going_on.wait(10)
+        connection.sendall(b"1\r\nb\r\n0\r\n\r\n")
+
+    with http_to(stream, answers(OK)) as (http, node):
+        lines = http.send(GET).lines()
+        assert next(lines) == "a"
+        assert http.send(GET).read() == b"ok"
+        going_on.set()
+        assert list(lines) == ["b"]
+        assert node.connections == 2
+
+
+def test_an_answer_that_is_not_read_to_its_end_takes_its_connection_along():
+    ended = []
+
+    def stream(connection: socket.socket) -> None:
+        received(connection)
+        connection.sendall(CHUNKED + b"1\r\na\r\n")
+        ended.append(received(connection))
+
+    with http_to(stream, answers(OK)) as (http, node):
+        http.send(GET).close()
+        assert http.send(GET).read() == b"ok"
+        assert node.connections == 2
+    assert ended == [b""]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"Good morning\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok",
+        CHUNKED + b"2\r\nok\r\n",
+        CHUNKED + b"5\r\nok",
+        CHUNKED + b"none\r\nok",
+    ],
+)
+def test_an_answer_that_is_cut_off_is_lost(text):
+    with http_to(answers(text), answers(OK)) as (http, node):
+        with pytest.raises(Lost):
+            http.send(GET).read()
+        assert http.send(GET).read() == b"ok"
+        assert node.connections == 2
+
+
+def test_an_answer_that_does_not_come_is_lost():
+    over = threading.Event()
+    node = Node(lambda _: over.wait(10))
+    with closing(node), closing(Http(node.address, connect_timeout_s=5, timeout_s=0.05)) as http:
+        with pytest.raises(Lost, match="timed out"):
+            http.send(GET)
+        over.set()
+
+
+def test_without_a_connection_nothing_is_sent():
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    http = Http(f"http://127.0.0.1:{port}", connect_timeout_s=5, timeout_s=5)
+    with closing(http), pytest.raises(NotSent, match="refused"):
+        http.send(GET)
+
+
+def test_a_handshake_that_fails_has_sent_nothing():
+    """The node does not speak TLS."""
+    node = Node(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    address = node.address.replace("http:", "https:")
+    http = Http(address, connect_timeout_s=5, timeout_s=5, tls=ssl.create_default_context())
+    with closing(node), closing(http), pytest.raises(NotSent):
+        http.send(GET)
