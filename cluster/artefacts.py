@@ -61,22 +61,26 @@ def cache() -> Path:
     return Path(base) / "hornbeam"
 
 
-def jars_folder() -> Path:
-    """Where the jars of this pom belong, whether they are there or not."""
-    return cache() / f"cluster-{hashlib.sha256(pom().read_bytes()).hexdigest()[:16]}"
+def jars_folder(of: Path | None = None) -> Path:
+    """Where the jars of a pom belong, whether they are there or not. Another pom than the
+    cluster's may have that for its parent, so its name follows from both."""
+    poms = (pom(),) if of is None else (of, pom())
+    content = b"".join(path.read_bytes() for path in poms)
+    return cache() / f"cluster-{hashlib.sha256(content).hexdigest()[:16]}"
 
 
-def resolve() -> Path:
-    """The folder of jars; fetches them from Maven Central when they are not there.
+def resolve(of: Path | None = None) -> Path:
+    """The folder of the jars of a pom, by default the cluster's; fetches them from Maven Central
+    when they are not there.
 
     Safe to call from several processes at once: whoever comes first wins. Raises Unavailable.
     """
-    folder = jars_folder()
+    folder = jars_folder(of)
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as partial:
-        _copy_dependencies(Path(partial) / "jars")
+        _copy_dependencies(of or pom(), Path(partial) / "jars")
         try:
             (Path(partial) / "jars").rename(folder)
         except OSError:  # another process was quicker
@@ -85,7 +89,7 @@ def resolve() -> Path:
     return folder
 
 
-def _copy_dependencies(into: Path) -> None:
+def _copy_dependencies(of: Path, into: Path) -> None:
     """Checksums that do not match fail the resolution."""
     maven = shutil.which("mvn")
     if maven is None:
@@ -94,7 +98,7 @@ def _copy_dependencies(into: Path) -> None:
             cure="Install it (Debian, Ubuntu: apt install maven). It is needed once.",
         )
     quietly = ("-B", "-q", "--strict-checksums")
-    command = (maven, *quietly, "-f", str(pom()), "dependency:copy-dependencies")
+    command = (maven, *quietly, "-f", str(of), "dependency:copy-dependencies")
     try:
         done = subprocess.run(
             [*command, f"-DoutputDirectory={into}"],

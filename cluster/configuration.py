@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from xml.sax.saxutils import escape
 
 from cluster.layout import HOST, Layout, Process, Role
 
 Settings = Mapping[str, str | int]
+NO_SETTINGS: Settings = MappingProxyType({})
 
 ZOOKEEPER_SESSION_MS = 10_000
 """How long a region server may be silent before its regions are given to others."""
@@ -62,12 +64,12 @@ log4j.logger.org.apache.hadoop.hbase.http.requests=WARN
 """
 
 
-def files(folder: Path, layout: Layout) -> dict[str, str]:
-    """Everything in the folder of settings, by path."""
+def files(folder: Path, layout: Layout, hbase: Settings = NO_SETTINGS) -> dict[str, str]:
+    """Everything in the folder of settings, by path. `hbase` is set for HBase besides ours."""
     return {
         "core-site.xml": _xml(_core(folder, layout)),
         "hdfs-site.xml": _xml(_hdfs(folder, layout)),
-        "hbase-site.xml": _xml(_hbase(folder, layout)),
+        "hbase-site.xml": _xml({**_hbase(folder, layout), **hbase}),
         "log4j.properties": _LOG4J,
         # Both refuse to start when these are not on the class path.
         "webapps/hdfs/.keep": "",
@@ -195,12 +197,19 @@ def _java(java: Path, jars: Path, folder: Path, role: Role, options: Sequence[st
         *([QUICK_COMPILER] if role in _SELDOM_ASKED else []),
         f"-XX:ErrorFile={folder}/logs/java-error-%p.log",
         f"-Djava.io.tmpdir={folder}/data/tmp",
+        *java_flags(),
+        *("-cp", f"{folder / 'conf'}:{jars}/*"),
+        _MAIN_CLASS[role],
+    ]
+
+
+def java_flags() -> list[str]:
+    """What any Java process needs that uses Hadoop or HBase."""
+    return [
         "-XX:-UsePerfData",
         "-Djava.net.preferIPv4Stack=true",
         "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
-        *("-cp", f"{folder / 'conf'}:{jars}/*"),
-        _MAIN_CLASS[role],
     ]
 
 

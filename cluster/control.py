@@ -60,10 +60,17 @@ class Cluster:
     `up` makes what is missing; `with Cluster.start(folder) as cluster` also stops it at the end.
     """
 
-    def __init__(self, folder: Path, made_of: Layout, java_options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        made_of: Layout,
+        java_options: Sequence[str] = (),
+        pom: Path | None = None,
+    ) -> None:
         self.folder = folder
         self.layout = made_of
         self.java_options = java_options
+        self.pom = pom
 
     @classmethod
     def at(cls, folder: Path = DEFAULT_FOLDER) -> Cluster:
@@ -86,6 +93,8 @@ class Cluster:
         gateways: int | None = None,
         ports: Mapping[str, int] | None = None,
         java_options: Sequence[str] = (),
+        pom: Path | None = None,
+        hbase: configuration.Settings = configuration.NO_SETTINGS,
         timeout_s: float = START_TIMEOUT_S,
         on_change: OnChange = _ignore,
     ) -> Cluster:
@@ -93,13 +102,14 @@ class Cluster:
         wait until all of it is healthy.
 
         `gateways` are of Thrift 2. `ports` are main ports by process; the others are free ones.
-        `java_options` are for the processes that this object starts. Raises Unavailable and
-        InvalidRequest. After an error or an interruption, what this call started is stopped.
+        `java_options` and the jars of `pom` are for the processes that this object starts;
+        `hbase` are settings besides ours. Raises Unavailable and InvalidRequest. After an
+        error or an interruption, what this call started is stopped.
         """
         folder = folder.resolve()
         _check_folder(folder)
         on_change("jars", "resolving")
-        java, jars = artefacts.java(), artefacts.resolve()
+        java, jars = artefacts.java(), artefacts.resolve(pom)
         with _locked(folder):
             counts = {
                 Role.REGION_SERVER: region_servers,
@@ -112,13 +122,13 @@ class Cluster:
                 ports or {},
                 free_ports,
             )
-            cluster = cls(folder, made_of, java_options)
-            cluster._write()
+            cluster = cls(folder, made_of, java_options, pom)
+            cluster._write(hbase)
             _Start(cluster, java, jars, time.monotonic() + timeout_s, on_change).all()
         return cluster
 
-    def _write(self) -> None:
-        for name, text in configuration.files(self.folder, self.layout).items():
+    def _write(self, hbase: configuration.Settings) -> None:
+        for name, text in configuration.files(self.folder, self.layout, hbase).items():
             path = self.folder / "conf" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -198,7 +208,7 @@ class Cluster:
     def restart(self, name: str, *, timeout_s: float = START_TIMEOUT_S) -> None:
         """Stop a process in good order if it runs, start it, and wait until it is healthy."""
         process = self.layout.named(name)
-        java, jars = artefacts.java(), artefacts.resolve()
+        java, jars = artefacts.java(), artefacts.resolve(self.pom)
         with _locked(self.folder):
             self._stop_these({name})
             _Start(self, java, jars, time.monotonic() + timeout_s, _ignore).these([process])
@@ -209,7 +219,7 @@ class Cluster:
         while unwell := [each for each in self.status() if not each.health.ok]:
             if time.monotonic() > deadline:
                 notes = ", ".join(f"{each.name}: {each.health.note}" for each in unwell)
-                raise Unavailable(f"The cluster is not healthy ({notes}).")
+                raise _failed(f"The cluster is not healthy ({notes})", self.log(unwell[0].name))
             time.sleep(_POLL_S)
 
     def _running(self, name: str) -> tuple[Mark, int]:

@@ -27,7 +27,7 @@ class Role(StrEnum):
     THRIFT = "thrift"
     """The Thrift 2 gateway: definitions, transactions, reads."""
     THRIFT1 = "thrift1"
-    """The Thrift 1 gateway: bulk scans and loads with happybase."""
+    """The Thrift 1 gateway: for happybase, with whose scans ours are compared."""
 
 
 SEVERAL = frozenset({Role.DATA_NODE, Role.REGION_SERVER, Role.THRIFT})

@@ -94,3 +94,15 @@ def test_a_resolution_that_fails_leaves_nothing(tmp_path):
         artefacts.resolve()
     assert "Maven Central" in told.value.cure
     assert list(artefacts.cache().iterdir()) == []
+
+
+def test_a_pom_of_another_has_a_folder_that_changes_with_its_parent(tmp_path, monkeypatch):
+    maven(tmp_path, GOOD)
+    other = tmp_path / "other.xml"
+    other.write_text("<project/>")
+    folder = artefacts.resolve(other)
+    assert folder != artefacts.jars_folder()
+    assert f"-f {other} dependency:copy-dependencies" in (tmp_path / "calls").read_text()
+    (tmp_path / "pom.xml").write_text("<project/>")
+    monkeypatch.setattr(artefacts, "pom", lambda: tmp_path / "pom.xml")
+    assert artefacts.jars_folder(other) != folder

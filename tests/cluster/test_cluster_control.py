@@ -61,6 +61,19 @@ def test_what_is_missing_is_started_and_nothing_else(folder):
 
 
 @pytest.mark.usefixtures("all_healthy")
+def test_a_cluster_of_other_jars_has_them_on_its_class_path_and_its_own_settings(folder, tmp_path):
+    pom = tmp_path / "pom.xml"
+    pom.write_text("<project/>")
+    artefacts.jars_folder(pom).mkdir(parents=True)
+    Cluster.start(folder, pom=pom, hbase={"hbase.master.port": 1, "peer.setting": "<on>"})
+    command = Path(f"/proc/{processes.running(folder)['master']}/cmdline").read_text()
+    assert f":{artefacts.jars_folder(pom)}/*" in command
+    site = (folder / "conf" / "hbase-site.xml").read_text()
+    assert "<name>hbase.master.port</name><value>1</value>" in site
+    assert "<name>peer.setting</name><value>&lt;on&gt;</value>" in site
+
+
+@pytest.mark.usefixtures("all_healthy")
 def test_a_cluster_grows_while_it_runs(folder):
     Cluster.start(folder)
     first = processes.running(folder)

@@ -33,19 +33,22 @@ def test_a_second_start_starts_nothing(real_cluster):
     assert again.layout == real_cluster.layout
 
 
-@pytest.mark.parametrize("name", ["thrift", "region-server-1", "data-node-1"])
-def test_a_killed_process_comes_back_on_its_port(real_cluster, name):
-    before = pids(real_cluster)
-    real_cluster.kill(name)
-    (down,) = (process for process in real_cluster.status() if process.name == name)
+def kill_and_restart(cluster: Cluster, name: str) -> None:
+    before = pids(cluster)
+    cluster.kill(name)
+    (down,) = (process for process in cluster.status() if process.name == name)
     assert (down.pid, down.health.note) == (None, "down")
     with pytest.raises(InvalidRequest, match="does not run"):
-        real_cluster.kill(name)
-    real_cluster.restart(name)
-    real_cluster.await_health()
-    after = pids(real_cluster)
+        cluster.kill(name)
+    cluster.restart(name)
+    cluster.await_health()
+    after = pids(cluster)
     assert after[name] not in {None, before[name]}
     assert after | {name: None} == before | {name: None}
+
+
+def test_a_killed_process_comes_back_on_its_port(real_cluster):
+    kill_and_restart(real_cluster, "thrift")
 
 
 def test_a_paused_process_is_told_from_one_that_is_down(real_cluster):
@@ -66,7 +69,7 @@ def test_another_folders_processes_are_strangers(real_cluster, tmp_path):
     assert os.getpgid(pid) == pid
 
 
-def test_several_of_a_role_and_data_that_survive_a_stop(tmp_path):
+def test_several_of_a_role_and_data_that_survive_kills_and_a_stop(tmp_path):
     with guarded_cluster(tmp_path, region_servers=2, data_nodes=3) as cluster:
         notes = {process.name: process.health.note for process in cluster.status()}
         assert notes["name-node"] == "3 of 3 data nodes"
@@ -77,6 +80,8 @@ def test_several_of_a_role_and_data_that_survive_a_stop(tmp_path):
             hbase.createTable(THRIFT.TTableDescriptor(name, [family]), [])
             cell = THRIFT.TColumnValue(family=b"d", qualifier=b"r", value=b"value")
             hbase.put(b"kept", THRIFT.TPut(row=b"row", columnValues=[cell]))
+        for name in ("region-server-1", "data-node-1"):
+            kill_and_restart(cluster, name)
         cluster.stop()
         assert all(process.pid is None for process in cluster.status())
         again = Cluster.start(cluster.folder, java_options=cluster.java_options)
