@@ -113,7 +113,7 @@ class Database:
     def differences(self) -> int:
         def verify() -> int:
             with self._transport.stream("/v1/verify", {}) as response:
-                *_, last = map(json.loads, response.iter_lines())
+                *_, last = map(json.loads, response.lines())
             if "error" in last:
                 raise from_problem(last["error"])
             return int(last["report"]["differences"])

@@ -39,6 +39,8 @@ class Totals:
     reads: int = 0
     processes: int = 0
     stopped: int = 0
+    followed: int = 0
+    """Transactions that whoever follows the logs was told of."""
     simulated_s: float = 0.0
     cpu_s: float = 0.0
     fired: Counter[str] = field(default_factory=Counter)
@@ -53,6 +55,7 @@ class Totals:
         self.reads += report.reads
         self.processes += report.processes
         self.stopped += report.stopped
+        self.followed += report.counts["followed"]
         self.simulated_s += report.simulated_s
         self.cpu_s += report.cpu_s
         self.fired.update({str(fault): n for fault, n in report.fired.items()})
@@ -107,6 +110,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--nodes", action="append", type=int, choices=sorted(load_nodes()),
                         default=[], help="only so many that serve; may be repeated")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at a time")
+    parser.add_argument("--follow", action="store_true", help="somebody follows the logs, too")
     parser.add_argument("--json", action="store_true", help="print the totals as JSON")
     return parser.parse_args()
 
@@ -138,6 +142,7 @@ def _run(work: tuple[int, argparse.Namespace]) -> tuple[Scenario, Report | str]:
             options.transactions,
             nodes=chosen.nodes,
             clients=chosen.mix.clients,
+            follow=options.follow,
         )
     except BaseException:
         outcome = traceback.format_exc()
@@ -160,6 +165,7 @@ def _replay(chosen: Scenario, options: argparse.Namespace) -> str:
     extra += "".join(f" WORKLOAD={name}" for name in options.workload)
     extra += "".join(f" MIX={name}" for name in options.mix)
     extra += "".join(f" NODES={number}" for number in options.nodes)
+    extra += " FOLLOW=1" if options.follow else ""
     return f"make sim SEEDS=1 FIRST_SEED={chosen.seed}{extra}"
 
 
@@ -204,6 +210,8 @@ def _tell(totals: Totals, real_s: float, silent: list[str], options: argparse.Na
         f" {totals.simulated_s / 3600:.1f} simulated hours"
         f" in {real_s:.0f} s; {totals.per_second:,.0f} transactions per second and core"
     )
+    if options.follow:
+        print(f"{totals.followed:,} of the commits were followed")
     for name in silent:
         print(f"Never fired: {name}")
     print(f"{len(totals.failures)} violations")

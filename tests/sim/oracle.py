@@ -23,9 +23,9 @@ from schema.catalog import Catalog
 from schema.types import Row
 from storage.codec.rows import Codecs
 from storage.log.format import scan_segment
+from storage.log.records import Batch, Commit, commits, decode, merged_writes
 from storage.ports import NEWEST, TOMBSTONE
 from storage.snapshot import ReadItem
-from txlayer.records import Batch, Commit, commits, decode, merged_writes
 
 
 async def check_every_commit(
@@ -40,7 +40,7 @@ async def check_every_commit(
     reads = {name: {name, *_bases(catalog, name)} for name in maintained}
     changed = set(rows)
     told = dict(acknowledged)
-    for ts, at_once in groupby(_batches(cluster), key=attrgetter("ts")):
+    for ts, at_once in groupby(every_batch(cluster), key=attrgetter("ts")):
         for batch in at_once:
             for commit in commits(batch):
                 changed |= _take(commit, names, codecs, rows)
@@ -88,7 +88,7 @@ def check_every_snapshot(
     codecs, names = database.manager.state.codecs, database.catalog.schema.names
     tables = {name: codecs(name).layout.table for name in names}
     written: dict[tuple[str, bytes], list[tuple[int, bool]]] = {}
-    for batch in _batches(cluster):
+    for batch in every_batch(cluster):
         for table, puts in merged_writes(c.writes for c in commits(batch)).items():
             for put in puts:
                 there = put.value != TOMBSTONE
@@ -104,7 +104,7 @@ def check_every_snapshot(
                 )
 
 
-def _batches(cluster: Cluster) -> list[Batch]:
+def every_batch(cluster: Cluster) -> list[Batch]:
     """Everything that was committed, in the order of the timestamps, which is that of each log."""
     found: list[Batch] = []
     for segments in cluster.whole_logs().values():

@@ -18,6 +18,7 @@ from workload_bookings import Bookings
 from workload_claims import Claims
 from workload_cloudtps import CloudTps
 from workload_list import LinkedList
+from workload_load import Loads
 from workload_orders import Orders
 from workload_random import Random
 from workload_schema import ChangingSchema
@@ -34,6 +35,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
     "bookings": Bookings,
     "random": Random,
     "schema": ChangingSchema,
+    "load": Loads,
 }
 _FILE = Path(__file__).with_name("scenarios.toml")
 _OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}

@@ -33,6 +33,7 @@ from storage.simulated.files import SimulatedDisk, SimulatedFiles
 from storage.simulated.loop import InlineExecutor, Process, SimulatedLoop
 from storage.simulated.network import Outage, RemoteCalls, settle
 from storage.simulated.store import SCAN_ROWS, SimulatedStore, SimulatedTables
+from storage.source import LocalLogSource
 from txlayer.steps import Step, Steps, no_steps
 
 SLAVE = "a"
@@ -341,6 +342,7 @@ class Cluster:
             log.found = self._mend
             return log
 
+        logs = files.SimulatedLogs(self.disk, carry=carry)
         store = calls(
             "store", refused=Fault.STORE_REFUSED, unknown=Fault.STORE_UNKNOWN, outage=self._outage
         )
@@ -355,7 +357,9 @@ class Cluster:
             InlineExecutor,
             partial(self._reached, node),
             peers=self._peers(node),
-            logs=files.SimulatedLogs(self.disk, carry=carry),
+            logs=logs,
+            log_source=LocalLogSource("simulated"),
+            log_reader=logs,
         )
 
     def _peers(self, node: Node) -> Peers | None:

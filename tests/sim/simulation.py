@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import structlog
+from follower import Follower
 from oracle import check_every_commit, check_every_snapshot
 from simulated_cluster import Cluster, NoAnswer, drawn_options
 from simulated_members import MembersCluster
@@ -268,16 +269,20 @@ def simulate(
     transactions: int = 500,
     nodes: int = 1,
     clients: int = CLIENTS,
+    follow: bool = False,
     **options: Any,
 ) -> Report:
-    """Run it, with so many `nodes` that serve at the same time. Raises AssertionError, or whatever
+    """Run it, with so many `nodes` that serve at the same time, and somebody who follows their logs
+    if `follow` says so. Raises AssertionError, or whatever
     the cluster could not handle."""
     gc.collect()
     gc.disable()  # when it runs depends on what ran before, and it runs finalizers
     began = time.process_time()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
-        report = run_simulated(_run(seed, workload, profile, transactions, nodes, clients, options))
+        report = run_simulated(
+            _run(seed, workload, profile, transactions, nodes, clients, follow, options)
+        )
     finally:
         gc.enable()
     return replace(report, cpu_s=time.process_time() - began)
@@ -290,6 +295,7 @@ async def _run(
     transactions: int,
     nodes: int,
     clients: int,
+    follow: bool,
     options: dict[str, Any],
 ) -> Report:
     loop = asyncio.get_running_loop()
@@ -302,6 +308,8 @@ async def _run(
         await _prepare(cluster, workload)
         cluster.unleash()
         left = iter(range(transactions))
+        follower = Follower(cluster, journal.counts)
+        following = asyncio.ensure_future(follower.run()) if follow else None
 
         async def run_client(client: Client) -> None:
             for _ in left:
@@ -312,6 +320,10 @@ async def _run(
             for n in range(clients)
         )
         database = await cluster.heal()
+        if following is not None:
+            following.cancel()
+            await follower.catch_up()
+            follower.check(journal.acknowledged)
         await _resolve(cluster, journal)
         await _require_nothing_stuck(cluster)
         assert profile.faults or not journal.counts["unknown"], "no answer, and nothing went wrong"

@@ -49,6 +49,14 @@ def test_no_seed_finds_a_violation(capsys):
     assert totals["stopped"]
 
 
+def test_who_follows_the_logs_is_told_what_was_committed_and_nothing_else():
+    """What a fault makes nodes refuse is asked for again."""
+    arguments = ("--seeds", 4, "--first-seed", 100, "--transactions", 120)
+    totals = simulated(*arguments, "--nodes", 2, "--nodes", 3, "--follow")
+    assert totals["failures"] == []
+    assert totals["followed"] > totals["committed"] / 2
+
+
 def test_a_seed_always_runs_the_same_way():
     arguments = ("--seeds", 8, "--first-seed", 9_000, "--transactions", 150)
     first, second = simulated(*arguments), simulated(*arguments, "--jobs", 1)

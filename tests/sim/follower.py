@@ -1,0 +1,91 @@
+"""Somebody who follows the logs while things go wrong: what a node says was committed between two
+snapshots is exactly that, whatever happened meanwhile.
+
+The answers are kept, and compared in the end, when all that was ever logged is known. So a segment
+that still grew after a node had called it final shows, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+
+from oracle import every_batch
+from simulated_cluster import Cluster, NoAnswer
+
+from api.changes import Changes
+from schema.errors import Corruption, HornbeamError, SnapshotTooOld
+from storage.log.following import batches, changes
+from storage.log.format import segment_name
+from txlayer.model import TransactionResult
+from txlayer.outcomes import transaction_id_for
+
+PAUSE_S = 0.2
+TRIES = 60
+
+
+class Follower:
+    def __init__(self, cluster: Cluster, counts: Counter[str]) -> None:
+        self._cluster = cluster
+        self._counts = counts
+        self._answers: list[Changes] = []
+        self._at: int | None = None
+        self._anew = False
+
+    async def run(self) -> None:
+        while True:
+            await self._step()
+            await asyncio.sleep(PAUSE_S)
+
+    async def catch_up(self) -> None:
+        """Once everything works again."""
+        for _ in range(TRIES):
+            if await self._step():
+                return
+            await asyncio.sleep(PAUSE_S)
+        raise AssertionError("nobody says what was committed")
+
+    async def _step(self) -> bool:
+        after = self._at
+        try:
+            found: Changes = await self._cluster.ask(lambda database: database.changes(after))
+        except (SnapshotTooOld, Corruption) as error:  # a bit has flipped
+            self._counts[f"follows: {type(error).__name__}"] += 1
+            self._at, self._anew = None, True
+            return False
+        except (HornbeamError, NoAnswer) as error:
+            self._counts[f"follows: {type(error).__name__}"] += 1
+            return False
+        self._counts["follows"] += 1
+        self._answers.append(found)
+        self._at = found.upto
+        return after is not None
+
+    def check(self, acknowledged: Mapping[str, TransactionResult]) -> None:
+        """Raises AssertionError with the interval of which something is missing, or too much."""
+        committed = sorted(
+            (batch.ts, commit.transaction_id)
+            for batch in every_batch(self._cluster)
+            for commit in changes(batch)
+        )
+        logs = self._cluster.whole_logs()
+        told: set[bytes] = set()
+        for answer in self._answers:
+            between = answer.after, answer.upto
+            expected = [commit for commit in committed if between[0] < commit[0] <= between[1]]
+            found = []
+            for segment in answer.segments:
+                place = segment.epoch, segment.sequence
+                data = logs[segment.log][segment_name(*place)]
+                assert len(data) == segment.bytes, f"{segment} has grown, or shrunk"
+                for batch in batches(data, *place):
+                    if between[0] < batch.ts <= between[1]:
+                        found += [(batch.ts, commit.transaction_id) for commit in changes(batch)]
+            assert sorted(found) == expected, f"not what was committed in {between}"
+            told.update(name for _, name in found)
+        self._counts["followed"] += len(told)
+        if not self._anew:
+            first = self._answers[0].upto
+            known = {transaction_id_for(k) for k, r in acknowledged.items() if r.commit_ts > first}
+            assert known <= {name.hex() for name in told}
