@@ -4,6 +4,7 @@ PYTHON ?= python3
 DATA ?= var/hornbeam
 CLUSTER ?= var/cluster
 CUSTOMERS ?= 1000
+SCALE ?= 0.01
 SEEDS ?= 100
 EXAMPLES ?= 1000
 FUZZ_SEED ?= 1
@@ -14,8 +15,9 @@ SEED ?= 1
 BIN := .venv/bin
 READY := .venv/.ready
 SPARK := .venv/.spark
+PEERS := .venv/.peers
 
-.PHONY: demo demo-cluster test check sim mutants models fuzz nemesis serve cluster cluster-down bench bench-cluster lock clean
+.PHONY: demo demo-cluster demo-spark test check sim mutants models fuzz nemesis serve cluster cluster-down bench bench-cluster bench-spark bench-spark-cluster bench-peers lock clean
 
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -31,11 +33,18 @@ $(SPARK): $(READY) requirements-spark.lock
 	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --require-hashes -r requirements-spark.lock
 	@touch $@
 
+$(PEERS): $(READY) requirements-bench.lock
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --require-hashes -r requirements-bench.lock
+	@touch $@
+
 demo: $(READY)  ## TPC-W from schema to verified views
 	@$(BIN)/python -m bench.demo --customers $(CUSTOMERS)
 
 demo-cluster: $(READY)  ## the same on HBase with three nodes, one of which is killed (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster_demo
+
+demo-spark: $(SPARK)  ## TPC-H beside a writer: views built, kept and reconciled by Spark (needs Java): SCALE=0.1
+	@$(BIN)/python -m bench.spark_demo --scale $(SCALE)
 
 test: $(SPARK)  ## the whole suite
 	@$(BIN)/python -m pytest
@@ -49,11 +58,11 @@ check: $(SPARK)  ## style, types, layers, dead code and dead files
 	$(BIN)/python -m tests.dead_files
 	$(BIN)/python -m tests.tidy
 
-sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MIX=, NODES=, TRANSACTIONS=
+sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MIX=, NODES=, FOLLOW=1, TRANSACTIONS=
 	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/txlayer:tests/checkers $(BIN)/python tests/sim \
 	  --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  --transactions $(TRANSACTIONS) $(if $(JOBS),--jobs $(JOBS)) $(addprefix --workload ,$(WORKLOAD)) $(addprefix --mix ,$(MIX)) \
-	  $(addprefix --nodes ,$(NODES))
+	  $(addprefix --nodes ,$(NODES)) $(if $(FOLLOW),--follow)
 
 models: $(READY)  ## check the protocol's models exhaustively (needs spin and gcc)
 	@$(BIN)/python tests/models/run.py
@@ -85,11 +94,22 @@ bench: $(READY)  ## measure, and write bench/reports/latest.json
 bench-cluster: $(READY)  ## the same on a real HBase with several nodes (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster
 
+bench-spark: $(SPARK)  ## Spark's work beside an embedded store: SCALE=0.05
+	@$(BIN)/python -m bench.spark $(addprefix --scale ,$(SCALE))
+
+bench-spark-cluster: $(SPARK)  ## Spark's scans and builds on a real HBase (needs Java, Maven)
+	@$(BIN)/python -m bench.spark_cluster
+
+bench-peers: $(PEERS)  ## TPC-W on Hornbeam, Phoenix, Omid, the paper's protocol, PostgreSQL (needs all of them): QUICK=1
+	@$(BIN)/python -m bench.peers.run $(if $(QUICK),--quick)
+
 lock:  ## resolve the dependencies anew
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --group dev --extra arrow --extra sqlalchemy \
 	  --no-emit-package hornbeam pyproject.toml client/pyproject.toml -o requirements.lock
-	grep -o 'pyspark[^"]*' pyproject.toml | $(BIN)/uv pip compile --quiet --universal --generate-hashes \
+	grep -oE '(pyspark|tpchgen-cli)[><=][^"]*' pyproject.toml | $(BIN)/uv pip compile --quiet --universal --generate-hashes \
 	  --python-version 3.11 - -o requirements-spark.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --group bench \
+	  --constraint requirements.lock -o requirements-bench.lock
 
 clean:
 	rm -rf .venv var .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -30,7 +30,6 @@ from rich.console import Console
 import hornbeam
 from api.database import Database
 from api.ports import cluster_ports, session
-from api.serve import settle_collector
 from api.settings import Settings
 from bench import microdata
 from bench.measure import Figure, percentile, print_figures, write_report
@@ -39,6 +38,7 @@ from bench.nodes import NodeProcess, NodeProcesses, client_url
 from bench.serving import Client, get, post
 from bench.tpcw.data import TODAY
 from cluster import Cluster
+from schema.collector import settle_collector
 from storage.ports import NEWEST, Put
 from txlayer.model import Statement, TransactionRequest
 from txlayer.view import slot_of

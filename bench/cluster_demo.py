@@ -23,19 +23,15 @@ import httpx
 from rich.console import Console
 
 import hornbeam
+from bench import remote
 from bench.demo import new_console, print_measured
 from bench.measure import machine
 from bench.nodes import NodeProcesses
-from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
+from bench.peers.design import tpcw
 from bench.tpcw.data import RELATIONS, Population, Size
-from bench.tpcw.sessions import Measured, shop_in_process, wire
+from bench.tpcw.sessions import Measured, shop_in_process
 from cluster import Cluster
-from hornbeam.cli.csvtext import csv_line
-from hornbeam.transport import persistently
 from schema.errors import HornbeamError
-
-LOAD_BATCH = 1_000
-POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +103,7 @@ def _shown(nodes: NodeProcesses, options: Options, console: Console) -> Report:
     size = Size(options.customers, options.items)
     with hornbeam.connect(nodes.client_url, autocommit=True) as db:
         console.rule("Views chosen for the roots {author, customer, country}")
-        console.print(_apply(db, size), highlight=False, markup=False, soft_wrap=True)
+        console.print(remote.apply(db, tpcw(size)), highlight=False, markup=False, soft_wrap=True)
         console.rule("Loading over REST, with all views and indexes")
         rate = _load(db, size, console)
         console.rule(
@@ -120,50 +116,14 @@ def _shown(nodes: NodeProcesses, options: Options, console: Console) -> Report:
     return Report(rate, measured, take_over_s, report["differences"], report["checked"])
 
 
-def _apply(db: hornbeam.Connection, size: Size) -> str:
-    """Put the schema and the chosen views into force; the plan in words."""
-    body = {
-        "ddl": SCHEMA.read_text(),
-        "workload": WORKLOAD.read_text(),
-        "roots": list(PAPER_ROOTS),
-        "row_counts": dict(size.row_counts),
-    }
-    plan = db.transport.json("POST", "/v1/schema/plan", body)
-    db.transport.json("POST", "/v1/schema/apply", {**body, "plan_id": plan["plan_id"]})
-    while not all(build["finished"] for build in _status(db)["builds"]):
-        time.sleep(0.1)
-    return str(plan["text"])
-
-
-def _status(db: hornbeam.Connection) -> dict[str, Any]:
-    document: dict[str, Any] = db.transport.json("GET", "/v1/status")
-    return document
-
-
 def _load(db: hornbeam.Connection, size: Size, console: Console) -> float:
     """Rows per second."""
-    population, columns = Population(size), _columns(db)
-    began, rows = time.monotonic(), 0
+    population, began, rows = Population(size), time.monotonic(), 0
     for relation in RELATIONS:
-        header = csv_line(columns[relation])
-        data = list(population.rows(relation))
-        for start in range(0, len(data), LOAD_BATCH):
-            lines = (csv_line(map(wire, row)) for row in data[start : start + LOAD_BATCH])
-            _send(db, relation, start, header + "".join(lines))
-        rows += len(data)
-        console.print(f"{relation}: {len(data)} rows")
+        loaded = remote.load(db, relation, population.rows(relation))
+        console.print(f"{relation}: {loaded} rows")
+        rows += loaded
     return rows / (time.monotonic() - began)
-
-
-def _send(db: hornbeam.Connection, relation: str, start: int, text: str) -> None:
-    headers = {"Content-Type": "text/csv", "Idempotency-Key": f"demo-{relation}-{start}"}
-    persistently(lambda: db.transport.post(f"/v1/load/{relation}", text.encode(), headers))
-
-
-def _columns(db: hornbeam.Connection) -> dict[str, list[str]]:
-    """The names of every relation's columns."""
-    relations = db.transport.json("GET", "/v1/schema")["relations"]
-    return {each["name"]: [column["name"] for column in each["columns"]] for each in relations}
 
 
 async def _shop(
@@ -189,7 +149,7 @@ async def _shop(
 
 def _verify(db: hornbeam.Connection) -> dict[str, Any]:
     with db.transport.stream("/v1/verify", {}) as response:
-        *_, last = response.iter_lines()
+        *_, last = response.lines()
     report: dict[str, Any] = json.loads(last)["report"]
     return report
 

@@ -16,7 +16,7 @@ import platform
 import pstats
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,32 @@ def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that at least `share` of `values` do not exceed."""
     ordered = sorted(values)
     return ordered[max(math.ceil(len(ordered) * share) - 1, 0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Seconds: by the clock, and of this process's processor time."""
+
+    clock: float
+    processor: float
+
+
+def in_turns(works: Sequence[Callable[[], object]], rounds: int) -> list[list[Taken]]:
+    """What each took by round, after one round that does not count."""
+    taken: list[list[Taken]] = [[] for _ in works]
+    for number in range(rounds + 1):
+        for work, of_work in zip(works, taken, strict=True):
+            clock, processor = time.perf_counter(), time.process_time()
+            work()
+            one = Taken(time.perf_counter() - clock, time.process_time() - processor)
+            if number:
+                of_work.append(one)
+    return taken
+
+
+def ratios(of: Iterable[float], to: Iterable[float]) -> tuple[float, ...]:
+    """By round."""
+    return tuple(one / other for one, other in zip(of, to, strict=True))
 
 
 async def seconds(work: Callable[[], Awaitable[object]]) -> float:

@@ -27,7 +27,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from api import keys
 from api.database import Database
-from api.serve import settle_collector
 from api.settings import Settings
 from bench import microdata, serving
 from bench.measure import (
@@ -43,6 +42,7 @@ from bench.tpcw.data import TODAY
 from query.binder import bind
 from query.native import NativePlan
 from query.native_plan import plan_native
+from schema.collector import settle_collector
 from storage.snapshot import Snapshot
 from txlayer.model import Timings
 

@@ -1,0 +1,85 @@
+"""An initial load by Spark against the same rows by transactions.
+
+Part of `bench.spark`, on an embedded store, and of `bench.spark_cluster`, on a real HBase. Each
+round has a customer relation and one of orders of its own, with the join of both as a view and an
+index for each foreign key. One is loaded from two CSV files by Spark, from reading to publishing;
+another one by transactions of 5 000 rows, which keep the view. Spark's session has been warmed up
+by a load that does not count.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import hornbeam
+from bench.materialize import apply, customers, orders
+from bench.materialize import load as insert
+from bench.measure import Figure, ratios
+from hornbeam import Connection
+from hornbeam.transport import open_transport, parse_url
+from pipeline.load import Driver, planned
+
+DDL = """
+CREATE TABLE customer{n} (c_id INTEGER PRIMARY KEY, c_name TEXT NOT NULL, c_city TEXT);
+CREATE TABLE orders{n} (
+  o_id INTEGER PRIMARY KEY, o_c_id INTEGER REFERENCES customer{n} (c_id), o_total DECIMAL(15,2),
+  o_note TEXT);
+"""
+WORKLOAD = "SELECT c_name, o_total FROM customer{n}, orders{n} WHERE c_id = o_c_id AND o_id = ?;\n"
+CUSTOMER, ORDERS = "c_id,c_name,c_city", "o_id,o_c_id,o_total,o_note"
+SECTION = "load"
+
+
+def initial(spark: SparkSession, url: str, rounds: int, rows: int = 200_000) -> list[Figure]:
+    """On a database without relations."""
+    numbers = range(2 * rounds + 1)
+    loaded, inserted = [], []
+    with (
+        hornbeam.connect(url, autocommit=True, timeout_s=600) as db,
+        tempfile.TemporaryDirectory(prefix="hornbeam-bench-") as folder,
+    ):
+        ddl, workload = ("".join(text.format(n=n) for n in numbers) for text in (DDL, WORKLOAD))
+        apply(db, ddl, workload, "node")
+        sources = {
+            "customer": _written(Path(folder) / "customer.csv", CUSTOMER, customers()),
+            "orders": _written(Path(folder) / "orders.csv", ORDERS, orders(rows)),
+        }
+        for n in range(rounds + 1):
+            took = _load(spark, url, {f"{name}{n}": [path] for name, path in sources.items()})
+            if n:  # the first one warms up
+                loaded.append(rows / took)
+                inserted.append(rows / _insert(db, rounds + n, rows))
+    note = f"{rows} orders, with a join view and an index"
+    return [
+        Figure(SECTION, "loaded by Spark", "rows/s", tuple(loaded), at_least=15_000, note=note),
+        Figure(SECTION, "by transactions of 5 000", "rows/s", tuple(inserted)),
+        Figure(SECTION, "loaded ÷ transactions", "×", ratios(loaded, inserted)),
+    ]
+
+
+def _written(path: Path, header: str, lines: Iterator[str]) -> str:
+    path.write_text("\n".join([header, *lines]) + "\n")
+    return str(path)
+
+
+def _load(spark: SparkSession, url: str, sources: dict[str, Sequence[str]]) -> float:
+    """Seconds, from looking at the files until the rows are there."""
+    began = time.perf_counter()
+    with closing(open_transport(parse_url(url), 600)) as node:
+        plan = planned(node, sources, single_lines=True)
+        Driver(node, url, plan, lambda _written, _staged: None).load(spark, None, 0, resume=False)
+    return time.perf_counter() - began
+
+
+def _insert(db: Connection, n: int, rows: int) -> float:
+    """Seconds."""
+    began = time.perf_counter()
+    insert(db, f"customer{n}", CUSTOMER, customers())
+    insert(db, f"orders{n}", ORDERS, orders(rows))
+    return time.perf_counter() - began

@@ -1,0 +1,2 @@
+"""The same data and statements on several systems: Hornbeam, Phoenix with and without
+transactions, the paper's own protocol, PostgreSQL."""

@@ -1,0 +1,52 @@
+"""HBase without anything on it, in the same run: what the figures of two runs are compared by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from itertools import count
+
+import happybase
+
+from cluster import Cluster
+
+TABLE = b"bare"
+CELL = {b"d:v": b"x" * 100}
+ROWS = 1_000
+"""Of the scan."""
+
+
+def bare_operations(cluster: Cluster, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of each operation's rounds, through the Thrift 1 gateway, after as many that do
+    not count. The table is dropped."""
+    with closing(happybase.Connection(*cluster.thrift1)) as connection:
+        connection.create_table(TABLE, {"d": {}})
+        try:
+            return _measured(connection.table(TABLE), rounds)
+        finally:
+            connection.delete_table(TABLE, disable=True)
+
+
+def _measured(table: happybase.Table, rounds: int) -> dict[str, list[float]]:
+    numbers = count()
+    with table.batch() as batch:
+        for _ in range(ROWS):
+            batch.put(_key(next(numbers)), CELL)
+    operations: dict[str, Callable[[], object]] = {
+        "put": lambda: table.put(_key(next(numbers)), CELL),
+        "get": lambda: table.row(_key(ROWS // 2)),
+        f"scan of {ROWS} rows": lambda: list(table.scan(limit=ROWS, batch_size=ROWS)),
+    }
+    found: dict[str, list[float]] = {name: [] for name in operations}
+    for number in range(2 * rounds):
+        for name, operation in operations.items():
+            began = time.perf_counter()
+            operation()
+            if number >= rounds:
+                found[name].append((time.perf_counter() - began) * 1000)
+    return found
+
+
+def _key(number: int) -> bytes:
+    return number.to_bytes(8)

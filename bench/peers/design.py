@@ -1,0 +1,79 @@
+"""What is stored: relations, statements and rows, with the views that Hornbeam chooses for them,
+and without any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from api.planning import PlanRequest, plan_schema
+from bench import microdata
+from bench.peers.port import Design, Row, Task
+from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
+from bench.tpcw.data import RELATIONS, Population, Size
+from schema.catalog import Catalog, State
+from schema.render import render_ddl
+from schema.workload import load_workload
+from txlayer.catalog_keeper import NO_CATALOG
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A schema, the statements on it, and its rows. `rows` gives those of a relation, in column
+    order, the same at every call; `relations` are loaded in this order, parents first."""
+
+    ddl: str
+    workload: str
+    roots: tuple[str, ...]
+    row_counts: Mapping[str, int]
+    relations: tuple[str, ...]
+    rows: Callable[[str], Iterator[Row]]
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """The statements by name."""
+        found = load_workload(self.workload)
+        return {
+            s.name: Task(s.name, s.sql, s.sql.lstrip().upper().startswith("SELECT")) for s in found
+        }
+
+    @property
+    def design(self) -> Design:
+        asked = PlanRequest(
+            self.ddl, self.workload, roots=self.roots, row_counts=dict(self.row_counts)
+        )
+        return Design(_planned(asked), _planned(replace(asked, budget=0.0)))
+
+
+def tpcw(size: Size) -> Source:
+    """The evaluation of seed 002, with its roots."""
+    population = Population(size)
+    return Source(
+        SCHEMA.read_text(),
+        WORKLOAD.read_text(),
+        PAPER_ROOTS,
+        size.row_counts,
+        RELATIONS,
+        population.rows,
+    )
+
+
+def joins(customers: int) -> Source:
+    """Its micro-benchmark (IX-B): joins of two and of three relations, all of their rows."""
+    counts = microdata.row_counts(customers)
+    return Source(
+        render_ddl(microdata.micro_schema()),
+        f"-- name: Q1\n{microdata.Q1};\n-- name: Q2\n{microdata.Q2};\n",
+        ("customer",),
+        {name: counts[name] for name in microdata.RELATIONS},
+        microdata.RELATIONS,
+        partial(microdata.rows, customers=customers),
+    )
+
+
+def _planned(asked: PlanRequest) -> Catalog:
+    """As it will be when everything is built."""
+    made = plan_schema(asked, NO_CATALOG).catalog
+    states = tuple((name, State.READABLE) for name, _ in made.states)
+    return replace(made, states=states)

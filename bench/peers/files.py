@@ -1,0 +1,33 @@
+"""What the tables of a namespace of HBase take in HDFS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+
+from bench.peers.jdbc import Connection, file_sizes, start_java
+from bench.peers.phoenix_cluster import PhoenixCluster
+from storage.hbase import names
+
+
+class HBaseFiles:
+    """Through HBase's own client, which comes with Phoenix's."""
+
+    def __init__(self, base: PhoenixCluster, namespace: str) -> None:
+        start_java(base)
+        self._zookeeper = base.cluster.zookeeper
+        self._namespace = namespace
+
+    def flush(self) -> None:
+        """All that is in memory is in files on return."""
+        with closing(self._connection()) as db:
+            db.flush(db.tables_in(self._namespace))
+
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes of each table's files."""
+        with closing(self._connection()) as db:
+            found = file_sizes(db.tables_in(self._namespace))
+        return {names.decode(name.encode()): size for name, size in found.items()}
+
+    def _connection(self) -> Connection:
+        return Connection(self._zookeeper, autocommit=True)

@@ -1,0 +1,76 @@
+"""Hornbeam as an application sees it: through its PEP 249 client, over REST to a node, or within
+this process on an embedded store."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import hornbeam
+from bench import remote
+from bench.peers.design import Source
+from bench.peers.files import HBaseFiles
+from bench.peers.port import Cannot, Row, Task
+from bench.peers.results import HORNBEAM
+
+
+class Hornbeam:
+    """The empty database at `url`, with the views that are chosen for `source`, or without any."""
+
+    def __init__(self, name: str, url: str, source: Source, *, views: bool = True) -> None:
+        self.name = name
+        self.versions = {"hornbeam": importlib.metadata.version("hornbeam-server")}
+        self._url = url
+        self._db = hornbeam.connect(url, autocommit=True)
+        remote.apply(self._db, source, budget=None if views else 0.0)
+
+    def load(self, relation: str, rows: Iterable[Row]) -> None:
+        remote.load(self._db, relation, rows)
+
+    def loaded(self) -> None:
+        remote.wait_built(self._db)
+
+    def session(self) -> _Session:
+        return _Session(hornbeam.connect(self._url, autocommit=True))
+
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes of keys and values of all versions."""
+        sizes = {"sizes": "true"}
+        found: dict[str, int] = self._db.transport.json("GET", "/v1/status", params=sizes)["bytes"]
+        return found
+
+    def close(self) -> None:
+        self._db.close()
+
+
+class HornbeamOnHBase(Hornbeam):
+    """What it stores is measured as Phoenix's tables are: files in HDFS, after everything in memory
+    was written to some."""
+
+    def __init__(self, url: str, source: Source, files: HBaseFiles, *, views: bool = True) -> None:
+        super().__init__(HORNBEAM, url, source, views=views)
+        self._files = files
+
+    def loaded(self) -> None:
+        super().loaded()
+        self._files.flush()
+
+    def sizes(self) -> Mapping[str, int]:
+        return self._files.sizes()
+
+
+class _Session:
+    def __init__(self, db: hornbeam.Connection) -> None:
+        self._db = db
+        self._cursor = db.cursor()
+
+    def run(self, task: Task, values: Sequence[Any]) -> list[Row]:
+        try:
+            self._cursor.execute(task.sql, values)
+            return self._cursor.fetchall() if task.reads else []
+        except hornbeam.Error as error:
+            raise Cannot(str(error)) from error
+
+    def close(self) -> None:
+        self._db.close()

@@ -1,0 +1,149 @@
+"""The cluster that is shared by all systems over HBase: with Phoenix's jars and its settings, and
+with Omid's oracle, which gives Phoenix's transactions their timestamps and finds their conflicts.
+
+HBase is set as Phoenix's manual wants it (Secondary Indexing: the log's codec; index updates and
+metadata have handlers of their own, or they wait for each other), which changes nothing for who
+does not use Phoenix. Omid is set as its manual says (timestamps and commits in HBase), but for
+a smaller map of conflicts: 1 M rows, 16 MB, where the default of 100 M takes 1.6 GB.
+
+The oracle bears the cluster's mark: whatever stops the cluster stops it first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from cluster import Cluster, artefacts, processes
+from cluster.configuration import java_flags
+from cluster.control import OnChange
+from cluster.layout import HOST, Address
+from cluster.ports import free_ports
+from cluster.processes import Mark
+from schema.errors import Unavailable
+
+_HERE = Path(__file__).parent
+PHOENIX_POM = _HERE / "pom.xml"
+OMID_POM = _HERE / "omid" / "pom.xml"
+PHOENIX_VERSIONS = MappingProxyType({"hbase": "2.6.1", "phoenix": "5.2.1", "omid": "1.1.2"})
+_ORACLE = "omid-oracle"
+_TIMEOUT_S = 60.0
+_POLL_S = 0.2
+
+_IPC = "org.apache.hadoop.hbase.ipc"
+HBASE_SETTINGS = MappingProxyType(
+    {
+        "hbase.regionserver.wal.codec": (
+            "org.apache.hadoop.hbase.regionserver.wal.IndexedWALEditCodec"
+        ),
+        "hbase.region.server.rpc.scheduler.factory.class": f"{_IPC}.PhoenixRpcSchedulerFactory",
+        "hbase.rpc.controllerfactory.class": f"{_IPC}.controller.ServerRpcControllerFactory",
+        "phoenix.transactions.enabled": "true",
+    }
+)
+
+_SERVER = """\
+networkIfaceName: lo
+port: {port}
+conflictMapSize: 1000000
+timestampStoreModule: !!org.apache.omid.timestamp.storage.DefaultHBaseTimestampStorageModule [ ]
+commitTableStoreModule: !!org.apache.omid.committable.hbase.DefaultHBaseCommitTableStorageModule [ ]
+"""
+_CLIENT = """\
+omidClientConfiguration: !!org.apache.omid.tso.client.OmidClientConfiguration
+  connectionString: "{address}"
+"""
+_LOG4J = """\
+log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.FileAppender
+log4j.appender.out.file={folder}/logs/phoenix.log
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d{{ISO8601}} %-5p [%t] %c{{2}}: %m%n
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PhoenixCluster:
+    """`class_path` is that of Phoenix's clients: their settings, and the cluster's jars."""
+
+    cluster: Cluster
+    oracle: Address
+    class_path: tuple[str, ...]
+
+
+@contextlib.contextmanager
+def phoenix_cluster(
+    folder: Path, *, on_change: OnChange = lambda name, news: None
+) -> Iterator[PhoenixCluster]:
+    """The cluster in `folder`, made if there is none; stopped at the end. Raises Unavailable."""
+    jars, oracle_jars = artefacts.resolve(PHOENIX_POM), artefacts.resolve(OMID_POM)
+    with Cluster.start(
+        folder, pom=PHOENIX_POM, hbase=HBASE_SETTINGS, on_change=on_change
+    ) as cluster:
+        address = Address(HOST, free_ports(1)[0])
+        on_change(_ORACLE, "starting")
+        _start_oracle(cluster, oracle_jars, address)
+        on_change(_ORACLE, "healthy")
+        settings = _write(
+            cluster.folder / "phoenix",
+            {
+                "hbase-omid-client-config.yml": _CLIENT.format(address=address),
+                "log4j.properties": _LOG4J.format(folder=cluster.folder),
+            },
+        )
+        site = cluster.folder / "conf"
+        yield PhoenixCluster(cluster, address, (str(settings), str(site), f"{jars}/*"))
+
+
+def _start_oracle(cluster: Cluster, jars: Path, address: Address) -> None:
+    settings = _write(
+        cluster.folder / "omid",
+        {"omid-server-configuration.yml": _SERVER.format(port=address.port)},
+    )
+    mark = Mark(cluster.folder, _ORACLE)
+    java = [
+        str(artefacts.java()),
+        *mark.arguments,
+        "-Xmx384m",
+        "-XX:+UseSerialGC",
+        *java_flags(),
+        *("-cp", f"{settings}:{cluster.folder / 'conf'}:{jars}/*"),
+    ]
+    log = cluster.log(_ORACLE)
+    for table in (("commit-table", "-numRegions", "1"), ("timestamp-table",)):
+        _run([*java, "org.apache.omid.tools.hbase.OmidTableManager", *table], log)
+    processes.spawn(mark, [*java, "org.apache.omid.tso.TSOServer"], log)
+    _await(cluster, address, log)
+
+
+def _run(command: list[str], log: Path) -> None:
+    """Makes a table, or finds it made."""
+    with log.open("ab") as output:
+        done = subprocess.run(
+            command, stdout=output, stderr=output, timeout=_TIMEOUT_S, check=False
+        )
+    if done.returncode:
+        raise Unavailable(f"Omid's tables could not be made; see {log}.")
+
+
+def _await(cluster: Cluster, address: Address, log: Path) -> None:
+    give_up = time.monotonic() + _TIMEOUT_S
+    while time.monotonic() < give_up and _ORACLE in processes.running(cluster.folder):
+        with contextlib.suppress(OSError):
+            socket.create_connection(address, 1.0).close()
+            return
+        time.sleep(_POLL_S)
+    raise Unavailable(f"Omid's oracle does not answer on {address}; see {log}.")
+
+
+def _write(folder: Path, files: dict[str, str]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder

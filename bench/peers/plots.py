@@ -1,0 +1,349 @@
+"""The page's plots, as SVG that stands in an HTML document: no file, no address, no metadata.
+
+A system has the same colour and marker everywhere. Times are points on a logarithmic scale and not
+bars, which would begin nowhere; what is added up is bars.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure as Canvas
+
+from bench.peers.findings import (
+    RELATIONS,
+    Finding,
+    number,
+    p50,
+    stored_bytes,
+    summary,
+    total_ms,
+)
+from bench.peers.results import (
+    BASELINE,
+    HORNBEAM,
+    MVCC_A,
+    PAPER,
+    PHOENIX,
+    POSTGRES,
+    POSTGRES_VIEWS,
+    Results,
+    Statement,
+)
+
+KINDS = {"join": "joins", "read": "reads of one relation", "write": "writes"}
+STYLES = {
+    HORNBEAM: ("#1b7f4b", "o"),
+    PHOENIX: ("#56a8e0", "s"),
+    BASELINE: ("#0b5394", "D"),
+    MVCC_A: ("#b5498f", "^"),
+    PAPER: ("#e08a00", "v"),
+    POSTGRES: ("#9a9a9a", "P"),
+    POSTGRES_VIEWS: ("#4a4a4a", "X"),
+}
+OTHERS = (("#8c6d46", "<"), ("#6a51a3", ">"), ("#c0392b", "p"), ("#17a2a2", "h"))
+"""Of systems without a style of their own, in order."""
+
+INK, FAINT, GRID = "#22302a", "#6b7a72", "#e4eae6"
+KIND_COLOURS = {"join": "#1b7f4b", "read": "#8fc9a8", "write": "#e0b15a"}
+MET = {True: "#1b7f4b", False: "#c0392b", None: "#9aa7a0"}
+SETTINGS: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "hornbeam",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": FAINT,
+    "axes.titlecolor": INK,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.titlesize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.axisbelow": True,
+    "xtick.color": FAINT,
+    "ytick.color": INK,
+    "xtick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.major.size": 0,
+    "ytick.minor.size": 0,
+    "grid.color": GRID,
+    "legend.frameon": False,
+}
+WIDTH = 11.0
+"""Inches of 72 points."""
+ROW = 0.3
+
+
+def style(results: Results, system: str) -> tuple[str, str]:
+    """Colour and marker."""
+    others = [each for each in results.systems if each not in STYLES]
+    if system in STYLES or system not in others:
+        return STYLES.get(system, OTHERS[0])
+    return OTHERS[others.index(system) % len(OTHERS)]
+
+
+# ---------------------------------------------------------------- plots
+
+
+@mpl.rc_context(SETTINGS)
+def statements_plot(results: Results) -> str:
+    """Every statement's median on every system; where one failed, a cross at the edge."""
+    kinds = {kind: _of_kind(results, kind) for kind in KINDS}
+    shown = {kind: found for kind, found in kinds.items() if found}
+    canvas, axes = _panels([len(found) for found in shown.values()])
+    for axis, (kind, found) in zip(axes, shown.items(), strict=True):
+        _statements(axis, results, found)
+        axis.set_title(KINDS[kind])
+    if axes:
+        axes[-1].set_xlabel("ms, median")
+        _legend(canvas, results)
+    return _svg(canvas)
+
+
+def _statements(axis: Any, results: Results, found: Sequence[Statement]) -> None:
+    for row, statement in enumerate(found):
+        times = [p50(results, system, statement.name) for system in results.systems]
+        known = [time for time in times if time is not None]
+        if known:
+            axis.plot([min(known), max(known)], [row, row], color=GRID, lw=4, zorder=1)
+    for system in results.systems:
+        colour, marker = style(results, system)
+        points = [
+            (time, row)
+            for row, statement in enumerate(found)
+            if (time := p50(results, system, statement.name)) is not None
+        ]
+        size, above = (52, 4) if system == HORNBEAM else (30, 3)
+        axis.scatter(
+            [x for x, _ in points],
+            [y for _, y in points],
+            s=size,
+            c=colour,
+            marker=marker,
+            linewidths=0.6,
+            edgecolors="white",
+            zorder=above,
+        )
+        _failures(axis, results, system, found)
+    axis.set_xscale("log")
+    axis.set_ylim(len(found) - 0.4, -0.6)
+    axis.set_yticks(range(len(found)), [_label(each) for each in found])
+    axis.xaxis.set_major_formatter(lambda value, _: number(value))
+    axis.grid(axis="x")
+
+
+def _failures(axis: Any, results: Results, system: str, found: Sequence[Statement]) -> None:
+    """Side by side behind the right edge."""
+    colour, _ = style(results, system)
+    place = 1.012 + 0.014 * results.systems.index(system)
+    for row, statement in enumerate(found):
+        timing = results.timings.get(system, {}).get(statement.name)
+        if timing is not None and timing.error is not None:
+            axis.plot(
+                [place],
+                [row],
+                marker="x",
+                ms=5,
+                mew=1.6,
+                color=colour,
+                clip_on=False,
+                transform=axis.get_yaxis_transform(),
+            )
+
+
+@mpl.rc_context(SETTINGS)
+def ratios_plot(found: Sequence[Finding]) -> str:
+    """Ratios as bars, the paper's figure and the goal as marks beside them."""
+    shown = [each for each in found if each.unit == "×" and each.value]
+    canvas, axes = _panels([len(shown)] if shown else [])
+    for axis in axes:
+        for row, each in enumerate(shown):
+            _ratio(axis, row, each)
+        axis.set_xscale("log")
+        axis.axvline(1, color=FAINT, lw=0.8)
+        axis.set_ylim(len(shown) - 0.4, -0.6)
+        axis.set_yticks(range(len(shown)), [each.name for each in shown])
+        axis.xaxis.set_major_formatter(lambda value, _: number(value))
+        axis.grid(axis="x")
+    return _svg(canvas)
+
+
+def _ratio(axis: Any, row: int, found: Finding) -> None:
+    value = found.value or 1.0
+    axis.barh(row, value - 1, left=1, height=0.5, color=MET[found.met])
+    _beside(axis, max(value, 1.0), row, f"{number(value)} ×", weight="bold")
+    if found.paper is not None:
+        axis.plot([found.paper] * 2, [row - 0.36, row + 0.36], color=INK, lw=2.2)
+        _beside(axis, found.paper, row, f"{number(found.paper)} × in the paper", color=FAINT)
+    if found.geometric is not None:
+        axis.plot([found.geometric], [row], marker="o", ms=6, mfc="white", mec=INK, mew=1.2)
+
+
+def _beside(axis: Any, value: float, row: int, text: str, **style: str) -> None:
+    place = {"xytext": (8, 0), "textcoords": "offset points"}
+    axis.annotate(text, (value, row), va="center", **place, **style)
+
+
+@mpl.rc_context(SETTINGS)
+def sums_plot(results: Results) -> str:
+    """Medians of all statements, added up by kind."""
+    rows = {system: _by_kind(results, system) for system in results.systems}
+    totals = {system: sum(of.values()) for system, of in rows.items()}
+    canvas, axes = _panels([len(rows)] if any(totals.values()) else [])
+    for axis in axes:
+        for row, (system, of) in enumerate(rows.items()):
+            left = 0.0
+            for kind, time in of.items():
+                label = KINDS[kind] if row == 0 else None
+                axis.barh(row, time, left=left, height=0.6, color=KIND_COLOURS[kind], label=label)
+                left += time
+            axis.annotate(
+                _sum_label(results, system, totals[system]),
+                (left, row),
+                xytext=(6, 0),
+                textcoords="offset points",
+                va="center",
+            )
+        _bars(axis, list(rows), max(totals.values()))
+        axis.set_xlabel("ms")
+        axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderaxespad=0)
+    return _svg(canvas)
+
+
+def _by_kind(results: Results, system: str) -> Mapping[str, float]:
+    return {kind: total_ms(results, system, _of_kind(results, kind))[0] for kind in KINDS}
+
+
+def _sum_label(results: Results, system: str, total: float) -> str:
+    ran = total_ms(results, system, results.statements)[1]
+    of = len(results.statements)
+    return f"{number(total)} ms" + ("" if ran == of else f", {ran} of {of} statements only")
+
+
+@mpl.rc_context(SETTINGS)
+def storage_plot(results: Results) -> str:
+    sizes = {
+        system: size
+        for system in results.systems
+        if (size := stored_bytes(results, system)) is not None
+    }
+    base = sizes.get(BASELINE)
+    canvas, axes = _panels([len(sizes)] if sizes else [])
+    for axis in axes:
+        for row, (system, size) in enumerate(sizes.items()):
+            axis.barh(row, size / 1e6, height=0.6, color=style(results, system)[0])
+            ratio = f", {number(size / base)} × {BASELINE}" if base else ""
+            axis.annotate(
+                f"{number(size / 1e6)} MB{ratio}",
+                (size / 1e6, row),
+                xytext=(6, 0),
+                textcoords="offset points",
+                va="center",
+            )
+        _bars(axis, list(sizes), max(sizes.values()) / 1e6)
+        axis.set_xlabel("MB")
+    return _svg(canvas)
+
+
+@mpl.rc_context(SETTINGS)
+def joins_plot(results: Results) -> str:
+    """Whole joins against customers, a panel per query; views are drawn through, joins dashed."""
+    queries = [query for query in RELATIONS if any(query in of for of in results.joins.values())]
+    canvas = Canvas(figsize=(WIDTH, 3.6 if queries else 0.1), layout="constrained")
+    for place, query in enumerate(queries, start=1):
+        axis = canvas.add_subplot(1, len(queries), place)
+        for name in dict.fromkeys(
+            each for of in results.joins.values() for each in of.get(query, {})
+        ):
+            _line(axis, results, query, name)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_xticks(sorted(results.joins), [number(each) for each in sorted(results.joins)])
+        axis.minorticks_off()
+        axis.yaxis.set_major_formatter(lambda value, _: number(value))
+        axis.grid()
+        axis.set_title(f"{query}: {RELATIONS[query]} relations")
+        axis.set_xlabel("customers")
+        axis.set_ylabel("ms, median")
+        axis.legend(fontsize=9)
+    return _svg(canvas)
+
+
+def _line(axis: Any, results: Results, query: str, name: str) -> None:
+    system, _, how = name.rpartition(", ")
+    points = [
+        (customers, found.p50)
+        for customers, of in sorted(results.joins.items())
+        if (found := summary(of.get(query, {}).get(name))) is not None
+    ]
+    colour, marker = style(results, system)
+    axis.plot(
+        [x for x, _ in points],
+        [y for _, y in points],
+        color=colour,
+        marker=marker,
+        ls="-" if how == "view" else "--",
+        label=name,
+    )
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _of_kind(results: Results, kind: str) -> list[Statement]:
+    return [each for each in results.statements if each.kind == kind]
+
+
+def _label(statement: Statement) -> str:
+    return f"{statement.name} ◆" if statement.view else statement.name
+
+
+def _panels(rows: Sequence[int]) -> tuple[Canvas, list[Any]]:
+    """One above the other, with so many rows each."""
+    if not rows:
+        return Canvas(figsize=(WIDTH, 0.1)), []
+    height = ROW * sum(rows) + 0.5 * len(rows) + 0.7
+    canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
+    made = canvas.subplots(len(rows), 1, sharex=True, height_ratios=rows, squeeze=False)
+    return canvas, [axis for (axis,) in made]
+
+
+def _bars(axis: Any, names: Sequence[str], most: float) -> None:
+    axis.set_yticks(range(len(names)), names)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.set_xlim(0, most * 1.3)  # with room for what is said at the end
+    axis.xaxis.set_major_formatter(lambda value, _: number(value))
+    axis.grid(axis="x")
+
+
+def _legend(canvas: Canvas, results: Results) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], ls="", color=colour, marker=marker, ms=7, mec="white", label=system)
+        for system in results.systems
+        for colour, marker in [style(results, system)]
+    ]
+    canvas.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=9)
+
+
+def _svg(canvas: Canvas) -> str:
+    """Without what an HTML document has no use for: prologue, metadata, names of groups."""
+    written = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    canvas.savefig(written, format="svg", transparent=True, metadata=nothing)
+    text = written.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r'<g id="[^"]*">', "<g>", text)
+    text = re.sub(r' (xmlns(:xlink)?|version)="[^"]*"', "", text, flags=re.DOTALL)
+    text = text.replace("xlink:href", "href")
+    return re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" role="img">', text)

@@ -1,0 +1,324 @@
+"""PostgreSQL on this machine, as Debian has it: the reference for all answers, and what a single
+machine does.
+
+Plain tables with the indexes that the workload needs, or materialised views as well, which each
+write refreshes in its transaction; PostgreSQL has no other way to keep them right, and none to
+answer a query from one that does not name it, so reads are rewritten by ours. A refresh is not
+CONCURRENTLY: nobody reads meanwhile when statements are timed one after the other, and to compute
+a view anew takes a fifth of what it takes to compare it with what it was, too.
+
+The server has its default settings, durable commits included. Of its own: the locale C, since we
+order text by code points as well. As its manual advises (Indexes, 11.9), indexes hold the columns
+that are searched, not wide ones besides. Clients come by TCP and prepare their statements.
+
+A server lives in a data folder of its own, which must not exist before and does not afterwards,
+listens on a port of its own on the loopback, and is started and stopped by its process number. As
+it refuses to run as root, root starts it as the user `postgres`, who must be able to reach the
+folder. Needs the package `postgresql`, and psycopg.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from bench.peers import postgres_sql
+from bench.peers.port import Cannot, Design, Row, Task
+from bench.peers.results import POSTGRES, POSTGRES_VIEWS
+from cluster.layout import HOST
+from cluster.ports import free_ports
+from schema.errors import Unavailable
+from schema.render import identifier
+
+BINARIES = Path("/usr/lib/postgresql")
+USER = "postgres"
+START_S = 60.0
+STOP_S = 60.0
+
+_SIZES = """
+SELECT relname, pg_table_size(oid) FROM pg_class
+ WHERE relkind IN ('r', 'm', 'i') AND relnamespace = 'public'::regnamespace ORDER BY relname
+"""
+
+T = TypeVar("T")
+
+
+class PostgreSQL:
+    """A server with the relations and indexes of a design in it; `views`: and its views. It runs
+    while the context lasts."""
+
+    def __init__(self, folder: Path, design: Design, *, views: bool = False) -> None:
+        self.name = POSTGRES_VIEWS if views else POSTGRES
+        self.versions: Mapping[str, str] = {}
+        self._catalog = design.views if views else design.plain
+        self._server = _Server(folder)
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Raises Unavailable."""
+        with ExitStack() as stack:
+            stack.enter_context(self._server)
+            self._db = stack.enter_context(closing(self._server.connect()))
+            self.versions = self._server.versions(self._db)
+            self._execute(postgres_sql.definitions(self._catalog))
+            self._opened = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _execute(self, statements: Iterable[str]) -> None:
+        for statement in statements:
+            _guarded(partial(self._db.execute, statement))
+
+    def load(self, relation: str, rows: Iterable[Row]) -> None:
+        _guarded(lambda: self._copy(relation, rows))
+
+    def _copy(self, relation: str, rows: Iterable[Row]) -> None:
+        with self._db.cursor().copy(f"COPY {identifier(relation)} FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    def loaded(self) -> None:
+        """Views filled, all vacuumed, statistics gathered, and on disk."""
+        views = [postgres_sql.refresh(view.name) for view in self._catalog.views]
+        self._execute((*views, "VACUUM ANALYZE", "CHECKPOINT"))
+
+    def session(self) -> _Session:
+        return _Session(self._server.connect(), self._said)
+
+    def _said(self, task: Task) -> tuple[str, ...]:
+        """What is run for a statement, in its transaction."""
+        views = postgres_sql.touched(task.sql, self._catalog)
+        return postgres_sql.said(task.sql, self._catalog), *map(postgres_sql.refresh, views)
+
+    def sizes(self) -> Mapping[str, int]:
+        return dict(_guarded(lambda: self._db.execute(_SIZES).fetchall()))
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+class _Session:
+    """`say`: what is run for a statement."""
+
+    def __init__(self, db: Any, say: Callable[[Task], tuple[str, ...]]) -> None:
+        self._db = db
+        self._say = say
+        self._said: dict[str, tuple[str, ...]] = {}
+
+    def run(self, task: Task, values: Sequence[Any]) -> list[Row]:
+        if task.name not in self._said:
+            self._said[task.name] = self._say(task)
+        statement, *refreshes = self._said[task.name]
+        return _guarded(lambda: self._run(statement, values, refreshes))
+
+    def _run(self, statement: str, values: Sequence[Any], refreshes: Sequence[str]) -> list[Row]:
+        if not refreshes:  # it commits itself
+            return _rows(self._db.execute(statement, values))
+        with self._db.transaction():
+            self._db.execute(statement, values)
+            for refresh in refreshes:
+                self._db.execute(refresh)
+        return []
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _rows(cursor: Any) -> list[Row]:
+    return [] if cursor.description is None else cursor.fetchall()
+
+
+def _guarded(work: Callable[[], T]) -> T:
+    import psycopg
+
+    try:
+        return work()
+    except psycopg.Error as error:
+        raise Cannot(str(error).partition("\n")[0]) from error
+
+
+# ---------------------------------------------------------------- the server
+
+
+class _Server:
+    """A server process with a data folder, from its making to its removal."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+        self._password = secrets.token_hex()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    def __enter__(self) -> Self:
+        binaries = _binaries()
+        _need_psycopg()
+        try:
+            self._folder.mkdir(parents=True, mode=0o700)
+        except FileExistsError:
+            raise Unavailable(
+                f"{self._folder} is there already.",
+                cure="See that no server runs in it, and remove it.",
+            ) from None
+        try:
+            self._make(binaries)
+            self._start(binaries)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            _stop(self._process)
+        shutil.rmtree(self._folder)
+
+    def connect(self) -> Any:
+        """A connection that commits each statement, unless in a transaction."""
+        import psycopg
+
+        return psycopg.connect(
+            host=HOST,
+            port=self._port,
+            user=USER,
+            dbname="postgres",
+            password=self._password,
+            autocommit=True,
+            prepare_threshold=0,
+            cursor_factory=psycopg.RawCursor,
+        )
+
+    def versions(self, db: Any) -> dict[str, str]:
+        import psycopg
+
+        return {
+            "postgresql": db.info.parameter_status("server_version"),
+            "psycopg": psycopg.__version__,
+        }
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "data"
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "log"
+
+    def _make(self, binaries: Path) -> None:
+        password = self._folder / "password"
+        password.write_text(self._password)
+        if os.getuid() == 0:
+            for path in (self._folder, password):
+                shutil.chown(path, USER, USER)
+        command = [
+            str(binaries / "initdb"),
+            f"--pgdata={self._data}",
+            f"--username={USER}",
+            f"--pwfile={password}",
+            "--auth=scram-sha-256",
+            "--locale=C",
+            "--encoding=UTF8",
+        ]
+        made = subprocess.run(
+            command, **_as_user(), cwd="/", capture_output=True, text=True, check=False
+        )
+        if made.returncode:
+            raise Unavailable(
+                f"PostgreSQL cannot make a data folder: {made.stderr.strip()}",
+                cure=f"The user {USER} must be able to reach {self._folder}.",
+            )
+
+    def _start(self, binaries: Path) -> None:
+        (self._port,) = free_ports(1)
+        command = [
+            str(binaries / "postgres"),
+            *("-D", str(self._data)),
+            *("-p", str(self._port)),
+            *("-c", f"listen_addresses={HOST}"),
+            *("-c", "unix_socket_directories="),
+        ]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                **_as_user(),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # no Ctrl-C reaches it
+            )
+        self._await_ready(self._process)
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        import psycopg
+
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                self.connect().close()
+            except psycopg.OperationalError as error:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    said = self._log.read_text(errors="replace").strip()
+                    raise Unavailable(f"PostgreSQL does not start: {said}") from error
+                time.sleep(0.05)
+            else:
+                return
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Fast: open transactions are rolled back, connections closed."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGQUIT)  # at once, and its children with it
+        process.wait()
+
+
+def _binaries() -> Path:
+    """Of the newest version that is installed. Raises Unavailable."""
+    found = [path for path in BINARIES.glob("*/bin") if (path / "initdb").exists()]
+    if not found:
+        raise Unavailable(
+            f"There is no PostgreSQL under {BINARIES}.", cure="apt-get install postgresql"
+        )
+    return max(found, key=_version)
+
+
+def _version(binaries: Path) -> int:
+    return int(re.sub(r"\D.*", "", binaries.parent.name) or 0)
+
+
+def _need_psycopg() -> None:
+    try:
+        import psycopg  # noqa: F401 (is it there?)
+    except ImportError:
+        raise Unavailable(
+            "The PostgreSQL systems need psycopg.", cure="pip install 'psycopg[binary]'"
+        ) from None
+
+
+def _as_user() -> dict[str, Any]:
+    """Who a process is to be, for subprocess. Raises Unavailable."""
+    if os.getuid() != 0:
+        return {}
+    try:
+        user = pwd.getpwnam(USER)
+    except KeyError:
+        raise Unavailable(
+            f"PostgreSQL does not run as root, and there is no user {USER}.",
+            cure="apt-get install postgresql",
+        ) from None
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}

@@ -1,0 +1,177 @@
+"""The report of a run: a JSON document, its page, and the README's tables.
+
+The document holds the findings for readers; they are derived again from the results when it is
+read, so that both cannot disagree. Reasons for missed goals come from a profile, thus from people:
+
+    python -m bench.peers.report bench/reports/peers.json --reason "slower=the gateway's round trip"
+
+writes document and page anew, with the reason, and prints the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.peers.findings import (
+    EMPTY,
+    Finding,
+    findings,
+    joins_by_views,
+    megabytes,
+    number,
+    quantity,
+    stored_bytes,
+    total_ms,
+    writes,
+)
+from bench.peers.page import page
+from bench.peers.results import FORMAT, OtherFormat, Results
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`reasons`: by a finding's key."""
+
+    results: Results
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return findings(self.results, self.reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """What is read of one."""
+
+    format: int
+    reasons: dict[str, str]
+    results: Results
+
+
+# ---------------------------------------------------------------- the document
+
+
+def encode(report: Report) -> bytes:
+    document = {
+        "format": FORMAT,
+        "findings": [_finding(each) for each in report.findings],
+        "reasons": report.reasons,
+        "results": report.results,
+    }
+    return msgspec.json.format(msgspec.json.encode(document)) + b"\n"
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(found)
+    return {**document, "met": found.met}
+
+
+def decode(document: bytes) -> Report:
+    """Raises OtherFormat."""
+    try:
+        found = msgspec.json.decode(document, type=_Document)
+    except msgspec.DecodeError as error:
+        raise OtherFormat(f"This is no report on several systems: {error}.") from error
+    if found.format != FORMAT:
+        raise OtherFormat(f"Format {found.format} is not {FORMAT}; run the benchmark again.")
+    return Report(found.results, found.reasons)
+
+
+def write(report: Report, output: Path) -> None:
+    """`output`, and beside it the page of the same name."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_bytes(encode(report))
+    output.with_suffix(".html").write_text(page(report.results, report.findings))
+
+
+# ---------------------------------------------------------------- tables
+
+
+def markdown(report: Report) -> str:
+    """For the README: what is asked, and the sums of each system."""
+    return f"{_goals(report.findings)}\n{_sums(report.results)}"
+
+
+def _goals(found: Iterable[Finding]) -> str:
+    rows = [
+        (
+            each.name,
+            quantity(each.value, each.unit),
+            quantity(each.geometric, each.unit),
+            quantity(each.paper, each.unit),
+            _goal(each),
+        )
+        for each in found
+    ]
+    return _table(("what", "measured", "geometric mean", "paper", "goal"), rows)
+
+
+def _sums(results: Results) -> str:
+    groups = (
+        ("joins served by views", joins_by_views(results)),
+        ("writes", writes(results)),
+        ("all statements", list(results.statements)),
+    )
+    rows = [
+        (
+            system,
+            *(_total(*total_ms(results, system, group), len(group)) for _, group in groups),
+            EMPTY if (size := stored_bytes(results, system)) is None else megabytes(size),
+        )
+        for system in results.systems
+    ]
+    return _table(("sum of medians", *(f"{name}, ms" for name, _ in groups), "storage"), rows)
+
+
+def _total(total: float, ran: int, of: int) -> str:
+    if not ran:
+        return EMPTY
+    return number(total) + ("" if ran == of else f" ({ran} of {of})")
+
+
+def _goal(finding: Finding) -> str:
+    goal = finding.at_most if finding.at_least is None else finding.at_least
+    if goal is None:
+        return ""
+    said = f"{'≤' if finding.at_least is None else '≥'} {number(goal)} {finding.unit}"
+    return f"**{said}, missed**" if finding.met is False else said
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    rule = ("---", *("---:" for _ in head[1:]))
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, rule, *rows))
+
+
+# ---------------------------------------------------------------- by hand
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.peers.report", description=__doc__)
+    parser.add_argument("report", type=Path)
+    parser.add_argument(
+        "--reason", action="append", default=[], metavar="KEY=TEXT", help="why a goal is missed"
+    )
+    given = parser.parse_args(arguments)
+    try:
+        read = decode(given.report.read_bytes())
+    except (OSError, OtherFormat) as error:
+        parser.error(str(error))
+    new = dict(each.partition("=")[::2] for each in given.reason)
+    unknown = new.keys() - {each.key for each in read.findings}
+    if unknown:
+        known = ", ".join(each.key for each in read.findings)
+        parser.error(f"No finding is called {', '.join(sorted(unknown))}; there are {known}.")
+    report = Report(read.results, {**read.reasons, **new})
+    write(report, given.report)
+    print(markdown(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,328 @@
+"""The evaluation of seed 002 (section IX) on this machine: `make bench-peers`.
+
+Hornbeam, Phoenix without and with transactions, our views kept by an application over Phoenix, the
+paper's own protocol, and PostgreSQL, with the same data and the same statements, interleaved; all
+but PostgreSQL on one HBase, which shares the machine with them. Needs Java 17, Maven, PostgreSQL
+(Debian: `apt install postgresql`) and the libraries of `requirements-bench.lock`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import logging
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import structlog
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from bench.measure import machine
+from bench.nodes import NodeProcesses
+from bench.peers import report
+from bench.peers.bare import bare_operations
+from bench.peers.design import Source, joins, tpcw
+from bench.peers.files import HBaseFiles
+from bench.peers.hornbeam import HornbeamOnHBase
+from bench.peers.measuring import Measured, measure
+from bench.peers.paper import Paper
+from bench.peers.phoenix import Phoenix
+from bench.peers.phoenix_cluster import PhoenixCluster, phoenix_cluster
+from bench.peers.port import Cannot, Design, Row, System, Task
+from bench.peers.postgres import PostgreSQL
+from bench.peers.results import (
+    BASELINE,
+    HORNBEAM,
+    MVCC_A,
+    PAPER,
+    PHOENIX,
+    POSTGRES,
+    POSTGRES_VIEWS,
+    Kind,
+    Results,
+    Statement,
+    Timing,
+    way,
+)
+from bench.peers.script import Step, script
+from bench.tpcw.data import Size
+from query.binder import bind
+from query.rewrite import rewrite
+from schema.catalog import Catalog
+from schema.collector import settle_collector
+from schema.errors import HornbeamError
+from storage.hbase.store import HBaseStore
+from storage.hdfs.log import HdfsLog
+
+BARE_ROUNDS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `--help` explains."""
+
+    customers: int = 1_000
+    items: int = 1_000
+    rounds: int = 10
+    warm_up: int = 3
+    seed: int = 7
+    joins: tuple[int, ...] = (50, 500)
+    join_rounds: int = 3
+    without: tuple[str, ...] = ()
+    folder: Path = Path("var/bench-peers")
+    output: Path = Path("bench/reports/peers.json")
+
+
+QUICK = Options(customers=100, items=100, rounds=3, warm_up=1, joins=(50,), join_rounds=2)
+
+
+def parse_options(arguments: Sequence[str] | None = None) -> Options:
+    parser = argparse.ArgumentParser(prog="python -m bench.peers.run", description=__doc__)
+    add = parser.add_argument
+    add("--quick", action="store_true", help="a small run of some minutes, for daily use")
+    add("--customers", type=int, help="of TPC-W; addresses, orders and the rest follow")
+    add("--items", type=int, help="of TPC-W")
+    add("--rounds", type=int, help="runs of each statement that count")
+    add("--warm-up", type=int, help="runs before, that do not")
+    add("--seed", type=int, help="of the statements' values")
+    add("--joins", type=int, nargs="*", help="customers of the whole joins; × 111 = rows")
+    add("--join-rounds", type=int, help="runs of a whole join that count")
+    add("--without", nargs="*", help="systems that are left out, by name")
+    add("--folder", type=Path, help="of cluster and databases; emptied")
+    add("--output", type=Path, help="the report: JSON, and a page beside it")
+    given = {k: v for k, v in vars(parser.parse_args(arguments)).items() if v is not None}
+    start = QUICK if given.pop("quick") else Options()
+    lists = {k: tuple(v) for k, v in given.items() if isinstance(v, list)}
+    return replace(start, **(given | lists))
+
+
+# ---------------------------------------------------------------- systems
+
+
+@contextmanager
+def hornbeam_on(
+    base: PhoenixCluster, folder: Path, source: Source, *, views: bool = True
+) -> Iterator[HornbeamOnHBase]:
+    """One node, in a process of its own."""
+    database = _fresh("hornbeam")
+    with (
+        NodeProcesses(base.cluster, folder, 1, database=database) as nodes,
+        closing(
+            HornbeamOnHBase(nodes.client_url, source, HBaseFiles(base, database), views=views)
+        ) as one,
+    ):
+        yield one
+
+
+class PaperOnHBase(Paper):
+    """Its rows in HBase, through the gateway that Hornbeam uses, its log in HDFS."""
+
+    def __init__(self, base: PhoenixCluster, design: Design) -> None:
+        database, cluster = _fresh("paper"), base.cluster
+        super().__init__(
+            lambda: HBaseStore([cluster.thrift], namespace=database),
+            lambda: HdfsLog.open(
+                cluster.hdfs_url, f"/{database}/log", "slave", 1, catalog_version=1
+            ),
+            design,
+        )
+        self._files = HBaseFiles(base, database)
+
+    def loaded(self) -> None:
+        super().loaded()
+        self._files.flush()
+
+    def sizes(self) -> Mapping[str, int]:
+        return self._files.sizes()
+
+
+def _fresh(name: str) -> str:
+    """The name of a database that was not there before."""
+    return f"{name}{time.time_ns() // 1_000_000:x}"
+
+
+def all_systems(
+    base: PhoenixCluster, options: Options, source: Source
+) -> dict[str, Callable[[], AbstractContextManager[System]]]:
+    """By name, what starts them. PostgreSQL comes first: its answers are the reference."""
+    design, folder = source.design, options.folder
+
+    def phoenix(
+        name: str, catalog: Catalog, schema: str, *, transactional: bool
+    ) -> Callable[[], AbstractContextManager[System]]:
+        return lambda: closing(Phoenix(name, base, catalog, schema, transactional=transactional))
+
+    return {
+        POSTGRES: lambda: PostgreSQL(folder / "postgres", design),
+        HORNBEAM: lambda: hornbeam_on(base, folder / "hornbeam", source),
+        PHOENIX: phoenix(PHOENIX, design.plain, "plain", transactional=False),
+        BASELINE: phoenix(BASELINE, design.plain, "baseline", transactional=True),
+        MVCC_A: phoenix(MVCC_A, design.views, "mvcca", transactional=True),
+        PAPER: lambda: closing(PaperOnHBase(base, design)),
+        POSTGRES_VIEWS: lambda: PostgreSQL(folder / "postgres-views", design, views=True),
+    }
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description:>30}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, TimeElapsedColumn(), console=console)
+
+
+def load(systems: Mapping[str, System], source: Source, console: Console) -> dict[str, float]:
+    """Rows per second by system, its views and indexes included."""
+    rates, total = {}, sum(1 for name in source.relations for _ in source.rows(name))
+    with _progress(console) as progress:
+        for name, system in systems.items():
+            task = progress.add_task(name, total=total)
+            began = time.perf_counter()
+            for relation in source.relations:
+                system.load(relation, _counted(source.rows(relation), progress, task))
+            system.loaded()
+            rates[name] = total / (time.perf_counter() - began)
+    return rates
+
+
+def _counted(rows: Iterator[Row], progress: Progress, task: TaskID) -> Iterator[Row]:
+    for row in rows:
+        progress.advance(task)
+        yield row
+
+
+# ---------------------------------------------------------------- what is measured
+
+
+def statements(tasks: Mapping[str, Task], catalog: Catalog) -> tuple[Statement, ...]:
+    """With their kinds: how many relations a statement reads, and whether views serve it."""
+    return tuple(_statement(task, catalog) for task in tasks.values())
+
+
+def _statement(task: Task, catalog: Catalog) -> Statement:
+    if not task.reads:
+        return Statement(task.name, task.sql, "write")
+    bound = bind(task.sql, catalog)
+    several = any(len(block.sources) > 1 for block in bound.statement.blocks)
+    kind: Kind = "join" if several else "read"
+    return Statement(task.name, task.sql, kind, view=bool(rewrite(bound, catalog).uses))
+
+
+def whole_joins(
+    base: PhoenixCluster, options: Options, customers: int, console: Console
+) -> dict[str, dict[str, Timing]]:
+    """Q1 and Q2, all rows of them, by scans of views and by joining; by query and way."""
+    source = joins(customers)
+    design, folder = source.design, options.folder / f"joins{customers}"
+    with ExitStack() as stack:
+        made: dict[str, System] = {
+            way(HORNBEAM, view=True): stack.enter_context(
+                hornbeam_on(base, folder / "views", source)
+            ),
+            way(HORNBEAM, view=False): stack.enter_context(
+                hornbeam_on(base, folder / "plain", source, views=False)
+            ),
+            way(PHOENIX, view=False): Phoenix(
+                PHOENIX, base, design.plain, f"joins{customers}", transactional=False
+            ),
+            way(PHOENIX, view=True): Phoenix(
+                PHOENIX, base, design.views, f"views{customers}", transactional=False
+            ),
+        }
+        load(made, source, console)
+        steps = [Step(name, ((),) * (1 + options.join_rounds)) for name in source.tasks]
+        found = measure(made, steps, source.tasks, warm_up=1)
+    return {query: {name: timing(found[name][query]) for name in made} for query in source.tasks}
+
+
+def timing(measured: Measured) -> Timing:
+    return Timing(tuple(measured.times_ms), measured.error, measured.rows, measured.equal)
+
+
+def run(options: Options, console: Console) -> Results:
+    began = dt.datetime.now(dt.UTC)
+    source = tpcw(Size(options.customers, options.items))
+    shutil.rmtree(options.folder, ignore_errors=True)
+
+    def tell(name: str, news: str) -> None:
+        console.print(f"{name}: {news}", highlight=False)
+
+    with phoenix_cluster(options.folder / "cluster", on_change=tell) as base:
+        with ExitStack() as stack:
+            systems = {
+                name: stack.enter_context(start())
+                for name, start in all_systems(base, options, source).items()
+                if name not in options.without
+            }
+            console.rule("Loading")
+            rates = load(systems, source, console)
+            console.rule("All statements, in turn on all systems")
+            found = _measured(systems, options, source, console)
+            bare = bare_operations(base.cluster, BARE_ROUNDS)
+            storage = {name: dict(system.sizes()) for name, system in systems.items()}
+            versions = {name: dict(system.versions) for name, system in systems.items()}
+        whole = {}
+        for customers in options.joins:
+            console.rule(f"Whole joins, {customers} customers")
+            whole[customers] = whole_joins(base, options, customers, console)
+    return Results(
+        began=began.isoformat(timespec="seconds"),
+        command=shlex.join(["python", "-m", "bench.peers.run", *sys.argv[1:]]),
+        options={k: str(v) if isinstance(v, Path) else v for k, v in asdict(options).items()},
+        machine=machine(options.folder),
+        versions_by_system=versions,
+        systems=tuple(rates),
+        statements=statements(source.tasks, source.design.views),
+        timings={
+            system: {name: timing(each) for name, each in of_system.items()}
+            for system, of_system in found.items()
+        },
+        storage=storage,
+        bare={name: Timing(tuple(times)) for name, times in bare.items()},
+        joins=whole,
+        load_rows_s=rates,
+    )
+
+
+def _measured(
+    systems: Mapping[str, System], options: Options, source: Source, console: Console
+) -> dict[str, dict[str, Measured]]:
+    size = Size(options.customers, options.items)
+    steps = script(size, options.warm_up + options.rounds, options.seed)
+    with _progress(console) as progress:
+        task = progress.add_task("", total=len(steps))
+
+        def tell(name: str) -> None:
+            progress.update(task, advance=1, description=name)
+
+        return measure(systems, steps, source.tasks, warm_up=options.warm_up, tell=tell)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options, console = parse_options(arguments), Console()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    settle_collector()
+    try:
+        results = run(options, console)
+    except (HornbeamError, Cannot) as error:
+        console.print(f"bench-peers: {error}", style="red", markup=False, highlight=False)
+        sys.exit(1)
+    found = report.Report(results)
+    report.write(found, options.output)
+    console.print(report.markdown(found), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"Written: {options.output} and {options.output.with_suffix('.html')}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""The bulk work in one command: TPC-H on an embedded database, with Spark beside it.
+
+Loads TPC-H, lets a writer change all relations, and meanwhile builds join views by Spark, keeps
+nine of its queries as deferred views and compares each with its query after every batch, damages a
+view and has it reconciled. `python -m bench.spark_demo --help` lists the options; `make demo-spark`
+runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+import hornbeam
+from api.database import Database
+from api.planning import program_of
+from api.settings import Settings
+from bench.demo import new_console, served
+from bench.materialize import apply
+from bench.tpch import SCHEMA, VIEWS
+from bench.tpch.changes import Changes
+from bench.tpch.data import files
+from hornbeam.connection import Connection
+from pipeline.load import load
+from pipeline.materialize import materialize
+from pipeline.reconcile.command import run as reconcile
+from pipeline.refresh import refresh
+from pipeline.session import LOCAL, session
+from storage.codec.rows import Codecs
+from storage.ports import NEWEST, TOMBSTONE, Put
+
+JOINS = """
+-- name: orders_of_a_customer
+SELECT c_name, o_orderkey, o_totalprice FROM customer, orders
+WHERE c_custkey = o_custkey AND c_custkey = ?;
+-- name: lines_of_an_order
+SELECT o_orderdate, l_linenumber, l_quantity FROM orders, lineitem
+WHERE o_orderkey = l_orderkey AND o_orderkey = ?;
+"""
+TIMEOUT_S = 600.0
+DAMAGED_ROWS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `--help` explains."""
+
+    scale: float
+    batches: int
+    seed: int
+    master: str
+    folder: Path
+
+
+def parse_options(arguments: list[str] | None = None) -> Options:
+    parser = argparse.ArgumentParser(prog="python -m bench.spark_demo", description=__doc__)
+    parser.add_argument("--scale", type=float, default=0.01, help="TPC-H's scale factor")
+    parser.add_argument("--batches", type=int, default=4, help="of deferred views, to compare")
+    parser.add_argument("--seed", type=int, default=1, help="of the writer")
+    parser.add_argument("--master", default=LOCAL, help="Spark's")
+    parser.add_argument("--folder", type=Path, default=Path("var/demo-spark"))
+    return Options(**vars(parser.parse_args(arguments)))
+
+
+class Server:
+    """The database and its node, in a thread of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ready = threading.Event()
+        self._ended = asyncio.Event()
+        self.url = ""
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path) -> Iterator[Server]:
+        server = cls(folder)
+        thread = threading.Thread(target=lambda: asyncio.run(server._serve()), name="node")
+        thread.start()
+        server._ready.wait()
+        try:
+            yield server
+        finally:
+            server._loop.call_soon_threadsafe(server._ended.set)
+            thread.join()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        settings = Settings(data=self._folder)
+        try:
+            self.database = await Database.open(settings)
+            async with self.database, served(self.database, settings) as url:
+                self.url = url.replace("http://", "hornbeam://")
+                self._ready.set()
+                await self._ended.wait()
+        finally:
+            self._ready.set()
+
+    def run(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
+
+    async def damage(self, view: str) -> int:
+        """Behind the database's back: of the first rows of a view one is gone, the next one is
+        another, and so on."""
+        codec = Codecs(self.database.catalog)(view)
+        table, puts = codec.layout.table, []
+        async for cells in self.database.store.scan(table, b"", None, NEWEST, limit=DAMAGED_ROWS):
+            for number, cell in enumerate(cells):
+                row = codec.decode(cell.value)
+                text = next(i for i, value in enumerate(row) if isinstance(value, str))
+                other = codec.encode((*row[:text], "damaged", *row[text + 1 :]))
+                puts.append(Put(cell.key, other if number % 2 else TOMBSTONE))
+        await self.database.store.put({table: puts}, self.database.watermark())
+        return len(puts)
+
+
+@dataclass
+class Writer:
+    """Random transactions, one after the other, until it is told to stop."""
+
+    url: str
+    changes: Changes
+    done: int = 0
+    error: Exception | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._write, name="writer")
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+        if self.error is not None:
+            raise self.error
+
+    def _write(self) -> None:
+        try:
+            with hornbeam.connect(self.url) as db, db.cursor() as cursor:
+                for transaction in self.changes:
+                    if self._stop.is_set():
+                        return
+                    for sql, parameters in transaction:
+                        cursor.execute(sql, parameters)
+                    db.commit()
+                    self.done += 1
+        except Exception as error:
+            self.error = error
+
+
+def build(url: str, master: str, writer: Writer, console: Console) -> None:
+    before = writer.done
+    report = materialize(url, [], master=master)
+    console.print(
+        f"Built {', '.join(report.names)} by Spark: {report.rows:,} rows in {report.seconds:.1f} s,"
+        f" while the writer committed {writer.done - before} transactions"
+    )
+
+
+def defer(
+    server: Server, db: Connection, options: Options, writer: Writer, console: Console
+) -> int:
+    """Batches of the deferred views, each compared with its query; returns the differences."""
+    found, catalog = 0, server.database.catalog
+    sql = {name: program_of(catalog, name).sql for name in catalog.deferred_view}
+    with session(options.master) as spark:
+        table = Table("batch", "changes", "rows put", "seconds", "lag before next", "differences")
+        for number in range(options.batches + 1):
+            done = refresh(spark, db.transport, server.url, "default")
+            differing = [name for name in sql if not same(db, name, sql[name], done.upto)]
+            found += len(differing)
+            lag_s = db.transport.json("GET", "/v1/groups")[0]["lag_s"]
+            table.add_row(
+                "first build" if number == 0 else str(number),
+                f"{done.counts.changes:,}",
+                f"{done.counts.rows:,}",
+                f"{done.seconds:.1f}",
+                f"{lag_s:.1f} s",
+                ", ".join(differing) or "0",
+            )
+    console.print(table)
+    console.print(f"The writer has committed {writer.done} transactions by now.")
+    return found
+
+
+def same(db: Connection, view: str, sql: str, at: int) -> bool:
+    """Is a deferred view what its query answers as of its moment?"""
+
+    def answer(sql: str) -> list[str]:
+        body = {"sql": sql, "parameters": [], "snapshot": at}
+        return sorted(map(repr, db.transport.json("POST", "/v1/query", body)["rows"]))
+
+    return answer(f"SELECT * FROM {view}") == answer(sql)
+
+
+def repair(server: Server, options: Options, console: Console) -> int:
+    """Damage a view, have it repaired; returns the differences that are left."""
+    (view, *_) = server.database.catalog.view
+    planted = server.run(server.damage(view))
+
+    def checked(*, repair: bool) -> dict[str, Any]:
+        return reconcile(
+            server.url, [view], repair=repair, master=options.master, progress=lambda *_: None
+        )
+
+    report, after = checked(repair=True), checked(repair=False)
+    console.print(
+        f"Damaged {planted} rows of {view}: reconcile has repaired {report['repaired']}, and finds"
+        f" {after['differences']} differences now"
+    )
+    return int(after["differences"])
+
+
+def main() -> int:
+    options, console = parse_options(), new_console()
+    shutil.rmtree(options.folder, ignore_errors=True)
+    tables = files(options.scale)
+    with Server.open(options.folder) as server, hornbeam.connect(server.url, timeout_s=600) as db:
+        schema = SCHEMA.read_text()
+        apply(db, schema, "", "node")
+        sources = {name: [str(path)] for name, path in tables.items()}
+        loaded = load(server.url, sources, master=options.master, single_lines=True)
+        rows = sum(loaded.rows.values())
+        rate = rows / loaded.seconds
+        console.print(f"Loaded {rows:,} rows of TPC-H by Spark, {rate:,.0f} rows/s")
+        writer = Writer(server.url, Changes(tables, options.seed))
+        with writer.running():
+            apply(db, schema, JOINS, "spark")
+            build(server.url, options.master, writer, console)
+            apply(db, schema + VIEWS.read_text(), JOINS, "node")
+            found = defer(server, db, options, writer, console)
+            found += repair(server, options, console)
+    console.print(f"[bold]{found} differences[/bold]")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

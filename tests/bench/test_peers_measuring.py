@@ -1,0 +1,123 @@
+"""The same statements on several systems: here on Hornbeam with views and without."""
+
+import datetime as dt
+from contextlib import ExitStack, closing
+from decimal import Decimal
+
+import pytest
+
+from bench.peers.answers import same
+from bench.peers.design import joins, tpcw
+from bench.peers.hornbeam import Hornbeam
+from bench.peers.measuring import measure
+from bench.peers.port import Cannot
+from bench.peers.script import WRITES, script
+from bench.tpcw.data import Size
+
+SIZE = Size(customers=20, items=20)
+TASKS = tpcw(SIZE).tasks
+
+
+class Broken:
+    """Says another thing than the others, or fails."""
+
+    def __init__(self, error=""):
+        self._error = error
+        self.asked = 0
+
+    def session(self):
+        return self
+
+    def run(self, task, values):
+        self.asked += 1
+        if self._error:
+            raise Cannot(self._error)
+        return [("another",)]
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(scope="module")
+def systems(tmp_path_factory):
+    folder, source = tmp_path_factory.mktemp("peers"), tpcw(SIZE)
+    with ExitStack() as stack:
+        made = {}
+        for name in ("plain", "views"):
+            system = Hornbeam(name, f"hornbeam:///{folder / name}", source, views=name == "views")
+            made[name] = stack.enter_context(closing(system))
+        for system in made.values():
+            for relation in source.relations:
+                system.load(relation, source.rows(relation))
+            system.loaded()
+        yield made
+
+
+def test_every_statement_runs_and_answers_are_equal(systems):
+    found = measure(systems, script(SIZE, 3), TASKS, warm_up=1)
+    assert found.keys() == {"plain", "views"}
+    for system, statements in found.items():
+        assert statements.keys() == TASKS.keys()
+        for name, measured in statements.items():
+            assert measured.error is None, (system, name)
+            assert len(measured.times_ms) == 2
+            assert measured.equal is (True if TASKS[name].reads else None), (system, name)
+    assert found["views"]["get_cart"].rows == 2
+    assert set(systems["views"].sizes()) >= {"customer", "customer__orders"}
+    assert "customer__orders" not in systems["plain"].sizes()
+
+
+def test_another_answer_and_a_failure_are_seen(systems):
+    (step,) = (step for step in script(SIZE, 3) if step.name == "get_name")
+    failing = Broken("no such thing")
+    found = measure({"plain": systems["plain"], "broken": Broken()}, [step], TASKS, warm_up=0)
+    assert found["broken"]["get_name"].equal is False
+    found = measure({"plain": systems["plain"], "broken": failing}, [step], TASKS, warm_up=0)
+    assert found["broken"]["get_name"].error == "no such thing"
+    assert failing.asked == 1
+
+
+def test_the_script_has_every_statement_once_and_new_keys():
+    steps = script(SIZE, 4)
+    assert sorted(step.name for step in steps) == sorted(TASKS)
+    for step in steps:
+        if step.name in {"create_cart", "enter_order", "create_customer", "enter_address"}:
+            assert len({values[0] for values in step.runs}) == 4
+    assert script(SIZE, 4) == steps
+    assert {name for names in WRITES for name in names} <= TASKS.keys()
+
+
+def test_designs_differ_in_their_views():
+    made = tpcw(SIZE).design
+    assert made.views.view
+    assert not made.plain.view
+    assert all(made.views.readable(name) for name in (*made.views.view, *made.views.index))
+
+
+def test_the_joins_are_views():
+    made = joins(3)
+    assert set(made.design.views.view) == {"customer__orders", "customer__orders__order_line"}
+    assert sum(1 for _ in made.rows("order_line")) == made.row_counts["order_line"] == 300
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ([(1, "a"), (2, "b")], [(2, "b"), (1, "a")], True),
+        ([(1,), (1,)], [(1,)], False),
+        ([(Decimal("10.00"),)], [(10.0,)], True),
+        ([(0.1 + 0.2,)], [(0.3,)], True),
+        ([(Decimal("10.01"),)], [(10.0,)], False),
+        ([(dt.datetime(2026, 1, 1),)], [(dt.datetime(2026, 1, 1, tzinfo=dt.UTC),)], True),
+        ([(None,)], [("",)], False),
+        ([(bytearray(b"x"),)], [(b"x",)], True),
+        ([(True,)], [(1,)], True),
+    ],
+)
+def test_answers(one, other, equal):
+    assert same("get_name", one, other) is equal
+
+
+def test_where_a_limit_chooses_among_equals_only_the_number_counts():
+    assert same("best_sellers", [(1,)], [(2,)])
+    assert not same("best_sellers", [(1,)], [])

@@ -1,0 +1,57 @@
+"""What PostgreSQL is told, without one."""
+
+import pytest
+
+from bench.peers import postgres_sql
+from bench.peers.design import tpcw
+from bench.tpcw.data import Size
+
+SOURCE = tpcw(Size(customers=50, items=50))
+DESIGN = SOURCE.design
+
+
+def said(name: str, *, views: bool = True) -> str:
+    return postgres_sql.said(SOURCE.tasks[name].sql, DESIGN.views if views else DESIGN.plain)
+
+
+def test_parameters_go_by_number_and_nulls_stay_last() -> None:
+    assert said("most_recent_order_id", views=False) == (
+        "SELECT o_id FROM customer, orders WHERE customer.c_id = orders.o_c_id AND c_uname = $1 "
+        "ORDER BY o_date DESC NULLS LAST, orders.o_id DESC NULLS LAST LIMIT 1"
+    )
+
+
+def test_reads_go_over_the_views() -> None:
+    assert said("address_country") == (
+        "SELECT country__address.co_id AS co_id FROM country__address "
+        "WHERE country__address.addr_id = $1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "views"),
+    [
+        ("get_stock", []),
+        ("create_customer", []),
+        ("enter_order", ["customer__orders"]),
+        ("refresh_session", ["customer__orders"]),
+        ("set_stock", ["author__item"]),
+        ("clear_cart", []),
+    ],
+)
+def test_a_write_refreshes_what_it_may_change(statement: str, views: list[str]) -> None:
+    assert postgres_sql.touched(SOURCE.tasks[statement].sql, DESIGN.views) == views
+
+
+def test_views_are_defined_with_their_indexes() -> None:
+    definitions = list(postgres_sql.definitions(DESIGN.views))
+    assert len(definitions) == 10 + 2 * len(DESIGN.views.views) + len(DESIGN.views.indexes)
+    view = next(each for each in definitions if "VIEW country__address AS" in each)
+    assert view.startswith("CREATE MATERIALIZED VIEW country__address AS SELECT country.co_id AS")
+    assert view.endswith(
+        "FROM country, address WHERE address.addr_co_id = country.co_id WITH NO DATA"
+    )
+    assert (
+        "CREATE INDEX customer__orders__by_c_uname_o_date_desc_o_id_desc ON customer__orders "
+        "(c_uname, o_date DESC NULLS LAST, o_id DESC NULLS LAST)"
+    ) in definitions

@@ -1,0 +1,279 @@
+"""What is said about a run: findings, the document, the page, the README's tables."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from bench.peers.findings import findings, number, ratios, summary
+from bench.peers.page import page
+from bench.peers.report import Report, decode, encode, main, markdown, write
+from bench.peers.results import (
+    BASELINE,
+    HORNBEAM,
+    MVCC_A,
+    PHOENIX,
+    POSTGRES,
+    OtherFormat,
+    Results,
+    Statement,
+    Timing,
+    way,
+)
+
+SYSTEMS = (HORNBEAM, PHOENIX, BASELINE, MVCC_A, POSTGRES)
+STATEMENTS = (
+    Statement("get_book", "SELECT * FROM item, author WHERE i_a_id = a_id", "join", view=True),
+    Statement("get_customer", "SELECT * FROM customer, address", "join", view=True),
+    Statement("related", "SELECT * FROM item i, item j", "join"),
+    Statement("get_name", "SELECT c_fname FROM customer WHERE c_id < ?", "read"),
+    Statement("set_stock", "UPDATE item SET i_stock = ? WHERE i_id = ?", "write"),
+)
+MS = {
+    HORNBEAM: (2, 1, 10, 1, 4),
+    PHOENIX: (20, 10, 10, 1.5, 3),
+    BASELINE: (80, 20, 40, 2, 40),
+    MVCC_A: (12, 10, 30, 2, 36),
+    POSTGRES: (0.2, 0.1, 0.3, 0.1, 0.2),
+}
+
+
+def timing(milliseconds, *, reads=True):
+    """Medians are not moved by one that is far off."""
+    return Timing((milliseconds, milliseconds, 9 * milliseconds), rows=3, equal=reads or None)
+
+
+def example():
+    named = [
+        {
+            each.name: timing(ms, reads=each.kind != "write")
+            for each, ms in zip(STATEMENTS, MS[system], strict=True)
+        }
+        for system in SYSTEMS
+    ]
+    joined = {
+        way(HORNBEAM, view=True): timing(10),
+        way(HORNBEAM, view=False): timing(30),
+        way(PHOENIX, view=False): timing(120),
+    }
+    return Results(
+        began="2026-01-02T03:04:05+00:00",
+        command="python -m bench.peers.run --quick",
+        options={"customers": 1_000, "seed": 7},
+        machine={"cores": 2, "processor": "An <odd> & old one"},
+        versions_by_system={system: {"part": "1.0"} for system in SYSTEMS},
+        systems=SYSTEMS,
+        statements=STATEMENTS,
+        timings=dict(zip(SYSTEMS, named, strict=True)),
+        storage={HORNBEAM: {"item": 2_000_000, "author__item": 1_000_000}, BASELINE: {"t": 2**20}},
+        bare={"get": timing(0.5)},
+        joins={500: {"Q1": joined}, 50_000: {"Q1": joined, "Q2": joined}},
+        load_rows_s={HORNBEAM: 12_345.6},
+    )
+
+
+def failed(results, system, statement, error):
+    timings = {name: dict(of) for name, of in results.timings.items()}
+    timings[system][statement] = Timing(error=error)
+    return replace(results, timings=timings)
+
+
+def found(results, key):
+    return next(each for each in findings(results) if each.key == key)
+
+
+def test_ratios_are_of_medians_and_means_of_statements():
+    joins = found(example(), f"joins/{BASELINE}")
+    assert joins.value == 30  # 40 and 20; the join without a view does not count
+    assert joins.geometric == pytest.approx(28.28, abs=0.01)
+    assert joins.met is True
+    assert found(example(), f"joins/{MVCC_A}").value == 8
+    assert found(example(), f"writes/{BASELINE}").value == 10
+
+
+def test_sums_storage_and_the_slowest():
+    assert found(example(), f"sum/{BASELINE}").value == pytest.approx(100 * (1 - 18 / 182))
+    storage = found(example(), "storage")
+    assert storage.value == pytest.approx(3_000_000 / 2**20)
+    assert storage.met is False
+    slowest = found(example(), "slower")
+    assert slowest.value == pytest.approx(4 / 3)
+    assert slowest.met is False
+    assert "set_stock 1.33 ×" in slowest.note
+
+
+def test_whole_joins_have_a_goal_at_the_papers_size_only():
+    assert found(example(), f"scan/Q1/{PHOENIX}").met is True
+    own = found(example(), f"scan/Q2/{HORNBEAM}")
+    assert own.value == 3
+    assert own.met is False
+    small = replace(example(), joins={500: example().joins[500]})
+    assert found(small, f"scan/Q1/{HORNBEAM}").met is None
+    assert found(small, f"scan/Q1/{HORNBEAM}").value == 3
+    assert found(small, f"scan/Q2/{HORNBEAM}").value is None
+
+
+def test_what_failed_is_left_out_of_both_and_named():
+    results = failed(example(), BASELINE, "get_book", "no such function")
+    joins = found(results, f"joins/{BASELINE}")
+    assert joins.value == 20
+    assert "without get_book" in joins.note
+    assert found(results, f"sum/{BASELINE}").value == pytest.approx(100 * (1 - 16 / 102))
+    assert ratios(results, BASELINE, HORNBEAM, STATEMENTS).keys() == {
+        each.name for each in STATEMENTS[1:]
+    }
+
+
+def test_a_failure_in_the_end_is_a_failure():
+    assert summary(Timing((1.0, 2.0), error="lost")) is None
+    assert summary(Timing()) is None
+    assert summary(Timing((3.0,))).error == 0
+
+
+def test_a_system_that_was_not_there_meets_and_misses_nothing():
+    results = replace(
+        example(), systems=(HORNBEAM,), timings={HORNBEAM: example().timings[HORNBEAM]}
+    )
+    joins = found(results, f"joins/{BASELINE}")
+    assert (joins.value, joins.met) == (None, None)
+    assert joins.note == "Baseline not in this run"
+
+
+@pytest.mark.parametrize(
+    "timing_", [Timing((1.0,), equal=False), Timing((1.0,), equal=None), Timing(error="no")]
+)
+def test_an_answer_that_is_not_the_references_misses_the_goal(timing_):
+    assert found(example(), "answers").value == 100
+    results = example()
+    timings = {**results.timings, HORNBEAM: {**results.timings[HORNBEAM], "get_name": timing_}}
+    answers = found(replace(results, timings=timings), "answers")
+    assert answers.value == 80
+    assert answers.note == "4 of 5; not get_name"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0.01234, "0.0123"),
+        (0.00001234, "0.000012"),
+        (12.34, "12.3"),
+        (1234567.8, "1 234 568"),
+        (99.96, "100"),
+    ],
+)
+def test_numbers(value, said):
+    assert number(value) == said
+
+
+# ---------------------------------------------------------------- the document
+
+
+def test_a_report_is_read_as_it_was_written(tmp_path):
+    report = Report(example(), {"slower": "the log's fsync"})
+    write(report, tmp_path / "peers.json")
+    document = (tmp_path / "peers.json").read_bytes()
+    assert decode(document) == report
+    by_key = {each["key"]: each for each in json.loads(document)["findings"]}
+    assert by_key["slower"]["why"] == "the log's fsync"
+    assert by_key["slower"]["met"] is False
+    assert (tmp_path / "peers.html").read_text() == page(report.results, report.findings)
+
+
+def test_another_document_is_refused():
+    for document in (b"{}", encode(Report(example())).replace(b'"format": 1', b'"format": 2', 1)):
+        with pytest.raises(OtherFormat):
+            decode(document)
+
+
+def test_a_reason_is_added_by_hand(tmp_path, capsys):
+    file = tmp_path / "peers.json"
+    write(Report(example(), {"storage": "two views"}), file)
+    main([str(file), "--reason", "slower=a = b"])
+    assert decode(file.read_bytes()).reasons == {"storage": "two views", "slower": "a = b"}
+    assert markdown(Report(example())) in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([str(file), "--reason", "slow=x"])
+    assert "slower" in capsys.readouterr().err
+
+
+def test_the_readmes_tables():
+    results = failed(example(), BASELINE, "get_book", "no such function")
+    lines = markdown(Report(results)).splitlines()
+    assert "| storage: Hornbeam / Baseline | 2.86 × | – | 2.1 × | **≤ 2.1 ×, missed** |" in lines
+    assert "| Hornbeam | 3 | 4 | 18 | 3 MB |" in lines
+    assert "| Baseline | 20 (1 of 2) | 40 | 102 (4 of 5) | 1.05 MB |" in lines
+
+
+# ---------------------------------------------------------------- the page
+
+
+class Reader(HTMLParser):
+    """Everything that is opened is closed; what is there."""
+
+    EMPTY = frozenset({"meta", "br", "path", "use", "rect", "circle", "line", "stop", "link"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.text, self.ids = [], [], [], "", []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        if tag not in self.EMPTY:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def read():
+    results = failed(example(), MVCC_A, "related", "no <self> joins & such")
+    text = page(results, findings(results, {"storage": "two <views>"}))
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    return reader, text
+
+
+def test_the_page_is_whole_and_has_everything(read):
+    reader, _ = read
+    assert not reader.open
+    wanted = (*SYSTEMS, *(s.name for s in STATEMENTS), *(s.sql for s in STATEMENTS))
+    for each in (*wanted, "no <self> joins & such", "two <views>", "An <odd> & old one"):
+        assert each in reader.text
+    assert reader.tags.count("svg") == 5
+    assert "python -m bench.peers.run --quick" in reader.text
+
+
+def test_the_page_fetches_nothing_and_runs_nothing(read):
+    reader, text = read
+    assert not {"script", "link", "img", "iframe"} & set(reader.tags)
+    assert "://" not in text
+    assert all(value.startswith("#") for name, value in reader.attributes if name == "href")
+    assert not re.search(r"url\((?!#)|@import", text)
+
+
+def test_the_page_is_the_same_each_time():
+    results = example()
+    assert page(results, findings(results)) == page(results, findings(results))
+
+
+def test_a_page_of_almost_nothing():
+    results = replace(
+        example(), systems=(HORNBEAM,), timings={}, storage={}, bare={}, joins={}, load_rows_s={}
+    )
+    reader = Reader()
+    reader.feed(page(results, findings(results)))
+    assert not reader.open

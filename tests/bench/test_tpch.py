@@ -1,0 +1,121 @@
+"""TPC-H on Hornbeam: data, answers as DuckDB gives them, and changes that keep foreign keys."""
+
+from collections import Counter
+from decimal import Decimal
+from itertools import islice
+
+import duckdb
+import pytest
+from api_world import world
+
+import hornbeam
+from bench.tpch import SCHEMA, VIEWS
+from bench.tpch.changes import KEYS, Changes
+from bench.tpch.data import RELATIONS, files, queries
+from schema.ddl import load_ddl
+
+SCALE = 0.001
+TRANSACTIONS = 250
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return files(SCALE)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory, tables):
+    with world(tmp_path_factory.mktemp("tpch")) as served:
+        assert served.apply(ddl=SCHEMA.read_text(), workload="", roots=None).status_code == 200
+        for name, path in tables.items():
+            headers = {"Content-Type": "text/csv"}
+            loaded = served.client.post(
+                f"/v1/load/{name}", content=path.read_bytes(), headers=headers
+            )
+            assert loaded.is_success, loaded.text
+        url = f"hornbeam://{served.client.base_url.host}:{served.client.base_url.port}"
+        with hornbeam.connect(url, autocommit=True) as connection:
+            yield connection
+
+
+@pytest.fixture
+def duck(tables, db):
+    """DuckDB with what Hornbeam holds now."""
+    connection = duckdb.connect()
+    for name in RELATIONS:
+        rows = db.cursor().arrow(f"SELECT * FROM {name}")
+        connection.register("rows", rows)
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM rows")
+    yield connection
+    connection.close()
+
+
+def exact(rows):
+    """Comparable: averages are doubles, which depend on the order of addition."""
+    return sorted(tuple(round(v, 6) if isinstance(v, float) else v for v in row) for row in rows)
+
+
+def answered(db, duck):
+    for name, sql in queries().items():
+        found = exact(db.cursor().execute(sql).fetchall())
+        assert found == exact(duck.sql(sql).fetchall()), name
+        yield name, len(found)
+
+
+def test_what_is_loaded_is_what_was_generated(db, tables):
+    for name, path in tables.items():
+        expected = duckdb.sql(f"SELECT * FROM read_csv('{path}', all_varchar = true)").fetchall()
+        (columns,) = ([c[0] for c in db.cursor().execute(f"SELECT * FROM {name}").description],)
+        casts = ", ".join(f"CAST({c} AS TEXT)" for c in columns)
+        rows = db.cursor().execute(f"SELECT {casts} FROM {name}").fetchall()
+        assert Counter(map(normal, rows)) == Counter(map(normal, expected)), name
+
+
+def normal(row):
+    return tuple(number(value) for value in row)
+
+
+def number(text):
+    """Numbers with a point have two places with us."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return text
+
+
+def test_queries_answer_as_duckdb_does(db, duck):
+    rows = dict(answered(db, duck))
+    assert list(rows) == ["q1", "q3", "q4", "q6", "q10", "q12", "q13", "q14", "q22"]
+    assert rows["q1"] == 4
+    assert all(rows.values())
+
+
+def test_the_views_are_views_of_the_schema():
+    schema = load_ddl(SCHEMA.read_text() + VIEWS.read_text())
+    assert schema.names == RELATIONS
+    assert len(queries()) == VIEWS.read_text().count("CREATE MATERIALIZED VIEW")
+
+
+def test_random_changes_keep_foreign_keys_and_reach_every_query(db, tables, request):
+    before = {name: exact(db.cursor().execute(sql).fetchall()) for name, sql in queries().items()}
+    kinds = Counter()
+    for transaction in islice(Changes(tables, seed=7), TRANSACTIONS):
+        db.autocommit = False
+        for sql, parameters in transaction:
+            cursor = db.cursor().execute(sql, parameters)
+            assert cursor.rowcount == 1, (sql, parameters)
+            words = sql.split()
+            kinds[words[0], words[2 if words[0] in {"INSERT", "DELETE"} else 1]] += 1
+        db.commit()
+    db.autocommit = True
+    assert set(kinds) >= {(kind, name) for kind in ("INSERT", "UPDATE") for name in KEYS}
+    assert {name for kind, name in kinds if kind == "DELETE"} >= {"orders", "lineitem", "customer"}
+    duck = request.getfixturevalue("duck")
+    after = {name: exact(duck.sql(sql).fetchall()) for name, sql in queries().items()}
+    assert len(dict(answered(db, duck))) == 9
+    assert [name for name in after if after[name] == before[name]] == []
+
+
+def test_the_same_seed_gives_the_same_changes(tables):
+    one, two, other = (list(islice(Changes(tables, seed), 50)) for seed in (1, 1, 2))
+    assert one == two != other
