@@ -25,8 +25,11 @@ DEFAULT_FOLDER = Path("var/cluster")
 START_TIMEOUT_S = 240.0
 _STOP_TIMEOUT_S = 60.0
 _KILL_TIMEOUT_S = 10.0
+_PAUSE_TIMEOUT_S = 10.0
 _POLL_S = 0.3
 _LOG_LINES = 12
+_ABORTING = "***** ABORTING"
+"""With this HBase's servers begin to say why they give up, long before their logs end."""
 _FORMAT = "format"
 """The name of the passing process that makes the empty file system."""
 
@@ -199,8 +202,11 @@ class Cluster:
         _kill(*self._running(name))
 
     def pause(self, name: str) -> None:
-        """Freeze a process (SIGSTOP); its connections stay open."""
-        processes.send(*self._running(name), signal.SIGSTOP)
+        """Freeze a process (SIGSTOP), and wait until it is; its connections stay open."""
+        mark, pid = self._running(name)
+        processes.send(mark, pid, signal.SIGSTOP)
+        if not processes.wait_until_paused(mark, pid, _PAUSE_TIMEOUT_S):
+            raise Unavailable(f"{name} (process {pid}) cannot be paused.")
 
     def resume(self, name: str) -> None:
         processes.send(*self._running(name), signal.SIGCONT)
@@ -424,9 +430,18 @@ class _Start:
 
 
 def _failed(what: str, log: Path) -> Unavailable:
-    """The error, with the end of the log."""
-    with contextlib.suppress(FileNotFoundError):
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
-        end = "\n".join(f"  {line}" for line in lines)
-        return Unavailable(f"{what}.", cure=f"Its log, {log}, ends with:\n{end}")
-    return Unavailable(f"{what}; it wrote no log.")
+    """The error, with the end of the log, and with why HBase gave up if the log says so."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return Unavailable(f"{what}; it wrote no log.")
+    end = f"ends with:\n{_quoted(lines[-_LOG_LINES:])}"
+    aborts = [number for number, line in enumerate(lines[:-_LOG_LINES]) if _ABORTING in line]
+    if aborts:
+        why = _quoted(lines[aborts[-1] : aborts[-1] + _LOG_LINES])
+        end = f"says why it gave up:\n{why}\nand {end}"
+    return Unavailable(f"{what}.", cure=f"Its log, {log}, {end}")
+
+
+def _quoted(lines: Sequence[str]) -> str:
+    return "\n".join(f"  {line}" for line in lines)

@@ -106,6 +106,17 @@ def send(mark: Mark, pid: int, number: signal.Signals) -> bool:
         return True
 
 
+def wait_until_paused(mark: Mark, pid: int, timeout_s: float) -> bool:
+    """Whether the process that was told to stop has come to a halt, by now or within `timeout_s`:
+    a busy machine lets it run on for a while. One that ended counts as halted."""
+    deadline = time.monotonic() + timeout_s
+    while _bears(mark, pid) and not is_paused(pid):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    return True
+
+
 def wait_until_gone(mark: Mark, pid: int, timeout_s: float) -> bool:
     """Whether the process has ended, by now or within `timeout_s`. Strangers count as gone.
 

@@ -1,7 +1,8 @@
 """Stands in for Java: the processes of a cluster without what makes them slow.
 
 It answers -version, formats a file system, and else does what the file `behaviour` beside it says
-of the process: sleep (the default), die, or stay whatever it is asked (`stubborn`).
+of the process: sleep (the default), die, abort as HBase does, or stay whatever it is asked
+(`stubborn`).
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ def behave(behaviour: Path, name: str) -> int:
     )
     if of.get(name) == "die":
         print("line 1\nFATAL: no room left", flush=True)
+        return 1
+    if of.get(name) == "abort":
+        print("ERROR ***** ABORTING region server: no session *****\nat once", flush=True)
+        print("\n".join(f"line {number}" for number in range(100)), flush=True)
         return 1
     if of.get(name) == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -137,6 +137,17 @@ def test_one_that_dies_is_reported_with_its_log_and_the_rest_is_stopped(folder, 
 
 
 @pytest.mark.usefixtures("all_healthy")
+def test_why_a_server_gave_up_is_told_besides_the_end_of_its_log(folder, behaviour):
+    behaviour.write_text("region-server-1 abort\n")
+    with pytest.raises(Unavailable, match="region-server-1 ended while it started") as told:
+        Cluster.start(folder)
+    why, _, end = told.value.cure.partition("\nand ends with:\n")
+    assert "says why it gave up:\n  ERROR ***** ABORTING region server: no session" in why
+    assert "  at once\n  line 0\n" in why
+    assert end.endswith("  line 98\n  line 99")
+
+
+@pytest.mark.usefixtures("all_healthy")
 def test_a_start_that_fails_leaves_what_ran_before(folder, behaviour):
     Cluster.start(folder)
     before = processes.running(folder)

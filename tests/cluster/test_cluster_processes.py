@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from cluster.ports import free_ports, is_free
-from cluster.processes import Mark, is_paused, running, send, spawn, wait_until_gone
+from cluster.processes import (
+    Mark,
+    is_paused,
+    running,
+    send,
+    spawn,
+    wait_until_gone,
+    wait_until_paused,
+)
 
 SLEEP = "import time; time.sleep(60)"
 
@@ -73,12 +81,12 @@ def test_a_process_that_lost_its_command_line_is_waited_for(mark, pid, monkeypat
 
 def test_a_paused_process_is_seen_to_be(mark, pid):
     assert not is_paused(pid)
+    assert not wait_until_paused(mark, pid, 0.05)
     send(mark, pid, signal.SIGSTOP)
-    deadline = time.monotonic() + 5
-    while not is_paused(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert wait_until_paused(mark, pid, 5)
     assert is_paused(pid)
     send(mark, pid, signal.SIGCONT)
+    deadline = time.monotonic() + 5
     while is_paused(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not is_paused(pid)
