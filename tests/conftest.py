@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
-from real_cluster import guarded_cluster
+from real_cluster import PATIENT, guarded_cluster
 
 from cluster import Cluster
 from schema.errors import Unavailable
 
 BROKEN = pytest.StashKey[bool]()
+ENDED = pytest.StashKey[list[str]]()
 FAILURE_CHARACTERS = 3_000
 
 settings.register_profile(
@@ -52,15 +53,34 @@ def needs_cluster(item: pytest.Item) -> bool:
 
 @pytest.fixture(autouse=True)
 def _healthy_cluster(request: pytest.FixtureRequest) -> None:
-    """A cluster that broke fails the tests that need it with its own log, and soon: only the first
-    of them waits for it to recover."""
-    if needs_cluster(request.node):
-        cluster = request.getfixturevalue("real_cluster")
+    """Who needs the shared cluster finds it healthy. A process of it that ended by itself is
+    started again, and the end of the run says so with the process's own reason; a cluster that
+    cannot be mended fails the tests that need it, and soon."""
+    if not needs_cluster(request.node):
+        return
+    cluster = request.getfixturevalue("real_cluster")
+    stash = request.config.stash
+    try:
         try:
-            cluster.await_health(timeout_s=0 if request.config.stash.get(BROKEN, False) else 60)
-        except Unavailable:
-            request.config.stash[BROKEN] = True
-            raise
+            cluster.await_health(timeout_s=0 if stash.get(BROKEN, False) else 60)
+        except Unavailable as error:
+            ended = [each.name for each in cluster.status() if each.pid is None]
+            if not ended or stash.get(BROKEN, False):
+                raise
+            told = f"Found before {request.node.nodeid}: {error}"
+            stash.setdefault(ENDED, []).append(told)
+            for name in ended:
+                cluster.restart(name)
+            cluster.await_health(timeout_s=60)
+    except Unavailable:
+        stash[BROKEN] = True
+        raise
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for text in terminalreporter.config.stash.get(ENDED, []):
+        terminalreporter.section("a process of the shared cluster ended by itself")
+        terminalreporter.line(text)
 
 
 @pytest.fixture(scope="session")
@@ -71,5 +91,5 @@ def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if running := os.environ.get("HORNBEAM_CLUSTER"):
         yield Cluster.at(Path(running))
         return
-    with guarded_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+    with guarded_cluster(tmp_path_factory.mktemp("cluster"), hbase=PATIENT) as cluster:
         yield cluster

@@ -14,15 +14,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cluster import Cluster
-from cluster.configuration import QUICK_COMPILER
+from cluster.configuration import NO_SETTINGS, QUICK_COMPILER, Settings
 from cluster.control import stop
 
 _STOP_S = 120
 
+PATIENT: Settings = {
+    "zookeeper.session.timeout": 60_000,
+    "zookeeper.recovery.retry": 30,
+    "dfs.client.socket-timeout": 60_000,
+}
+"""HBase's servers end themselves when ZooKeeper or the disk is away for long. In a cluster that
+many tests share they outlast a ZooKeeper that a test kills or freezes, and a disk that is busy."""
+
 
 @contextlib.contextmanager
 def guarded_cluster(
-    folder: Path, *, region_servers: int = 1, data_nodes: int = 1, gateways: int = 1
+    folder: Path,
+    *,
+    region_servers: int = 1,
+    data_nodes: int = 1,
+    gateways: int = 1,
+    hbase: Settings = NO_SETTINGS,
 ) -> Iterator[Cluster]:
     """A cluster in `folder`; afterwards its logs are left there."""
     guard = subprocess.Popen(
@@ -35,6 +48,7 @@ def guarded_cluster(
             data_nodes=data_nodes,
             gateways=gateways,
             java_options=[QUICK_COMPILER],
+            hbase=hbase,
         )
     finally:
         guard.communicate(timeout=_STOP_S)
