@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 FORMAT = 1
+"""A field that may be absent can be added without another number."""
 
 HORNBEAM = "Hornbeam"
 PHOENIX = "Phoenix plain"
@@ -22,6 +23,15 @@ MVCC_A = "MVCC-A"
 PAPER = "Paper"
 POSTGRES = "PostgreSQL"
 POSTGRES_VIEWS = "PostgreSQL, materialised views"
+
+ROOTS_EACH = "Hornbeam, rows of a root each"
+ONE_ROOT = "Hornbeam, rows of one root"
+PAPER_LOCKS = "Paper, locks alone"
+LOCKS = (ROOTS_EACH, ONE_ROOT, PAPER_LOCKS)
+
+PIECES = ("plan", "lock and read", "compute", "log", "apply", "answer", "way")
+"""`answer`: the node's own time for a read; `way`: what the client waits beyond the node's own time
+(HTTP, JSON, the system)."""
 
 Kind = Literal["join", "read", "write"]
 
@@ -50,6 +60,39 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
+class Throughput:
+    """So many shoppers at so many nodes of Hornbeam, each interaction after the one before, for
+    `seconds`. The percentiles are of the requests, which are too many to keep; `cores`: how many
+    were busy, by who kept them so."""
+
+    mix: str
+    nodes: int
+    clients: int
+    seconds: float
+    interactions: int
+    errors: int
+    p50_ms: float
+    p99_ms: float
+    cores: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """`clients` at once update one row after the other for `seconds`; which, is drawn by Zipf's law
+    with the exponent `skew`. `refused`: the system gave up; the times are of what was `done`."""
+
+    skew: float
+    clients: int
+    seconds: float
+    done: int
+    refused: int
+    p50_ms: float
+    p99_ms: float
+    error: str | None = None
+    """What the last refusal said."""
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     """One run. `systems` is the order of display; `options` what it was started with, seeds
     included, `command` how."""
@@ -70,6 +113,14 @@ class Results:
     joins: Mapping[int, Mapping[str, Mapping[str, Timing]]] = field(default_factory=dict)
     """Whole joins, by customers, query (`Q1`: two relations, `Q2`: three) and `way`."""
     load_rows_s: Mapping[str, float] = field(default_factory=dict)
+    locks: Mapping[str, Mapping[int, Timing]] = field(default_factory=dict)
+    """By what took them (`LOCKS`) and how many: a transaction, or the taking and giving back."""
+    contention: Mapping[str, tuple[Contention, ...]] = field(default_factory=dict)
+    """By system, in the order of skews."""
+    throughput: tuple[Throughput, ...] = ()
+    pieces: Mapping[str, Mapping[str, Timing]] = field(default_factory=dict)
+    """Of Hornbeam's requests when it has one client: by statement and piece (`PIECES`), each run's
+    milliseconds; a read has only the last two."""
     format: int = FORMAT
 
 
