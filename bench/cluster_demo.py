@@ -29,7 +29,7 @@ from bench.measure import machine
 from bench.nodes import NodeProcesses
 from bench.peers.design import tpcw
 from bench.tpcw.data import RELATIONS, Population, Size
-from bench.tpcw.sessions import Measured, shop_in_process
+from bench.tpcw.sessions import Measured, Shopping, shop_in_process
 from cluster import Cluster
 from schema.errors import HornbeamError
 
@@ -131,9 +131,8 @@ async def _shop(
 ) -> tuple[Measured, float]:
     """What the shoppers measured, and the seconds from the kill until every root had an owner
     again, and all that the killed node had committed was in place."""
-    shopping = asyncio.ensure_future(
-        shop_in_process(nodes.urls, size, sessions=options.sessions, seconds=options.seconds)
-    )
+    how = Shopping(size.customers, size.items, options.sessions, options.seconds)
+    shopping = asyncio.ensure_future(shop_in_process(nodes.urls, how))
     await asyncio.sleep(options.seconds / 3)
     leading = await asyncio.to_thread(nodes.leading)
     await asyncio.to_thread(leading.kill)

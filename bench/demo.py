@@ -35,7 +35,7 @@ from bench.measure import machine, percentile, versions
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.compare import Comparison, compare_statements
 from bench.tpcw.data import RELATIONS, Population, Size
-from bench.tpcw.sessions import Measured, shop_in_process
+from bench.tpcw.sessions import Measured, Shopping, shop_in_process
 from schema.workload import load_workload
 from txlayer.verify import VerifyReport
 
@@ -189,7 +189,7 @@ async def _shop(database: Database, size: Size, options: DemoOptions, console: C
     before = database.manager.committed
     async with served(database, database.settings) as url:
         measured = await shop_in_process(
-            [url], size, sessions=options.sessions, seconds=options.seconds
+            [url], Shopping(size.customers, size.items, options.sessions, options.seconds)
         )
     console.print(
         f"{measured.interactions} interactions, {database.manager.committed - before}"

@@ -21,7 +21,7 @@ class Hornbeam:
     def __init__(self, name: str, url: str, source: Source, *, views: bool = True) -> None:
         self.name = name
         self.versions = {"hornbeam": importlib.metadata.version("hornbeam-server")}
-        self._url = url
+        self.url = url
         self._db = hornbeam.connect(url, autocommit=True)
         remote.apply(self._db, source, budget=None if views else 0.0)
 
@@ -32,7 +32,7 @@ class Hornbeam:
         remote.wait_built(self._db)
 
     def session(self) -> _Session:
-        return _Session(hornbeam.connect(self._url, autocommit=True))
+        return _Session(hornbeam.connect(self.url, autocommit=True))
 
     def sizes(self) -> Mapping[str, int]:
         """Bytes of keys and values of all versions."""

@@ -74,6 +74,11 @@ class Paper:
     def session(self) -> _Session:
         return _Session(self._slave, self._run)
 
+    def lock_cycle(self, relation: str, keys: Sequence[tuple[Any, ...]]) -> None:
+        """Take the locks of rows of a root relation, and give them back: nothing else. Raises
+        Cannot."""
+        self._run(self._slave.lock_cycle(relation, keys))
+
     def sizes(self) -> Mapping[str, int]:
         """Bytes of keys and values of all versions."""
         return self._run(self._sizes())

@@ -279,6 +279,16 @@ class Slave:
         await self._put(self._writes(m for m in seen if m.new is not None))
         await self._locks.release(root)
 
+    async def lock_cycle(self, relation: str, keys: Iterable[Sequence[Value]]) -> None:
+        """Take the locks of rows of a root relation, one after the other, and give them back.
+        Raises Cannot."""
+        roots = [self._roots.name(relation, key) for key in keys]
+        for root in roots:
+            if not await self._locks.take(root):
+                raise Cannot(f"There is no such row of {relation} to lock.")
+        for root in roots:
+            await self._locks.release(root)
+
     # ------------------------------------------------------------ parts
 
     async def _locked(

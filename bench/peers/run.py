@@ -35,9 +35,11 @@ from bench.measure import machine
 from bench.nodes import NodeProcesses
 from bench.peers import report
 from bench.peers.bare import bare_operations
+from bench.peers.contention import Crowd, contention
 from bench.peers.design import Source, joins, tpcw
 from bench.peers.files import HBaseFiles
 from bench.peers.hornbeam import HornbeamOnHBase
+from bench.peers.locks import lock_costs
 from bench.peers.measuring import Measured, measure
 from bench.peers.paper import Paper
 from bench.peers.phoenix import Phoenix
@@ -52,14 +54,18 @@ from bench.peers.results import (
     PHOENIX,
     POSTGRES,
     POSTGRES_VIEWS,
+    Contention,
     Kind,
     Results,
     Statement,
+    Throughput,
     Timing,
     way,
 )
 from bench.peers.script import Step, script
-from bench.tpcw.data import Size
+from bench.peers.throughput import Points, throughput
+from bench.tpcw.data import TODAY, Size
+from bench.tpcw.sessions import MIXES
 from query.binder import bind
 from query.rewrite import rewrite
 from schema.catalog import Catalog
@@ -82,12 +88,34 @@ class Options:
     seed: int = 7
     joins: tuple[int, ...] = (50, 500)
     join_rounds: int = 3
+    locks: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100)
+    lock_rounds: int = 10
+    skews: tuple[float, ...] = (0.0, 0.6, 0.9, 1.2)
+    crowd: int = 16
+    nodes: tuple[int, ...] = (1, 2, 4)
+    clients: tuple[int, ...] = (1, 8, 32, 128)
+    mixes: tuple[str, ...] = tuple(MIXES)
+    seconds: float = 5.0
     without: tuple[str, ...] = ()
     folder: Path = Path("var/bench-peers")
     output: Path = Path("bench/reports/peers.json")
 
 
-QUICK = Options(customers=100, items=100, rounds=3, warm_up=1, joins=(50,), join_rounds=2)
+QUICK = Options(
+    customers=100,
+    items=100,
+    rounds=3,
+    warm_up=1,
+    joins=(50,),
+    join_rounds=2,
+    locks=(1, 10, 100),
+    lock_rounds=3,
+    skews=(1.2,),
+    nodes=(1,),
+    clients=(1, 16),
+    mixes=("shopping",),
+    seconds=3.0,
+)
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
@@ -101,6 +129,14 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     add("--seed", type=int, help="of the statements' values")
     add("--joins", type=int, nargs="*", help="customers of the whole joins; × 111 = rows")
     add("--join-rounds", type=int, help="runs of a whole join that count")
+    add("--locks", type=int, nargs="*", help="rows, of a root each, of one transaction")
+    add("--lock-rounds", type=int, help="transactions of each number that count")
+    add("--skews", type=float, nargs="*", help="exponents of Zipf's law, for who is updated")
+    add("--crowd", type=int, help="clients that update at once")
+    add("--nodes", type=int, nargs="*", help="of Hornbeam, for the shoppers")
+    add("--clients", type=int, nargs="*", help="shoppers at once")
+    add("--mixes", nargs="*", choices=MIXES, help="what the shoppers do")
+    add("--seconds", type=float, help="of each point of the shoppers and of the crowd")
     add("--without", nargs="*", help="systems that are left out, by name")
     add("--folder", type=Path, help="of cluster and databases; emptied")
     add("--output", type=Path, help="the report: JSON, and a page beside it")
@@ -246,6 +282,50 @@ def whole_joins(
     return {query: {name: timing(found[name][query]) for name in made} for query in source.tasks}
 
 
+def locks(base: PhoenixCluster, options: Options, console: Console) -> dict[str, dict[int, Timing]]:
+    customers = max(options.locks, default=0)
+    if not customers:
+        return {}
+    source = joins(customers)
+    with ExitStack() as stack:
+        one = stack.enter_context(hornbeam_on(base, options.folder / "locks", source))
+        paper = stack.enter_context(closing(PaperOnHBase(base, source.design)))
+        load({HORNBEAM: one, PAPER: paper}, source, console)
+        return lock_costs(one.url, paper, customers, options.locks, options.lock_rounds)
+
+
+def crowded(
+    systems: Mapping[str, System], options: Options, source: Source, console: Console
+) -> dict[str, tuple[Contention, ...]]:
+    """Sessions refreshed: a customer's row, and what views have of it."""
+    crowd = Crowd(
+        source.tasks["refresh_session"],
+        lambda customer: (TODAY, TODAY + dt.timedelta(hours=2), customer),
+        options.customers,
+        options.skews,
+        options.crowd,
+        options.seconds,
+    )
+    with _progress(console) as progress:
+        total = len(systems) * len(options.skews)
+        return contention(systems, crowd, _teller(progress, progress.add_task("", total=total)))
+
+
+def shoppers(
+    base: PhoenixCluster, options: Options, source: Source, console: Console
+) -> tuple[tuple[Throughput, ...], dict[str, dict[str, Timing]]]:
+    points = Points(options.nodes, options.clients, options.mixes, options.seconds)
+    folder, size = options.folder / "shoppers", Size(options.customers, options.items)
+    with _progress(console) as progress:
+        tell = _teller(progress, progress.add_task("", total=points.count))
+        return throughput(base.cluster, folder, _fresh("shop"), source, size, points, tell)
+
+
+def _teller(progress: Progress, task: TaskID) -> Callable[[str], None]:
+    """Another step is done, or begins."""
+    return lambda name: progress.update(task, advance=1, description=name)
+
+
 def timing(measured: Measured) -> Timing:
     return Timing(tuple(measured.times_ms), measured.error, measured.rows, measured.equal)
 
@@ -271,11 +351,17 @@ def run(options: Options, console: Console) -> Results:
             found = _measured(systems, options, source, console)
             bare = bare_operations(base.cluster, BARE_ROUNDS)
             storage = {name: dict(system.sizes()) for name, system in systems.items()}
+            console.rule(f"{options.crowd} clients at once, on one system at a time")
+            contended = crowded(systems, options, source, console)
             versions = {name: dict(system.versions) for name, system in systems.items()}
         whole = {}
         for customers in options.joins:
             console.rule(f"Whole joins, {customers} customers")
             whole[customers] = whole_joins(base, options, customers, console)
+        console.rule("Locks")
+        locked = locks(base, options, console)
+        console.rule("Shoppers at one node, and at several")
+        shopped, pieces = shoppers(base, options, source, console)
     return Results(
         began=began.isoformat(timespec="seconds"),
         command=shlex.join(["python", "-m", "bench.peers.run", *sys.argv[1:]]),
@@ -292,6 +378,10 @@ def run(options: Options, console: Console) -> Results:
         bare={name: Timing(tuple(times)) for name, times in bare.items()},
         joins=whole,
         load_rows_s=rates,
+        locks=locked,
+        contention=contended,
+        throughput=shopped,
+        pieces=pieces,
     )
 
 
@@ -301,11 +391,7 @@ def _measured(
     size = Size(options.customers, options.items)
     steps = script(size, options.warm_up + options.rounds, options.seed)
     with _progress(console) as progress:
-        task = progress.add_task("", total=len(steps))
-
-        def tell(name: str) -> None:
-            progress.update(task, advance=1, description=name)
-
+        tell = _teller(progress, progress.add_task("", total=len(steps)))
         return measure(systems, steps, source.tasks, warm_up=options.warm_up, tell=tell)
 
 

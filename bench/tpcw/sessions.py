@@ -1,7 +1,7 @@
 """Shoppers: TPC-W's web interactions as sessions of statements over the REST interface.
 
 An interaction sends the statements that the specification's servlets send, with parameters that
-exist; the shopping mix decides which comes next. Every statement is timed by name.
+exist; one of its mixes decides which comes next. Every statement is timed by name.
 
 A node that stands by or is gone is passed over for the next, and whatever may be repeated is
 repeated for a while, as the client library does.
@@ -20,7 +20,7 @@ import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
@@ -46,6 +46,18 @@ PATIENCE_S = 30.0
 """A request is repeated for so long."""
 
 
+INTERACTIONS = (
+    *("home", "new_products", "best_sellers", "product_detail", "search", "shopping_cart"),
+    *("registration", "buy_request", "buy_confirm", "order_inquiry", "order_display", "admin"),
+)
+MIXES = {
+    "browsing": (2900, 1100, 1100, 2100, 2300, 200, 82, 75, 69, 30, 25, 19),
+    "shopping": (1600, 500, 500, 1700, 3700, 1160, 300, 260, 120, 75, 66, 19),
+    "ordering": (912, 46, 46, 1235, 2761, 1353, 1286, 1273, 1018, 25, 22, 23),
+}
+"""Weights of the interactions, in hundredths of a per cent (clause 5.2.1)."""
+
+
 class StatementFailed(Exception):
     """A statement was answered with an error; carries the problem document."""
 
@@ -56,6 +68,8 @@ class Measured:
 
     latencies: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     served_by: dict[str, list[str]] = field(default_factory=dict)
+    pieces: dict[str, list[dict[str, float]]] = field(default_factory=lambda: defaultdict(list))
+    """By statement, for each of its latencies what the node says of its own time."""
     interactions: int = 0
     errors: list[str] = field(default_factory=list)
 
@@ -114,6 +128,7 @@ class Store:
             status, document = await self._sent(path, body, headers)
             if status == httpx.codes.OK:
                 self._measured.latencies[name].append((time.perf_counter() - began) * 1000)
+                self._measured.pieces[name].append(_own_times(document))
                 return document
             again = document["retryable"] or document["outcome"] == "unknown"
             if not again or time.monotonic() > give_up:
@@ -134,15 +149,21 @@ class Store:
         return response.status_code, response.json()
 
 
-class Counter:
-    """New keys, shared by all shoppers of one run."""
+def _own_times(document: dict[str, Any]) -> dict[str, float]:
+    """Milliseconds in the node, by part."""
+    parts: dict[str, float] | None = document.get("timings_ms")
+    return {"answer": document["elapsed_ms"]} if parts is None else parts
 
-    def __init__(self, size: Size) -> None:
+
+class Counter:
+    """New keys, shared by all shoppers of one run; `skip`: so many of each are taken."""
+
+    def __init__(self, size: Size, skip: int = 0) -> None:
         self._next = {
-            "cart": 1,
-            "order": size.orders + 1,
-            "customer": size.customers + 1,
-            "address": size.addresses + 1,
+            "cart": skip + 1,
+            "order": skip + size.orders + 1,
+            "customer": skip + size.customers + 1,
+            "address": skip + size.addresses + 1,
         }
 
     def new(self, what: str) -> int:
@@ -162,28 +183,12 @@ class Shopper:
         self._customer = self._chance.randint(1, size.customers)
         self._cart = 0
 
-    def mix(self) -> list[tuple[int, Callable[[], Awaitable[None]]]]:
-        """The shopping mix: weights in hundredths of a per cent (clause 5.2.1)."""
-        return [
-            (1600, self.home),
-            (500, self.new_products),
-            (500, self.best_sellers),
-            (1700, self.product_detail),
-            (3700, self.search),
-            (1160, self.shopping_cart),
-            (300, self.registration),
-            (260, self.buy_request),
-            (120, self.buy_confirm),
-            (75, self.order_inquiry),
-            (66, self.order_display),
-            (19, self.admin),
-        ]
-
-    async def run(self, until: float, measured: Measured) -> None:
+    async def run(self, until: float, mix: str, measured: Measured) -> None:
         """Interact until monotonic time `until`."""
-        weights, interactions = zip(*self.mix(), strict=True)
+        interactions: list[Callable[[], Awaitable[None]]]
+        interactions = [getattr(self, name) for name in INTERACTIONS]
         while time.monotonic() < until:
-            (interaction,) = self._chance.choices(interactions, weights)
+            (interaction,) = self._chance.choices(interactions, MIXES[mix])
             try:
                 await interaction()
                 measured.interactions += 1
@@ -301,36 +306,43 @@ class Shopper:
         await self._store.write(("admin_update_related", (*related, item)))
 
 
+@dataclass(frozen=True, slots=True)
+class Shopping:
+    """`sessions` shoppers side by side for `seconds`, each at the next of the nodes. `skip`: so
+    many new keys were taken by those who shopped before."""
+
+    customers: int
+    items: int
+    sessions: int
+    seconds: float
+    mix: str = "shopping"
+    skip: int = 0
+    seed: int = 1
+
+    @property
+    def size(self) -> Size:
+        return Size(self.customers, self.items)
+
+
 async def shop(
-    http: httpx.AsyncClient,
-    urls: Sequence[str],
-    statements: dict[str, str],
-    size: Size,
-    *,
-    sessions: int,
-    seconds: float,
-    seed: int = 1,
+    http: httpx.AsyncClient, urls: Sequence[str], statements: dict[str, str], how: Shopping
 ) -> Measured:
-    """Run `sessions` shoppers side by side for `seconds`, each at the next of the nodes."""
-    measured, counter = Measured(), Counter(size)
-    until = time.monotonic() + seconds
+    measured, counter = Measured(), Counter(how.size, how.skip)
+    until = time.monotonic() + how.seconds
     shoppers = []
-    for number in range(sessions):
+    for number in range(how.sessions):
         first = number % len(urls)
         store = Store(http, [*urls[first:], *urls[:first]], statements, measured)
-        shoppers.append(Shopper(store, size, counter, f"{seed}/{number}"))
-    await asyncio.gather(*(shopper.run(until, measured) for shopper in shoppers))
+        shoppers.append(Shopper(store, how.size, counter, f"{how.seed}/{number}"))
+    await asyncio.gather(*(shopper.run(until, how.mix, measured) for shopper in shoppers))
     return measured
 
 
-async def shop_in_process(
-    urls: Sequence[str], size: Size, *, sessions: int, seconds: float
-) -> Measured:
+async def shop_in_process(urls: Sequence[str], how: Shopping) -> Measured:
     """`shop` in another process against the nodes at `urls`."""
+    options = (f"--{name}={value}" for name, value in asdict(how).items())
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.tpcw.sessions", *urls),
-        *("--customers", str(size.customers), "--items", str(size.items)),
-        *("--sessions", str(sessions), "--seconds", str(seconds)),
+        *(sys.executable, "-m", "bench.tpcw.sessions", *urls, *options),
         stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await process.communicate()
@@ -339,20 +351,20 @@ async def shop_in_process(
     return msgspec.json.decode(output, type=Measured)
 
 
-async def _main(urls: Sequence[str], size: Size, sessions: int, seconds: float) -> None:
+async def _main(urls: Sequence[str], how: Shopping) -> None:
     statements = {s.name: s.sql for s in load_workload(WORKLOAD.read_text(), str(WORKLOAD))}
-    limits = httpx.Limits(max_connections=sessions)
+    limits = httpx.Limits(max_connections=how.sessions)
     async with httpx.AsyncClient(limits=limits, timeout=60, trust_env=False) as http:
-        measured = await shop(http, urls, statements, size, sessions=sessions, seconds=seconds)
+        measured = await shop(http, urls, statements, how)
     sys.stdout.buffer.write(msgspec.json.encode(measured))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("urls", nargs="+")
-    for option in ("customers", "items", "sessions"):
+    for option in ("customers", "items", "sessions", "skip", "seed"):
         parser.add_argument(f"--{option}", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
-    given = parser.parse_args()
-    size = Size(given.customers, given.items)
-    asyncio.run(_main(given.urls, size, given.sessions, given.seconds))
+    parser.add_argument("--mix", choices=MIXES, required=True)
+    given = vars(parser.parse_args())
+    asyncio.run(_main(given.pop("urls"), Shopping(**given)))
