@@ -12,7 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.measure import percentile
-from bench.peers.results import BASELINE, HORNBEAM, MVCC_A, PHOENIX, Results, Statement, Timing, way
+from bench.peers.results import (
+    BASELINE,
+    HORNBEAM,
+    MVCC_A,
+    ONE_ROOT,
+    PHOENIX,
+    ROOTS_EACH,
+    Contention,
+    Results,
+    Statement,
+    Throughput,
+    Timing,
+    way,
+)
 
 JOIN_GOALS = {BASELINE: 28.0, MVCC_A: 6.2}
 WRITE_GOALS = {BASELINE: 8.6, MVCC_A: 8.6}
@@ -30,6 +43,8 @@ PAPER_SUMS_S = {HORNBEAM: 33.7, MVCC_A: 77.4, BASELINE: 173.4}
 
 RELATIONS = {"Q1": "two", "Q2": "three"}
 EMPTY = "–"
+NOT_MEASURED = "not measured in this run"
+SCALING_MIX = "shopping"
 NAMED = 4
 """Statements that a note names."""
 
@@ -150,6 +165,8 @@ def findings(results: Results, reasons: Mapping[str, str] | None = None) -> tupl
         _storage(results),
         _never_slower(results),
         _answers(results),
+        _locks(results),
+        _scaling(results),
     )
     return tuple(replace(each, why=whys.get(each.key, "")) for each in found)
 
@@ -208,7 +225,7 @@ def _scan(results: Results, query: str, system: str) -> Finding:
         unit="×",
         paper=SCAN_GOALS[query],
         at_least=SCAN_GOALS[query],
-        note="not measured in this run",
+        note=NOT_MEASURED,
     )
     if joined is None or viewed is None:
         return made
@@ -290,6 +307,69 @@ def _answers(results: Results) -> Finding:
         note=f"{len(names) - len(wrong)} of {len(names)}"
         + (f"; not {', '.join(wrong)}" if wrong else ""),
     )
+
+
+def _locks(results: Results) -> Finding:
+    """At the most rows that were measured."""
+    each, one = (results.locks.get(way, {}) for way in (ROOTS_EACH, ONE_ROOT))
+    most = max(each.keys() & one.keys(), default=0)
+    made = Finding(
+        key="locks",
+        name="a transaction over many roots / over as many rows of one",
+        value=None,
+        unit="×",
+        note=NOT_MEASURED,
+    )
+    roots, rows = summary(each.get(most)), summary(one.get(most))
+    if roots is None or rows is None:
+        return made
+    said = f"{most} rows, {number(roots.p50)} against {number(rows.p50)} ms"
+    return replace(made, value=roots.p50 / rows.p50, note=said)
+
+
+def _scaling(results: Results) -> Finding:
+    """The best rate of the most nodes, and of the fewest."""
+    best = best_rates(results, SCALING_MIX)
+    made = Finding(
+        key="scaling",
+        name=f"throughput of the {SCALING_MIX} mix: more nodes / fewer",
+        value=None,
+        unit="×",
+        note=NOT_MEASURED,
+    )
+    if len(best) < 2:
+        return made
+    few, many = best[min(best)], best[max(best)]
+    return replace(
+        made,
+        value=rate(many) / rate(few) if few.interactions else None,
+        note=f"{many.nodes} nodes {number(rate(many))}/s, {few.nodes} {number(rate(few))}/s;"
+        f" busy cores {said_cores(many)}, and {said_cores(few)}",
+    )
+
+
+def best_rates(results: Results, mix: str) -> dict[int, Throughput]:
+    """By number of nodes, the point with the most interactions per second."""
+    best: dict[int, Throughput] = {}
+    for point in results.throughput:
+        if point.mix == mix and (point.nodes not in best or rate(point) > rate(best[point.nodes])):
+            best[point.nodes] = point
+    return best
+
+
+def refused_share(point: Contention) -> float:
+    """Of all that was tried."""
+    tried = point.done + point.refused
+    return point.refused / tried if tried else 0.0
+
+
+def rate(point: Throughput) -> float:
+    """Interactions per second."""
+    return point.interactions / point.seconds
+
+
+def said_cores(point: Throughput) -> str:
+    return ", ".join(f"{who} {number(busy)}" for who, busy in point.cores.items())
 
 
 def _right(statement: Statement, timing: Timing | None) -> bool:

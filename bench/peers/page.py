@@ -16,10 +16,12 @@ from bench.peers.findings import (
     number,
     p50,
     quantity,
+    rate,
+    refused_share,
     stored_bytes,
     summary,
 )
-from bench.peers.results import HORNBEAM, Results, Statement, Timing
+from bench.peers.results import HORNBEAM, PIECES, Results, Statement, Timing
 
 FASTER, SLOWER = 0.8, 1.25
 """Than Hornbeam; a median between is neither."""
@@ -79,6 +81,14 @@ def page(results: Results, findings: Sequence[Finding]) -> str:
         _section("Every statement", _STATEMENTS, plots.statements_plot(results)),
         _section("The sum of all statements", _SUMS, plots.sums_plot(results)),
         _section("Whole joins", _JOINS, plots.joins_plot(results)) if results.joins else "",
+        _section("Locks", _LOCKS, plots.locks_plot(results)) if results.locks else "",
+        _section("A crowd", _CROWD, plots.contention_plot(results) + _contended(results))
+        if results.contention
+        else "",
+        _section("Shoppers", _SHOPPERS, plots.throughput_plot(results) + _shopped(results))
+        if results.throughput
+        else "",
+        _section("Pieces of a request", _PIECES, _pieces(results)) if results.pieces else "",
         _section("Storage", _STORAGE, plots.storage_plot(results) + _tables_stored(results)),
         _section("Failures and other answers", "", _failures(results)),
         _section("Times", _TIMES, _times(results) + _spread(results)),
@@ -112,6 +122,23 @@ _SUMS = "Medians of all statements, each once, added up."
 _JOINS = (
     "All rows of a join of two (Q1) and three (Q2) relations: drawn through where a view is "
     "scanned, dashed where it is joined."
+)
+_LOCKS = (
+    "One transaction that updates so many rows: of a root each, so that it takes as many locks, "
+    "and of one root. Below, the paper’s locks alone, taken and given back by check-and-put; in "
+    "the paper a hundred cost 1.3 times its dearest write."
+)
+_CROWD = (
+    "Clients that update customers at once, on one system at a time; skew is the exponent of "
+    "Zipf’s law. What a system refuses is counted and not tried again."
+)
+_SHOPPERS = (
+    "Emulated browsers without times to think, in a process of their own, at Hornbeam’s nodes. All "
+    "share the machine’s cores, and the table says who kept how many busy."
+)
+_PIECES = (
+    "Medians in milliseconds of one client’s requests, by the node’s own clock; “way” is what the "
+    "client waits beyond: HTTP, JSON, the system. A read is one piece in the node."
 )
 _STORAGE = "Relations, indexes and views, as each system says it itself."
 _TIMES = (
@@ -183,6 +210,53 @@ def _goals(findings: Sequence[Finding]) -> str:
         for each in findings
     ]
     return _table(("", "measured", "geometric mean", "the paper", "goal"), rows)
+
+
+def _contended(results: Results) -> str:
+    rows = [
+        (
+            escape(system),
+            _cell(f"{each.skew:g}"),
+            _cell(number(each.done / each.seconds)),
+            _cell(f"{number(100 * refused_share(each))} %"),
+            _cell(number(each.p50_ms)),
+            _cell(number(each.p99_ms)),
+            f"<code>{escape(each.error)}</code>" if each.error else "",
+        )
+        for system, points in results.contention.items()
+        for each in points
+    ]
+    head = ("system", "skew", "done/s", "refused", "p50 ms", "p99 ms", "the last refusal")
+    return _table(head, rows)
+
+
+def _shopped(results: Results) -> str:
+    who = list(dict.fromkeys(name for point in results.throughput for name in point.cores))
+    rows = [
+        (
+            escape(each.mix),
+            *map(_cell, (str(each.nodes), str(each.clients), number(rate(each)))),
+            *map(_cell, (number(each.p50_ms), number(each.p99_ms), str(each.errors))),
+            *(_cell(number(each.cores.get(name, 0.0))) for name in who),
+        )
+        for each in results.throughput
+    ]
+    busy = (f"cores of {name}" for name in who)
+    head = ("mix", "nodes", "clients", "interactions/s", "p50 ms", "p99 ms", "errors", *busy)
+    return _table(head, rows)
+
+
+def _pieces(results: Results) -> str:
+    rows = [
+        (escape(statement), *(_cell(_median(of.get(piece))) for piece in PIECES))
+        for statement, of in results.pieces.items()
+    ]
+    return plots.pieces_plot(results) + _table(("", *PIECES), rows)
+
+
+def _median(timing: Timing | None) -> str:
+    found = summary(timing)
+    return EMPTY if found is None else number(found.p50)
 
 
 def _failures(results: Results) -> str:

@@ -19,6 +19,8 @@ from bench.peers.findings import (
     Finding,
     number,
     p50,
+    rate,
+    refused_share,
     stored_bytes,
     summary,
     total_ms,
@@ -26,9 +28,11 @@ from bench.peers.findings import (
 from bench.peers.results import (
     BASELINE,
     HORNBEAM,
+    LOCKS,
     MVCC_A,
     PAPER,
     PHOENIX,
+    PIECES,
     POSTGRES,
     POSTGRES_VIEWS,
     Results,
@@ -48,6 +52,8 @@ STYLES = {
 OTHERS = (("#8c6d46", "<"), ("#6a51a3", ">"), ("#c0392b", "p"), ("#17a2a2", "h"))
 """Of systems without a style of their own, in order."""
 
+LINE_COLOURS = ("#1b7f4b", "#0b5394", "#e08a00", "#b5498f")
+PIECE_COLOURS = ("#c9d6ce", "#56a8e0", "#8fc9a8", "#e0b15a", "#1b7f4b", "#6a51a3", "#9a9a9a")
 INK, FAINT, GRID = "#22302a", "#6b7a72", "#e4eae6"
 KIND_COLOURS = {"join": "#1b7f4b", "read": "#8fc9a8", "write": "#e0b15a"}
 MET = {True: "#1b7f4b", False: "#c0392b", None: "#9aa7a0"}
@@ -256,19 +262,15 @@ def storage_plot(results: Results) -> str:
 def joins_plot(results: Results) -> str:
     """Whole joins against customers, a panel per query; views are drawn through, joins dashed."""
     queries = [query for query in RELATIONS if any(query in of for of in results.joins.values())]
-    canvas = Canvas(figsize=(WIDTH, 3.6 if queries else 0.1), layout="constrained")
-    for place, query in enumerate(queries, start=1):
-        axis = canvas.add_subplot(1, len(queries), place)
+    canvas, axes = _row(len(queries))
+    for axis, query in zip(axes, queries, strict=True):
         for name in dict.fromkeys(
             each for of in results.joins.values() for each in of.get(query, {})
         ):
             _line(axis, results, query, name)
-        axis.set_xscale("log")
+        _logarithmic(axis, sorted(results.joins))
         axis.set_yscale("log")
-        axis.set_xticks(sorted(results.joins), [number(each) for each in sorted(results.joins)])
-        axis.minorticks_off()
         axis.yaxis.set_major_formatter(lambda value, _: number(value))
-        axis.grid()
         axis.set_title(f"{query}: {RELATIONS[query]} relations")
         axis.set_xlabel("customers")
         axis.set_ylabel("ms, median")
@@ -284,17 +286,112 @@ def _line(axis: Any, results: Results, query: str, name: str) -> None:
         if (found := summary(of.get(query, {}).get(name))) is not None
     ]
     colour, marker = style(results, system)
-    axis.plot(
-        [x for x, _ in points],
-        [y for _, y in points],
-        color=colour,
-        marker=marker,
-        ls="-" if how == "view" else "--",
-        label=name,
-    )
+    drawn = "-" if how == "view" else "--"
+    _points(axis, points, color=colour, marker=marker, ls=drawn, label=name)
+
+
+@mpl.rc_context(SETTINGS)
+def locks_plot(results: Results) -> str:
+    """Medians against the number of locks or rows."""
+    canvas, (axis,) = _row(1)
+    for way, marker, colour in zip(LOCKS, "o^v", LINE_COLOURS, strict=False):
+        points = [
+            (number_of, found.p50)
+            for number_of, timing in sorted(results.locks.get(way, {}).items())
+            if (found := summary(timing)) is not None
+        ]
+        _points(axis, points, label=way, color=colour, marker=marker)
+    numbers = sorted({each for of in results.locks.values() for each in of})
+    _logarithmic(axis, numbers)
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(lambda value, _: number(value))
+    axis.set_xlabel("rows, or locks")
+    axis.set_ylabel("ms, median")
+    axis.legend(fontsize=9)
+    return _svg(canvas)
+
+
+@mpl.rc_context(SETTINGS)
+def contention_plot(results: Results) -> str:
+    """What gets done, and what is refused, against skew."""
+    canvas, (done, refused) = _row(2)
+    for system, points in results.contention.items():
+        colour, marker = style(results, system)
+        how = {"label": system, "color": colour, "marker": marker}
+        _points(done, [(each.skew, each.done / each.seconds) for each in points], **how)
+        shares = [(each.skew, 100 * refused_share(each)) for each in points]
+        _points(refused, shares, **how)
+    for axis, title in ((done, "done per second"), (refused, "refused, %")):
+        axis.set_title(title)
+        axis.set_xlabel("skew")
+        axis.set_ylim(bottom=0)
+        axis.grid()
+    canvas.legend(*done.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return _svg(canvas)
+
+
+@mpl.rc_context(SETTINGS)
+def throughput_plot(results: Results) -> str:
+    """Interactions per second against clients, a panel per mix and a line per number of nodes."""
+    mixes = list(dict.fromkeys(point.mix for point in results.throughput))
+    canvas, axes = _row(len(mixes))
+    for axis, mix in zip(axes, mixes, strict=True):
+        of_mix = [point for point in results.throughput if point.mix == mix]
+        counts = sorted({point.nodes for point in of_mix})
+        for place, nodes in enumerate(counts):
+            points = [(each.clients, rate(each)) for each in of_mix if each.nodes == nodes]
+            label = f"{nodes} node{'s' if nodes > 1 else ''}"
+            colour = LINE_COLOURS[place % len(LINE_COLOURS)]
+            _points(axis, sorted(points), label=label, color=colour, marker="o")
+        _logarithmic(axis, sorted({point.clients for point in of_mix}))
+        axis.set_title(mix)
+        axis.set_xlabel("clients")
+        axis.set_ylim(bottom=0)
+        axis.legend(fontsize=9)
+    axes[0].set_ylabel("interactions per second")
+    return _svg(canvas)
+
+
+@mpl.rc_context(SETTINGS)
+def pieces_plot(results: Results) -> str:
+    """Medians of the pieces of writes, one after the other."""
+    rows = {name: of for name, of in results.pieces.items() if "log" in of}
+    canvas, axes = _panels([len(rows)] if rows else [])
+    for axis in axes:
+        most = 0.0
+        for row, of in enumerate(rows.values()):
+            left = 0.0
+            for piece, colour in zip(PIECES, PIECE_COLOURS, strict=True):
+                time = found.p50 if (found := summary(of.get(piece))) is not None else 0.0
+                label = piece if row == 0 and piece in of else None
+                axis.barh(row, time, left=left, height=0.6, color=colour, label=label)
+                left += time
+            most = max(most, left)
+        _bars(axis, list(rows), most)
+        axis.set_xlabel("ms, median of each piece")
+        axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=6, borderaxespad=0)
+    return _svg(canvas)
 
 
 # ---------------------------------------------------------------- parts
+
+
+def _row(count: int) -> tuple[Canvas, list[Any]]:
+    """Panels side by side."""
+    canvas = Canvas(figsize=(WIDTH, 3.6), layout="constrained")
+    return canvas, [canvas.add_subplot(1, count, place + 1) for place in range(count)]
+
+
+def _points(axis: Any, points: Sequence[tuple[float, float]], **style: Any) -> None:
+    axis.plot([x for x, _ in points], [y for _, y in points], **style)
+
+
+def _logarithmic(axis: Any, places: Sequence[int]) -> None:
+    """From left to right, with these places named."""
+    axis.set_xscale("log")
+    axis.set_xticks(places, [number(each) for each in places])
+    axis.minorticks_off()
+    axis.grid()
 
 
 def _of_kind(results: Results, kind: str) -> list[Statement]:

@@ -14,11 +14,16 @@ from bench.peers.results import (
     BASELINE,
     HORNBEAM,
     MVCC_A,
+    ONE_ROOT,
+    PAPER_LOCKS,
     PHOENIX,
     POSTGRES,
+    ROOTS_EACH,
+    Contention,
     OtherFormat,
     Results,
     Statement,
+    Throughput,
     Timing,
     way,
 )
@@ -71,6 +76,38 @@ def example():
         bare={"get": timing(0.5)},
         joins={500: {"Q1": joined}, 50_000: {"Q1": joined, "Q2": joined}},
         load_rows_s={HORNBEAM: 12_345.6},
+    )
+
+
+def whole_example():
+    """With what more than one client at a time has measured."""
+
+    def point(nodes, clients, interactions, mix="shopping"):
+        cores = {"nodes": 0.25 * nodes, "<HBase>": 0.5}
+        return Throughput(mix, nodes, clients, 2.0, interactions, 3, 11.0, 99.0, cores)
+
+    return replace(
+        example(),
+        locks={
+            ROOTS_EACH: {1: timing(10), 100: timing(60)},
+            ONE_ROOT: {1: timing(10), 100: timing(40)},
+            PAPER_LOCKS: {100: timing(300)},
+        },
+        contention={
+            HORNBEAM: (Contention(1.2, 16, 2.0, 400, 0, 31.0, 77.0),),
+            BASELINE: (Contention(1.2, 16, 2.0, 50, 150, 33.0, 88.0, "<conflict>"),),
+        },
+        throughput=(
+            point(1, 1, 20),
+            point(1, 8, 60),
+            point(4, 1, 10),
+            point(4, 8, 90),
+            point(4, 8, 1_000, mix="browsing"),
+        ),
+        pieces={
+            "set_stock": {"plan": timing(0.25), "log": timing(3.125), "way": timing(1.5)},
+            "get_book": {"answer": timing(2.625), "way": timing(1.5)},
+        },
     )
 
 
@@ -277,3 +314,43 @@ def test_a_page_of_almost_nothing():
     reader = Reader()
     reader.feed(page(results, findings(results)))
     assert not reader.open
+
+
+def test_locks_are_compared_at_the_most_rows():
+    one = found(whole_example(), "locks")
+    assert (one.value, one.met) == (1.5, None)
+    assert one.note == "100 rows, 60 against 40 ms"
+
+
+def test_scaling_is_between_the_best_rates_of_a_mix():
+    one = found(whole_example(), "scaling")
+    assert (one.value, one.met) == (1.5, None)
+    assert one.note.startswith("4 nodes 45/s, 1 30/s; busy cores nodes 1, <HBase> 0.5")
+    alone = replace(whole_example(), throughput=whole_example().throughput[:2])
+    assert found(alone, "scaling").value is None
+
+
+@pytest.mark.parametrize("key", ["locks", "scaling"])
+def test_what_was_not_measured_is_said(key):
+    one = found(example(), key)
+    assert (one.value, one.note) == (None, "not measured in this run")
+
+
+def test_the_page_shows_locks_crowds_shoppers_and_pieces():
+    made, without = (page(each, findings(each)) for each in (whole_example(), example()))
+    for title in ("Locks", "A crowd", "Shoppers", "Pieces of a request"):
+        assert f"<h2>{title}</h2>" in made
+        assert f"<h2>{title}</h2>" not in without
+    assert "<code>&lt;conflict&gt;</code>" in made
+    assert ">75 %</td>" in made  # of the baseline's
+    assert "cores of &lt;HBase&gt;" in made
+    assert ">500</td>" in made  # the browsing mix's rate
+    for median in ("0.25", "3.12", "2.62"):
+        assert f">{median}</td>" in made
+    for drawn in (ROOTS_EACH, PAPER_LOCKS, "refused, %", "4 nodes", "log"):
+        assert drawn in made
+
+
+def test_a_document_keeps_what_several_clients_measured(tmp_path):
+    report = Report(whole_example())
+    assert decode(encode(report)) == report
