@@ -324,6 +324,7 @@ def contention_plot(results: Results) -> str:
     for axis, title in ((done, "done per second"), (refused, "refused, %")):
         axis.set_title(title)
         axis.set_xlabel("skew")
+        axis.set_xticks(sorted({each.skew for of in results.contention.values() for each in of}))
         axis.set_ylim(bottom=0)
         axis.grid()
     canvas.legend(*done.get_legend_handles_labels(), loc="outside lower center", ncols=4)
