@@ -125,8 +125,8 @@ _JOINS = (
 )
 _LOCKS = (
     "One transaction that updates so many rows: of a root each, so that it takes as many locks, "
-    "and of one root. Beside them the paper’s locks alone, taken and given back by check-and-put; in "
-    "the paper a hundred cost 1.3 times its dearest write."
+    "and of one root. Beside them the paper’s locks alone, taken and given back by check-and-put; "
+    "in the paper a hundred cost 1.3 times its dearest write."
 )
 _CROWD = (
     "Clients that update customers at once, on one system at a time; skew is the exponent of "
