@@ -152,6 +152,10 @@ def _hbase(folder: Path, layout: Layout) -> Settings:
         # By default a gateway goes on for 20 minutes with a put that its caller has given up.
         "hbase.client.operation.timeout": 60_000,
         "hbase.client.meta.operation.timeout": 60_000,
+        # Each region that was written to keeps a chunk of memory, 2 MB by default: a heap of 1 GB
+        # would be full with the tables of a dozen small databases. A chunk must hold the largest
+        # cell that is kept in one (256 kB).
+        "hbase.hregion.memstore.mslab.chunksize": 262_144,
         # The master goes on as soon as all region servers are there; they ask every second.
         "hbase.master.wait.on.regionservers.mintostart": 1,
         "hbase.master.wait.on.regionservers.maxtostart": len(layout.of(Role.REGION_SERVER)),
