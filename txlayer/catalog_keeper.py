@@ -823,7 +823,8 @@ class CatalogKeeper:
                 built = transition(states[name], Event.BUILT)
                 # No reader stands before T: older snapshots are refused.
                 states[name] = transition(built, Event.CAUGHT_UP)
-            counts = self.counts() | {name: self.builds[name].rows for name in names}
+            counted = self.counts() | {name: self.builds[name].rows for name in names}
+            counts = {name: count for name, count in counted.items() if count}
             readable = replace(
                 catalog,
                 version=catalog.version + 1,

@@ -234,3 +234,21 @@ def test_nothing_is_changed_before_the_leader_knows_when_to_build_from(tmp_path)
             await check(database)
 
     asyncio.run(run())
+
+
+def test_what_was_built_empty_is_not_taken_for_small(tmp_path):
+    """Rows come after the views: until they are counted, a plan must not rest on there being
+    none, and scan the view."""
+    sql = (
+        "SELECT e_name, c_name, o_total FROM employee, customer, orders"
+        " WHERE c_id = o_c_id AND o_id = e_id AND e_boss = 5"
+    )
+
+    async def run():
+        async with opened(tmp_path, shop()) as database:
+            assert database.catalog.row_count == {}
+            employee, orders = database.explain(sql).steps
+            assert (employee.layout, orders.layout) == ("employee.by.e_boss", "customer__orders")
+            assert orders.access == "row by key of"
+
+    asyncio.run(run())
