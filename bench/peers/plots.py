@@ -268,13 +268,9 @@ def joins_plot(results: Results) -> str:
             each for of in results.joins.values() for each in of.get(query, {})
         ):
             _line(axis, results, query, name)
-        _logarithmic(axis, sorted(results.joins))
-        axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(lambda value, _: number(value))
+        _medians(axis, sorted(results.joins))
         axis.set_title(f"{query}: {RELATIONS[query]} relations")
         axis.set_xlabel("customers")
-        axis.set_ylabel("ms, median")
-        axis.legend(fontsize=9)
     return _svg(canvas)
 
 
@@ -302,12 +298,8 @@ def locks_plot(results: Results) -> str:
         ]
         _points(axis, points, label=way, color=colour, marker=marker)
     numbers = sorted({each for of in results.locks.values() for each in of})
-    _logarithmic(axis, numbers)
-    axis.set_yscale("log")
-    axis.yaxis.set_major_formatter(lambda value, _: number(value))
+    _medians(axis, numbers)
     axis.set_xlabel("rows, or locks")
-    axis.set_ylabel("ms, median")
-    axis.legend(fontsize=9)
     return _svg(canvas)
 
 
@@ -385,6 +377,16 @@ def _row(count: int) -> tuple[Canvas, list[Any]]:
 
 def _points(axis: Any, points: Sequence[tuple[float, float]], **style: Any) -> None:
     axis.plot([x for x, _ in points], [y for _, y in points], **style)
+
+
+def _medians(axis: Any, places: Sequence[int]) -> None:
+    """Of lines over these places, both logarithmic."""
+    if any(len(line.get_ydata()) for line in axis.get_lines()):  # nothing cannot be scaled
+        _logarithmic(axis, places)
+        axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(lambda value, _: number(value))
+    axis.set_ylabel("ms, median")
+    axis.legend(fontsize=9)
 
 
 def _logarithmic(axis: Any, places: Sequence[int]) -> None:

@@ -152,7 +152,7 @@ def test_whole_joins_have_a_goal_at_the_papers_size_only():
     assert found(small, f"scan/Q2/{HORNBEAM}").value is None
 
 
-def test_what_failed_is_left_out_of_both_and_named():
+def test_what_everythingis_left_out_of_both_and_named():
     results = failed(example(), BASELINE, "get_book", "no such function")
     joins = found(results, f"joins/{BASELINE}")
     assert joins.value == 20
@@ -354,3 +354,15 @@ def test_the_page_shows_locks_crowds_shoppers_and_pieces():
 def test_a_document_keeps_what_several_clients_measured(tmp_path):
     report = Report(whole_example())
     assert decode(encode(report)) == report
+
+
+def test_a_plot_of_nothing_but_failures_is_empty():
+    nothing = Timing(error="gone")
+    everything = replace(
+        whole_example(),
+        locks={ROOTS_EACH: {1: nothing}},
+        joins={500: {"Q1": {way(HORNBEAM, view=True): nothing}}},
+    )
+    made = page(everything, findings(everything))
+    assert "<h2>Locks</h2>" in made
+    assert "gone" in made
