@@ -15,14 +15,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from bench.measure import percentile
+from bench.peers.measuring import Told
 from bench.peers.port import Cannot, System, Task
 from bench.peers.results import Contention
 from bench.peers.script import Values
 
 OPEN_S = 60.0
 """Within this all clients have their session."""
-
-Tell = Callable[[str], None]
 
 
 class Zipf:
@@ -57,7 +56,7 @@ class _Seen:
 
 
 def contention(
-    systems: Mapping[str, System], crowd: Crowd, tell: Tell = lambda _: None
+    systems: Mapping[str, System], crowd: Crowd, tell: Told = lambda _: None
 ) -> dict[str, tuple[Contention, ...]]:
     """Each skew on all systems in turn, one system at a time."""
     found: dict[str, list[Contention]] = {name: [] for name in systems}

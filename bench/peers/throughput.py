@@ -10,7 +10,7 @@ import asyncio
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, count
@@ -21,6 +21,7 @@ from bench import remote
 from bench.measure import percentile
 from bench.nodes import NodeProcesses
 from bench.peers.design import Source
+from bench.peers.measuring import Told
 from bench.peers.results import Throughput, Timing
 from bench.tpcw.data import Size
 from bench.tpcw.sessions import Measured, Shopping, shop_in_process
@@ -39,8 +40,6 @@ _NAMES = {"lock": "lock and read"}
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 _IDLE = (3, 4)
 """Columns of the first line of /proc/stat that are idling and waiting for the disk."""
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def throughput(
     source: Source,
     size: Size,
     points: Points,
-    tell: Tell,
+    tell: Told,
 ) -> tuple[tuple[Throughput, ...], dict[str, dict[str, Timing]]]:
     """All points, over one database that is loaded once, and the pieces of one client's requests
     at one node."""
