@@ -46,6 +46,10 @@ class TableStore(Protocol):
     that does not exist: the catalog says it does. A closed store raises Unavailable.
     """
 
+    @property
+    def remote(self) -> bool:
+        """Does each read wait for another machine? Then who needs several asks for all at once."""
+
     async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
         """Create if absent. Idempotent. Where a store divides its tables, a new one is divided at
         the keys `splits`: who fills it writes to all parts at once."""

@@ -9,7 +9,8 @@ optimistic transactions).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from functools import partial
 from operator import gt, lt
 from typing import NamedTuple, Protocol
 
@@ -18,6 +19,7 @@ from schema.types import Row, Value
 from storage.codec.keyrange import KeyRange
 from storage.codec.rows import Codecs, LayoutCodec
 from storage.ports import Cell, TableStore
+from storage.together import read_together
 
 
 class RowVersion(NamedTuple):
@@ -218,6 +220,11 @@ class RememberingSnapshot(Snapshot):
 
     def forget(self) -> None:
         self._known = {}
+
+    async def prefetch(self, wanted: Mapping[str, Sequence[tuple[Value, ...]]]) -> None:
+        """`get` rows of several layouts, to remember them."""
+        gets = [partial(self.get, layout, keys) for layout, keys in wanted.items()]
+        await read_together(self._store, gets)
 
     async def get(self, layout: str, keys: Sequence[tuple[Value, ...]]) -> list[RowVersion | None]:
         known = self._known.setdefault(layout, {})

@@ -3,12 +3,12 @@ others than transactions write."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from schema.catalog import Catalog, State
 from storage.ports import TableStore
+from storage.together import all_settled
 from txlayer import loads
 
 
@@ -19,9 +19,7 @@ async def create_tables(
 ) -> None:
     """Create those that are not there. When it fails, none is under way any more."""
     created = [store.create_table(table, splits.get(table, ())) for table in tables]
-    for result in await asyncio.gather(*created, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
+    await all_settled(created)
 
 
 def bulk_tables(catalog: Catalog) -> frozenset[str]:

@@ -23,7 +23,6 @@ import time
 from bisect import bisect_left
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
     Iterator,
     Mapping,
@@ -55,6 +54,7 @@ from storage.hbase.interface import THRIFT
 from storage.hbase.messages import call_of, call_of_puts
 from storage.hbase.sharing import SharedCalls
 from storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from storage.together import all_settled
 
 T = TypeVar("T")
 Client = Any
@@ -83,6 +83,8 @@ _Version = tuple[Put, int]
 
 class HBaseStore:
     """A `TableStore` in one namespace of HBase."""
+
+    remote = True
 
     def __init__(
         self,
@@ -207,7 +209,7 @@ class HBaseStore:
         table, at, _ = route
         self._require_open()
         chunks = [keys[i : i + GETS] for i in range(0, len(keys), GETS)]
-        found = await _all_settled([self._get(table, chunk, at) for chunk in chunks])
+        found = await all_settled([self._get(table, chunk, at) for chunk in chunks])
         return [cell for cells in found for cell in cells]
 
     async def _get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
@@ -312,7 +314,7 @@ class HBaseStore:
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
         try:
-            await _all_settled([self._put_table(table, puts, ts) for table, puts in writes.items()])
+            await all_settled([self._put_table(table, puts, ts) for table, puts in writes.items()])
         finally:
             self._unflushed.update(writes)
 
@@ -322,7 +324,7 @@ class HBaseStore:
     async def _put_all(self, route: tuple[str, object], versions: Sequence[_Version]) -> list[None]:
         table, _ = route
         self._require_open()
-        await _all_settled([self._put(table, chunk) for chunk in _chunks(versions)])
+        await all_settled([self._put(table, chunk) for chunk in _chunks(versions)])
         return [None] * len(versions)
 
     async def _put(self, table: str, versions: Sequence[_Version]) -> None:
@@ -566,7 +568,7 @@ class HBaseStore:
         self._require_open()
         if len(works) == 1:
             return [await self._in_thread(works[0])]
-        return await _all_settled([self._in_thread(work) for work in works])
+        return await all_settled([self._in_thread(work) for work in works])
 
     async def _call_at_once(self, table: str, function: str, call: bytes) -> Any:
         """A call that may be repeated. It is made without a thread if nothing stands in the way;
@@ -650,16 +652,6 @@ class HBaseStore:
 def _route(items: Sequence[object]) -> object:
     """Part of the route of a call with `items`: the same for all calls that may share one."""
     return None if len(items) <= SHARED else object()
-
-
-async def _all_settled(works: Sequence[Awaitable[T]]) -> list[T]:
-    """All results in order. On a failure too, nothing is under way any more."""
-    found: list[T] = []
-    for result in await asyncio.gather(*works, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
-        found.append(result)
-    return found
 
 
 def _get(row: bytes, when: Any, versions: int) -> Any:

@@ -56,6 +56,8 @@ SPLIT_BYTES = 8 << 20
 class RocksStore:
     """A `TableStore` in a folder. Open with `RocksStore.open`."""
 
+    remote = False
+
     def __init__(self, db: Rdict, *, writes: bool = True) -> None:
         self._db = db
         self._writes = writes

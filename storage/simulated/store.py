@@ -189,6 +189,8 @@ class SimulatedTables:
 class SimulatedStore:
     """A `TableStore`: one process's way to `tables`. A scan brings `scan_rows` with each call."""
 
+    remote = True
+
     def __init__(
         self,
         tables: SimulatedTables | None = None,

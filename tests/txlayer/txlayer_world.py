@@ -72,6 +72,8 @@ async def settle() -> None:
 class MemoryStore:
     """The part of a TableStore that the write path uses. `fault` is asked before each put."""
 
+    remote = False
+
     def __init__(self, cells: Cells | None = None) -> None:
         self.cells: Cells = cells if cells is not None else {}
         self.durable: Cells = {table: dict(rows) for table, rows in self.cells.items()}
