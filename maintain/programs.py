@@ -234,6 +234,15 @@ class Programs:
             view.stored.emit(await view.pairs(base), found)
         return found
 
+    def sources(self, relations: Iterable[str]) -> set[str]:
+        """The relations and views whose rows, or whose indexes' rows, may differ after changes of
+        `relations`."""
+        found: set[str] = set()
+        for relation in relations:
+            found.add(relation)
+            found.update(view.stored.name for view in self._views[relation])
+        return found
+
     def _by_key(self, changes: Sequence[Change]) -> dict[str, dict[Key, Change]]:
         by_key: dict[str, dict[Key, Change]] = {}
         for change in changes:

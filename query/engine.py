@@ -116,6 +116,8 @@ class PreparedQuery:
         self.columns = _output_columns(rewritten.bound, plan)
         self.served_by = tuple(dict.fromkeys(access.layout.name for access in plan.accesses))
         """Relations, views and indexes that are read."""
+        self.sources = frozenset(catalog.layout(name).source for name in self.served_by)
+        """Relations and views that are read, by themselves or by their indexes."""
         self.deferred = tuple(name for name in self.served_by if name in catalog.deferred_view)
         self._duck = duck
         self._parameters = [

@@ -34,6 +34,12 @@ Age = tuple[int, int, str]
 """When a transaction began, in milliseconds; its number, and its node, to tell two apart."""
 
 
+Moment = tuple[int, ...]
+"""When, in a table of locks; told apart by being equal or not, and by the table itself."""
+REMEMBERED = 16_384
+"""Names of which a table knows when they were released last: some MB."""
+
+
 class Mode(enum.Enum):
     """SHARED goes with SHARED; EXCLUSIVE goes with nothing."""
 
@@ -75,6 +81,13 @@ class Locks(Protocol):
         """No later than all that was committed before under locks that `owner` was granted by
         other processes; 0 if it was granted none."""
 
+    def moment(self) -> Moment:
+        """Now, to ask `undisturbed` about later."""
+
+    def undisturbed(self, names: Iterable[LockName], since: Moment) -> bool:
+        """Has nobody released one of `names` since then? For locks that are held now: who has
+        read meanwhile what they protect has read what is there still. False if it is not known."""
+
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
         """Free everything. `commit_ts`: of what was committed under these locks, if anything."""
 
@@ -98,6 +111,9 @@ class LockTable:
         self._granted = granted
         self._holders: dict[LockName, dict[LockOwner, Mode]] = {}
         self._queues: dict[LockName, deque[_Waiter]] = {}
+        self._released: dict[LockName, int] = {}  # number of the last release, oldest first
+        self._releases = 0
+        self._unknown_until = 0
 
     async def acquire(
         self, owner: LockOwner, names: Iterable[LockName], mode: Mode, deadline: float | None = None
@@ -131,6 +147,13 @@ class LockTable:
     def clock(self, owner: LockOwner) -> int:
         return 0
 
+    def moment(self) -> Moment:
+        return (self._releases,)
+
+    def undisturbed(self, names: Iterable[LockName], since: Moment) -> bool:
+        (known,) = since
+        return all(self._released.get(name, self._unknown_until) <= known for name in names)
+
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
         """Free everything `owner` holds and hand it on; what it waits for it is refused.
         Idempotent."""
@@ -141,6 +164,7 @@ class LockTable:
             del holders[owner]
             if not holders:
                 del self._holders[name]
+            self._note_release(name)
             if name in self._queues:
                 self._hand_on(name)
 
@@ -195,6 +219,14 @@ class LockTable:
         self._holders.setdefault(name, {})[owner] = mode
         owner.held[name] = mode
         self._granted(name)
+
+    def _note_release(self, name: LockName) -> None:
+        """Shared ones too: what is done under a shared lock is what an exclusive one excludes."""
+        self._releases += 1
+        self._released.pop(name, None)
+        self._released[name] = self._releases
+        if len(self._released) > REMEMBERED:
+            self._unknown_until = self._released.pop(next(iter(self._released)))
 
     def _die_if_younger(self, owner: LockOwner, name: LockName) -> None:
         if (owner.held or owner.elsewhere) and any(

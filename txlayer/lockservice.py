@@ -27,7 +27,7 @@ from schema.errors import StatementTimeout, TransactionAborted, Unavailable
 from storage.ports import Clock
 from txlayer.hlc import HybridClock
 from txlayer.links import Links
-from txlayer.locks import LockName, LockOwner, LockTable, Mode
+from txlayer.locks import LockName, LockOwner, LockTable, Mode, Moment
 from txlayer.messages import Freed, Granted, Lock, Refused, Release
 from txlayer.view import View, slot_of
 
@@ -86,6 +86,19 @@ class TravellingLocks:
     def clock(self, owner: LockOwner) -> int:
         attempt = self._attempts.get(owner)
         return attempt.clock if attempt is not None else 0
+
+    def moment(self) -> Moment:
+        return (self._view.version, *self._own.moment())
+
+    def undisturbed(self, names: Iterable[LockName], since: Moment) -> bool:
+        """False of other members' locks. A slot that has come here meanwhile was another's: that
+        takes a new assignment."""
+        names, (version, *own) = list(names), since
+        return (
+            version == self._view.version
+            and all(self._view.is_mine(slot_of(name)) for name in names)
+            and self._own.undisturbed(names, tuple(own))
+        )
 
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
         self._own.release_all(owner)

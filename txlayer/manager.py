@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +31,7 @@ from schema.errors import (
 )
 from storage.ports import Clock, Ids, Put, TableStore
 from storage.snapshot import Overlay
+from storage.together import read_together
 from txlayer.committer import Committed, Committer, Prepared
 from txlayer.gate import Gate
 from txlayer.growth import Growth
@@ -52,6 +53,7 @@ from txlayer.outcomes import (
     TABLE as OUTCOMES,
 )
 from txlayer.outcomes import (
+    Outcome,
     encode_outcome,
     find_outcome,
     request_hash,
@@ -233,12 +235,10 @@ class TransactionManager:
             attempt.deadline,
         )
         attempt.plan_ms = self._ms_since(began)
-        if request.idempotency_key is not None:
-            await transaction.lock([("request", attempt.transaction_id)])
-            recorded = await find_outcome(self._store, attempt.transaction_id)
+        async with _time_limit(attempt.deadline - self._clock.monotonic()):
+            recorded = await self._begin(attempt, transaction, plans)
             if recorded is not None:
                 return recorded.answer_to(request)
-        async with _time_limit(attempt.deadline - self._clock.monotonic()):
             await transaction.validate(request.reads, request.preconditions)
             told = request.replay.results if request.replay is not None else ()
             attempt.results = await _run(transaction, request.statements, plans, told)
@@ -260,6 +260,19 @@ class TransactionManager:
             codecs=state.codecs,
             not_before=request.bookmark,
         )
+
+    async def _begin(
+        self, attempt: _Attempt, transaction: Transaction, plans: Sequence[WritePlan | None]
+    ) -> Outcome | None:
+        """Read ahead, and look whether the request has been answered before."""
+        work = attempt.request.statements
+        reads: list[Callable[[], Awaitable[Outcome | None]]] = [
+            partial(transaction.read_ahead, work, plans)
+        ]
+        if attempt.request.idempotency_key is not None:
+            await transaction.lock([("request", attempt.transaction_id)])
+            reads.append(partial(find_outcome, self._store, attempt.transaction_id))
+        return (await read_together(self._store, reads))[-1]
 
     async def _searched(self, least: int, waited_for: int) -> int:
         """Where a transaction looks for rows."""
@@ -336,6 +349,7 @@ class TransactionManager:
             transaction = self._unlocked(at, numbers, replay)
             plans = _plans(self.state, request.statements)
             async with _time_limit(limit_s):
+                await transaction.read_ahead(request.statements, plans)
                 await transaction.validate(request.reads, request.preconditions)
                 results = await _run(transaction, request.statements, plans)
                 await transaction.check()
@@ -359,6 +373,7 @@ class TransactionManager:
         transaction = self._unlocked(at, numbers, replay)
         plans = _plans(self.state, statements)
         async with _time_limit(self._limits.timeout_s):
+            await transaction.read_ahead(statements, plans)
             await _run(transaction, statements, plans)
             return Overlay(await transaction.mutations())
 

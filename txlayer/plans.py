@@ -160,6 +160,10 @@ class InsertPlan:
     returning: Returning | None
     parameter_types: Mapping[int | str, ColumnType | None]
 
+    def given(self, parameters: Parameters) -> list[dict[int, Value]]:
+        """The values of each row of VALUES, by position. Raises TypeMismatch."""
+        return [{a.position: a.value((), parameters) for a in row} for row in self.rows]
+
 
 @dataclass(frozen=True, slots=True)
 class UpdatePlan:

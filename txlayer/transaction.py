@@ -17,15 +17,18 @@ A dry run takes no locks and reads at a snapshot; all else is the same code.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from typing import Any
 
 from maintain.changes import Change, Mutation
 from maintain.recompute import rows_from
+from query.engine import QueryStream
 from schema.errors import (
     BeingLoaded,
     Corruption,
     ForeignKeyViolation,
+    HornbeamError,
     InvalidRequest,
     LimitExceeded,
     NotFound,
@@ -43,13 +46,15 @@ from storage.ports import NEWEST, Cell, TableStore
 from storage.snapshot import Overlay, ReadItem, RememberingSnapshot, Snapshot
 from txlayer.constraints import ChildCheck, ParentCheck, UniqueCheck
 from txlayer.identity import Numbers
-from txlayer.locks import LockName, LockOwner, Locks, Mode
+from txlayer.locks import LockName, LockOwner, Locks, Mode, Moment
 from txlayer.model import (
     InsertRows,
     Parameters,
     Precondition,
     RepairRows,
+    Statement,
     StatementResult,
+    Work,
 )
 from txlayer.plans import (
     ByKey,
@@ -58,6 +63,7 @@ from txlayer.plans import (
     DeletePlan,
     InsertPlan,
     Returning,
+    Subquery,
     UpdatePlan,
     WritePlan,
     assigned_moment,
@@ -102,29 +108,35 @@ class Transaction:
         self._deadline = deadline
         self._held: set[tuple[LockName, Mode]] = set()
         self.reader = RememberingSnapshot(store, state.codecs, at)
+        self._reading_since: Moment = locks.moment() if locks is not None else ()
         self._changes: dict[str, dict[bytes, Change]] = {}
         self._repairs: list[Mutation] = []
 
     # ------------------------------------------------------------ locks
 
     async def lock(self, names: Iterable[LockName], mode: Mode = Mode.EXCLUSIVE) -> bool:
-        """Take locks; False if this attempt has had them all before.
+        """Take locks; False if all that was read before is as it was.
 
-        What was read before a lock was granted may have changed by then, and is read again. What
-        was read since may be relied on if its lock is held, so it is read once.
+        Whoever changes what a lock protects holds it until the change can be read. So what was
+        read before the lock was granted still holds if nobody has released that lock since; else
+        it is read again. What was read since may be relied on if its lock is held.
         """
         locks, owner = self._locks, self._owner
         if locks is None:
             return False
         missing = [name for name in names if not self._has(name, mode)]
+        if not missing:
+            return False
         for number, name in enumerate(missing):
             if not locks.take(owner, name, mode):
                 await locks.acquire(owner, missing[number:], mode, self._deadline)
                 break
         self._held.update((name, mode) for name in missing)
-        if missing:
-            self.reader.forget()
-        return bool(missing)
+        if locks.undisturbed(missing, self._reading_since):
+            return False
+        self.reader.forget()
+        self._reading_since = locks.moment()
+        return True
 
     def _has(self, name: LockName, mode: Mode) -> bool:
         held = self._held
@@ -166,18 +178,13 @@ class Transaction:
         if not keys:
             return []
         mine = self._changes.get(relation)
-        found = await self.reader.get(relation, keys)
         if not mine:
-            return [version.row if version is not None else None for version in found]
+            return await self._committed_rows(relation, keys)
         codec = self.state.codecs(relation)
-        result: list[Row | None] = []
-        for key, version in zip(keys, found, strict=True):
-            change = mine.get(codec.key_of(key))
-            if change is not None:
-                result.append(change.new)
-            else:
-                result.append(version.row if version is not None else None)
-        return result
+        changes = [mine.get(codec.key_of(key)) for key in keys]
+        others = [key for key, change in zip(keys, changes, strict=True) if change is None]
+        committed = iter(await self._committed_rows(relation, others))
+        return [next(committed) if change is None else change.new for change in changes]
 
     def _write(self, relation: str, key: bytes, before: Row | None, after: Row | None) -> None:
         """Note a change. `before` is the row as this transaction sees it now."""
@@ -212,6 +219,42 @@ class Transaction:
             return list(self._repairs)
         return [*await self.state.programs.mutations(changes, self.reader), *self._repairs]
 
+    # ------------------------------------------------------------ reading ahead
+
+    async def read_ahead(self, work: Sequence[Work], plans: Sequence[WritePlan | None]) -> None:
+        """Read at once the rows that statements name by key, before any of them runs, if the store
+        is remote.
+
+        It saves waiting, and decides nothing: what has changed by the time that a statement has
+        its locks is read again, like all that was read before.
+        """
+        if not self._store.remote:
+            return
+        wanted: dict[str, dict[Key, None]] = {}
+        # An error is the statement's own: it is raised when its turn comes, if that comes.
+        with suppress(HornbeamError):
+            for one, plan in zip(work, plans, strict=True):
+                if not isinstance(one, Statement) or plan is None:
+                    continue
+                bound = bind_parameters(one.parameters, plan.parameter_types, self._now)
+                for relation, key in self._named(plan, bound):
+                    if key is not None and None not in key:
+                        wanted.setdefault(relation, {})[key] = None
+        await self.reader.prefetch({name: list(keys) for name, keys in wanted.items()})
+
+    def _named(self, plan: WritePlan, parameters: Parameters) -> Iterator[tuple[str, Key | None]]:
+        """Relations and keys; of a row that is inserted, those of its parents too."""
+        name = plan.relation.name
+        match plan:
+            case InsertPlan():
+                codec, parents = self.state.codecs(name), self.state.constraints[name].parents
+                for given in plan.given(parameters):
+                    row = tuple(map(given.get, range(len(plan.relation.columns))))
+                    yield name, codec.key_values(row)
+                    yield from ((p.foreign_key.parent, p.values(row)) for p in parents)
+            case UpdatePlan(find=ByKey() as find) | DeletePlan(find=ByKey() as find):
+                yield name, find.values(parameters)
+
     # ------------------------------------------------------------ statements
 
     async def run(self, plan: WritePlan, parameters: Parameters) -> StatementResult:
@@ -244,15 +287,13 @@ class Transaction:
         relation = plan.relation
         given: list[dict[int, Value]] = []
         if plan.query is not None:
-            stream = await plan.query.prepared.run(
-                await self._search_reader(), plan.query.parameters(parameters)
-            )
+            stream = await self._run_query(plan.query, parameters)
             for row in await stream.all():
                 pairs = zip(plan.query_positions, row, strict=True)
                 typed = ((i, relation.columns[i].type, value) for i, value in pairs)
                 given.append({i: t.coerce(assigned_moment(v, t.kind)) for i, t, v in typed})
         else:
-            given = [{a.position: a.value((), parameters) for a in row} for row in plan.rows]
+            given = plan.given(parameters)
         rows = [await self._complete(relation, values) for values in given]
         return await self.insert_rows(relation, rows, plan.conflict, parameters)
 
@@ -491,9 +532,7 @@ class Transaction:
     async def _search(
         self, relation: Relation, find: BySearch, parameters: Parameters
     ) -> list[Row]:
-        reader = await self._search_reader()
-        stream = await find.query.prepared.run(reader, find.query.parameters(parameters))
-        keys = await stream.all()
+        keys = await (await self._run_query(find.query, parameters)).all()
         rows = await self._lock_and_read(relation.name, keys)
         if find.predicate is None:
             await self._require_unchanged(relation, keys)
@@ -514,12 +553,19 @@ class Transaction:
             self._searched = Snapshot(self._store, self.state.codecs, at)
         return self._searched
 
-    async def _search_reader(self) -> Snapshot:
-        """The snapshot that WHEREs and subqueries look at, with this transaction's changes."""
+    async def _run_query(self, query: Subquery, parameters: Parameters) -> QueryStream:
+        reader = await self._search_reader(query.prepared.sources)
+        return await query.prepared.run(reader, query.parameters(parameters))
+
+    async def _search_reader(self, sources: Set[str]) -> Snapshot:
+        """The snapshot that WHEREs and subqueries look at, with this transaction's changes to the
+        relations and views that they read."""
         base = await self._base()
-        if not self._changes:
+        changed = (name for name, changes in self._changes.items() if changes)
+        if not self.state.programs.sources(changed) & sources:
             return base
-        mutations = await self.mutations()
+        layout = self.state.catalog.layout
+        mutations = [m for m in await self.mutations() if layout(m.layout).source in sources]
         await self._require_base(mutations)
         return Snapshot(self._store, self.state.codecs, base.at, mutations=Overlay(mutations))
 
@@ -638,6 +684,7 @@ class Transaction:
         self, reads: Sequence[ReadItem], preconditions: Sequence[Precondition]
     ) -> None:
         """Row versions that the client relies on. Raises ReadConflict, PreconditionFailed."""
+        await self.reader.prefetch(self._relied_on(reads, preconditions))
         for item in reads:
             known = item.layout in self.state.catalog
             if not known or await self._version(item.layout, item.key) != item.ts:
@@ -656,6 +703,22 @@ class Transaction:
                     relation=relation.name,
                     version=version,
                 )
+
+    def _relied_on(
+        self, reads: Sequence[ReadItem], preconditions: Sequence[Precondition]
+    ) -> dict[str, list[Key]]:
+        """Keys of the rows whose versions are asked for, and of the base rows they hang on."""
+        wanted: dict[str, list[Key]] = {}
+        for item in reads:
+            if item.layout in self.state.catalog:
+                relation, base_key = self._read_origin(item.layout, item.key)
+                key = self.state.codecs(item.layout).decode_key(item.key)
+                wanted.setdefault(relation, []).append(base_key)
+                wanted.setdefault(item.layout, []).append(key)
+        for condition in preconditions:
+            of, key = self._precondition_key(condition)
+            wanted.setdefault(of.name, []).append(key)
+        return wanted
 
     def _precondition_key(self, condition: Precondition) -> tuple[Relation, Key]:
         if condition.relation not in self.state.catalog.schema:

@@ -227,6 +227,8 @@ KINDS = (
             _asking("many 1", "UPDATE customer SET c_name = 'zed' WHERE c_id = 1"),
             _asking("many 2", "INSERT INTO orders VALUES (31, 3, 1)"),
             _asking("many 3", "DELETE FROM line WHERE l_o_id = 20 AND l_no = 1"),
+            _asking("many 4", "UPDATE customer SET c_name = 'amy' WHERE c_id = 2"),
+            _asking("many 5", "UPDATE customer SET c_name = 'eva' WHERE c_id = 3"),
         ),
     ),
     Kind("asked twice", (_ask_twice,)),

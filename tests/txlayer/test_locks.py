@@ -401,6 +401,38 @@ def test_one_process_alone_rests_on_its_own_table():
     assert locks.held_count == 0
 
 
+@pytest.mark.parametrize("mode", [S, X])
+def test_a_lock_that_was_released_meanwhile_is_disturbed(mode):
+    """Held is not released; by whom, and in which mode, makes no difference."""
+    locks, other, mine = LockTable(), LockOwner(1), LockOwner(2)
+    before = locks.moment()
+    assert locks.take(other, "a", mode)
+    held = locks.moment()
+    assert locks.undisturbed(["a", "b"], before)
+    locks.release_all(other)
+    after = locks.moment()
+    assert locks.take(mine, "a", X)
+    assert not locks.undisturbed(["b", "a"], before)
+    assert not locks.undisturbed(["a"], held)
+    assert locks.undisturbed(["a"], after)
+    assert locks.undisturbed(["b"], before)
+
+
+def test_of_what_is_not_known_any_more_the_worst_is_assumed(monkeypatch):
+    monkeypatch.setattr("txlayer.locks.REMEMBERED", 2)
+    locks, moments = LockTable(), []
+    for name in "abac":
+        moments.append(locks.moment())
+        owner = LockOwner(1)
+        assert locks.take(owner, name, X)
+        locks.release_all(owner)
+    # "b", the second, is forgotten now, and nothing older than its release is known of any name.
+    assert [locks.undisturbed(["b"], moment) for moment in moments] == [False, False, True, True]
+    assert [locks.undisturbed(["new"], moment) for moment in moments] == [False, False, True, True]
+    assert [locks.undisturbed(["a"], moment) for moment in moments] == [False] * 3 + [True]
+    assert not locks.undisturbed(["c"], moments[3])
+
+
 class Crowd:
     """Transactions that take random locks in random order, and are repeated when they die."""
 

@@ -390,23 +390,6 @@ def test_limits(tmp_path):
     on_full_shop(tmp_path, test)
 
 
-def test_a_row_is_read_once_as_long_as_no_lock_is_taken(tmp_path, monkeypatch):
-    """The parent is looked up for the foreign key, and is part of the view's row."""
-
-    async def test(database):
-        asked, get = [], database.store.get
-
-        async def noted(table, keys, at):
-            asked.append((table.split(".")[1], len(keys)))
-            return await get(table, keys, at)
-
-        monkeypatch.setattr(database.store, "get", noted)
-        await database.execute("INSERT INTO orders VALUES (40, 1, 3)")
-        assert asked == [("orders", 1), ("customer", 1)]
-
-    on_full_shop(tmp_path, test)
-
-
 def test_rows_found_at_the_snapshot_are_looked_at_again(tmp_path):
     """A writer comes between the search and the lock: the row that left is not touched, the
     expression sees the value of now, and a subquery's rows are searched anew."""

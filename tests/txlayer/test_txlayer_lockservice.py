@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from members_world import attempts, members, refusal, simulated, soon, until
+from msgspec.structs import replace
 
 from schema.errors import StatementTimeout, TransactionAborted, Unavailable
 from txlayer.locks import LockOwner, Mode
@@ -650,3 +651,45 @@ def told(party):
     for _, request in party.received:
         for attempt in attempts([request]):
             yield type(request), attempt
+
+
+# ---------------------------------------------------------------- what was read before the grant
+
+
+@simulated
+async def test_locks_of_ones_own_are_disturbed_by_guests_too():
+    world, (a, _) = await members("a", "b")
+    mine, other = world.names("a", 2)
+    before = a.locks.moment()
+    assert a.locks.undisturbed([mine, other], before)
+    await guest(a, "b", mine)
+    assert a.locks.undisturbed([mine], before)
+    free(a, "b", 1)
+    assert not a.locks.undisturbed([other, mine], before)
+    assert a.locks.undisturbed([mine], a.locks.moment())
+    await world.end()
+
+
+@simulated
+async def test_of_others_locks_it_is_not_known_whether_they_were_disturbed():
+    world, (a, _) = await members("a", "b")
+    (mine,), (theirs,) = world.names("a", 1), world.names("b", 1)
+    assert not a.locks.undisturbed([mine, theirs], a.locks.moment())
+    await world.end()
+
+
+@simulated
+async def test_a_slot_that_came_meanwhile_was_anothers():
+    """Its lock has never been released here."""
+    world, (a, b) = await members("a", "b")
+    (name,) = world.names("b", 1)
+    before = a.locks.moment()
+    slots = list(a.view.assignment.slots)
+    slots[slot_of(name)] = "a"
+    moved = replace(a.view.assignment, slots=tuple(slots))
+    for party in (a, b):
+        party.see(a.view.version + 1, moved)
+    assert a.locks.take(LockOwner(1), name, X)
+    assert not a.locks.undisturbed([name], before)
+    assert a.locks.undisturbed([name], a.locks.moment())
+    await world.end()

@@ -1,0 +1,182 @@
+"""What a transaction reads of the store: once, at once, and again where it may have changed."""
+
+import asyncio
+from collections import Counter
+from itertools import product
+
+import pytest
+from database_world import check, until
+from test_transactions_statements import on_full_shop, statements
+
+from schema.errors import UniqueViolation
+from txlayer import outcomes
+
+
+class Reads:
+    """Reads of a store by key: `asked` has (table, number of keys) for each. `before_given` runs,
+    once each, when the first rows of a table have been found and not been given yet."""
+
+    def __init__(self, database, monkeypatch):
+        self.asked = []
+        self.before_given = {}
+        self._get = database.store.get
+        monkeypatch.setattr(database.store, "get", self._noted)
+
+    async def _noted(self, table, keys, at):
+        kind, rest = table.split(".", 1)
+        name = rest.rsplit(".", 1)[0] if kind == "r" else table
+        self.asked.append((name, len(keys)))
+        found = await self._get(table, keys, at)
+        if work := self.before_given.pop(name, None):
+            await work()
+        return found
+
+
+@pytest.mark.parametrize(
+    ("sql", "asked"),
+    [
+        # The parent is looked up for the foreign key, and is part of the view's row.
+        ("INSERT INTO orders VALUES (40, 1, 3)", ["orders", "customer"]),
+        ("UPDATE product SET p_stock = 9 WHERE p_id = 1", ["product"]),
+        # Its root is found by way of its order.
+        (
+            "UPDATE gift SET g_text = 'red' WHERE g_id = 1",
+            ["gift", "line", "orders"],
+        ),
+    ],
+)
+def test_a_row_is_read_once_if_nobody_had_its_lock_meanwhile(tmp_path, monkeypatch, sql, asked):
+    async def test(database):
+        reads = Reads(database, monkeypatch)
+        await database.execute(sql)
+        names = Counter(name for name, _ in reads.asked)
+        assert set(names.values()) == {1}
+        assert list(names)[: len(asked)] == asked
+
+    on_full_shop(tmp_path, test)
+
+
+EITHER = {
+    "the row": (
+        "UPDATE product SET p_stock = p_stock * 10 WHERE p_id = 1",
+        "UPDATE product SET p_stock = 7 WHERE p_id = 1",
+        "product",
+        "SELECT p_stock FROM product WHERE p_id = 1",
+        [(70,)],
+    ),
+    "that the row is there": (
+        "UPDATE gift SET g_text = 'red' WHERE g_id = 3",
+        "DELETE FROM gift WHERE g_id = 3",
+        "gift",
+        "SELECT g_text FROM gift WHERE g_id = 3",
+        [],
+    ),
+    "what it hangs on": (
+        "UPDATE line SET l_quantity = 7 WHERE l_o_id = 10 AND l_no = 1",
+        "UPDATE orders SET o_c_id = 2 WHERE o_id = 10",
+        "orders",
+        "SELECT c_name, l_quantity FROM customer, orders, line"
+        " WHERE c_id = o_c_id AND o_id = l_o_id AND l_o_id = 10 AND l_no = 1",
+        [("bob", 7)],
+    ),
+}
+AHEAD = {
+    "that no row is there": (
+        "INSERT INTO product VALUES (9, 'cap', 1) ON CONFLICT (p_id)"
+        " DO UPDATE SET p_stock = product.p_stock + 1",
+        "INSERT INTO product VALUES (9, 'hat', 5)",
+        "product",
+        "SELECT p_name, p_stock FROM product WHERE p_id = 9",
+        [("hat", 6)],
+    ),
+    "its parent, which the view shows": (
+        "INSERT INTO orders VALUES (41, 3, 1)",
+        "UPDATE customer SET c_name = 'eva' WHERE c_id = 3",
+        "orders",
+        "SELECT c_name FROM customer, orders WHERE c_id = o_c_id AND o_id = 41",
+        [("eva",)],
+    ),
+}
+"""Of a store that is here these are read under their locks alone."""
+
+
+@pytest.mark.parametrize(
+    ("remote", "what"), [*product([False, True], EITHER), *product([True], AHEAD)]
+)
+def test_what_changes_between_reading_it_and_its_lock_is_read_again(
+    tmp_path, monkeypatch, remote, what
+):
+    """The other transaction has come and gone when the lock is asked for: nobody waits for it."""
+    mine, theirs, between, query, after = (EITHER | AHEAD)[what]
+
+    async def test(database):
+        monkeypatch.setattr(type(database.store), "remote", remote)
+        reads = Reads(database, monkeypatch)
+        reads.before_given[between] = lambda: database.execute(theirs)
+        await database.execute(mine)
+        assert not reads.before_given
+        for use_views in (True, False):
+            assert await database.fetch(query, use_views=use_views) == after
+        await check(database)
+
+    on_full_shop(tmp_path, test)
+
+
+def test_of_a_remote_store_rows_are_asked_for_at_once(tmp_path, monkeypatch):
+    """Before any has come: all that the statements name by key, the parents of what is inserted,
+    and the answer of the same request made before."""
+
+    async def test(database):
+        monkeypatch.setattr(type(database.store), "remote", True)
+        reads, come, get = Reads(database, monkeypatch), asyncio.Event(), database.store.get
+
+        async def slow(table, keys, at):
+            asked = asyncio.ensure_future(get(table, keys, at))
+            await come.wait()
+            return await asked
+
+        monkeypatch.setattr(database.store, "get", slow)
+        request = statements(
+            "INSERT INTO orders VALUES (40, 1, 3)",
+            "INSERT INTO line VALUES (40, 1, 1, 1), (40, 2, 2, 1)",
+            "UPDATE product SET p_stock = 8 WHERE p_id = 1",
+            "DELETE FROM customer WHERE c_id = NULL",
+            idempotency_key="k",
+        )
+        writing = asyncio.ensure_future(database.transact(request))
+        await until(lambda: len(reads.asked) == 5)
+        rows = [("customer", 1), ("line", 2), ("orders", 1), ("product", 2)]
+        assert sorted(reads.asked) == [*rows, (outcomes.TABLE, 1)]
+        come.set()
+        assert [one.affected for one in (await writing).statements] == [1, 2, 1, 0]
+        await check(database)
+
+    on_full_shop(tmp_path, test)
+
+
+def test_reading_ahead_leaves_errors_to_the_statement_whose_they_are(tmp_path, monkeypatch):
+    async def test(database):
+        monkeypatch.setattr(type(database.store), "remote", True)
+        taken = "INSERT INTO product VALUES (1, 'x', 1)"
+        senseless = ("UPDATE product SET p_stock = 1 WHERE p_id = ?", ("x",))
+        with pytest.raises(UniqueViolation):
+            await database.transact(statements(taken, senseless))
+
+    on_full_shop(tmp_path, test)
+
+
+def test_a_search_rests_on_what_it_reads_and_on_nothing_else(tmp_path, monkeypatch):
+    """Changes to other relations are neither laid over its snapshot nor compared with it."""
+
+    async def test(database):
+        reads = Reads(database, monkeypatch)
+        await database.transact(
+            statements(
+                "UPDATE event SET v_kind = 'none' WHERE v_id = 1",
+                "INSERT INTO event (v_id) VALUES (1)",
+                "UPDATE product SET p_stock = 9 WHERE p_name = 'pen'",
+            )
+        )
+        assert reads.asked == [("event", 1), ("product", 1)]
+
+    on_full_shop(tmp_path, test)
