@@ -22,9 +22,9 @@ import asyncio
 import enum
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from schema.errors import StatementTimeout, TransactionAborted
 
@@ -34,8 +34,15 @@ Age = tuple[int, int, str]
 """When a transaction began, in milliseconds; its number, and its node, to tell two apart."""
 
 
-Moment = tuple[int, ...]
-"""When, in a table of locks; told apart by being equal or not, and by the table itself."""
+class Moment(NamedTuple):
+    """How far locks had been released, as far as it was known: to ask `undisturbed` about later."""
+
+    assignment: int
+    """The version of it that was known; 0 where there is none."""
+    releases: Mapping[str, int]
+    """Of each table, by its member's name, the number of its last release."""
+
+
 REMEMBERED = 16_384
 """Names of which a table knows when they were released last: some MB."""
 
@@ -82,11 +89,11 @@ class Locks(Protocol):
         other processes; 0 if it was granted none."""
 
     def moment(self) -> Moment:
-        """Now, to ask `undisturbed` about later."""
+        """Now."""
 
-    def undisturbed(self, names: Iterable[LockName], since: Moment) -> bool:
-        """Has nobody released one of `names` since then? For locks that are held now: who has
-        read meanwhile what they protect has read what is there still. False if it is not known."""
+    def undisturbed(self, owner: LockOwner, names: Iterable[LockName], since: Moment) -> bool:
+        """Has nobody released one of `names` since then, which `owner` holds now? Whoever has read
+        meanwhile what they protect has read what is there still. False if it is not known."""
 
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
         """Free everything. `commit_ts`: of what was committed under these locks, if anything."""
@@ -112,8 +119,9 @@ class LockTable:
         self._holders: dict[LockName, dict[LockOwner, Mode]] = {}
         self._queues: dict[LockName, deque[_Waiter]] = {}
         self._released: dict[LockName, int] = {}  # number of the last release, oldest first
-        self._releases = 0
         self._unknown_until = 0
+        self.releases = 0
+        """How many there were."""
 
     async def acquire(
         self, owner: LockOwner, names: Iterable[LockName], mode: Mode, deadline: float | None = None
@@ -148,11 +156,14 @@ class LockTable:
         return 0
 
     def moment(self) -> Moment:
-        return (self._releases,)
+        return Moment(0, {"": self.releases})
 
-    def undisturbed(self, names: Iterable[LockName], since: Moment) -> bool:
-        (known,) = since
-        return all(self._released.get(name, self._unknown_until) <= known for name in names)
+    def undisturbed(self, owner: LockOwner, names: Iterable[LockName], since: Moment) -> bool:
+        return self.last_release(names) <= since.releases[""]
+
+    def last_release(self, names: Iterable[LockName]) -> int:
+        """The number of the last release of one of `names`, or a later one."""
+        return max([self._released.get(name, self._unknown_until) for name in names], default=0)
 
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
         """Free everything `owner` holds and hand it on; what it waits for it is refused.
@@ -222,9 +233,9 @@ class LockTable:
 
     def _note_release(self, name: LockName) -> None:
         """Shared ones too: what is done under a shared lock is what an exclusive one excludes."""
-        self._releases += 1
+        self.releases += 1
         self._released.pop(name, None)
-        self._released[name] = self._releases
+        self._released[name] = self.releases
         if len(self._released) > REMEMBERED:
             self._unknown_until = self._released.pop(next(iter(self._released)))
 

@@ -40,11 +40,13 @@ TIMEOUT = "timeout"
 @dataclass(eq=False, slots=True)
 class _Attempt:
     """What a transaction of ours has of other members' locks. `asked` are all that may hold some
-    for it, `grantors` those that said so; `clock` is their latest."""
+    for it, `grantors` those that said so, `granted` what they said of each lock; `clock` is their
+    latest."""
 
     number: int
     asked: set[str] = field(default_factory=set)
     grantors: set[str] = field(default_factory=set)
+    granted: dict[LockName, Granted] = field(default_factory=dict)
     clock: int = 0
 
 
@@ -60,6 +62,7 @@ class TravellingLocks:
         self._hlc = hlc
         self._clock = clock
         self._attempts: dict[LockOwner, _Attempt] = {}
+        self._last_granted: dict[str, Granted] = {}
         self._number = 0
 
     def take(self, owner: LockOwner, name: LockName, mode: Mode) -> bool:
@@ -88,17 +91,26 @@ class TravellingLocks:
         return attempt.clock if attempt is not None else 0
 
     def moment(self) -> Moment:
-        return (self._view.version, *self._own.moment())
+        """Of others' tables: as of their last grant, under the assignment that is known here."""
+        version, told = self._view.version, self._last_granted.items()
+        known = {name: last.releases for name, last in told if last.assignment == version}
+        return Moment(version, known | {self._view.name: self._own.releases})
 
-    def undisturbed(self, names: Iterable[LockName], since: Moment) -> bool:
-        """False of other members' locks. A slot that has come here meanwhile was another's: that
-        takes a new assignment."""
-        names, (version, *own) = list(names), since
-        return (
-            version == self._view.version
-            and all(self._view.is_mine(slot_of(name)) for name in names)
-            and self._own.undisturbed(names, tuple(own))
-        )
+    def undisturbed(self, owner: LockOwner, names: Iterable[LockName], since: Moment) -> bool:
+        """Numbers of releases can be compared under one assignment, known here then and now and
+        to the grantor: under another one, others may have granted the lock."""
+        if since.assignment != self._view.version:
+            return False
+        attempt = self._attempts.get(owner)
+        for name in names:
+            granted = attempt.granted.get(name) if attempt is not None else None
+            if granted is not None:
+                known = since.releases.get(granted.owner, -1)
+                if granted.assignment != since.assignment or granted.released > known:
+                    return False
+            elif self._own.last_release([name]) > since.releases[self._view.name]:
+                return False
+        return True
 
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
         self._own.release_all(owner)
@@ -151,6 +163,8 @@ class TravellingLocks:
             case Granted(owner=name) if name == grantor:
                 self._hlc.follow(answer.clock)
                 attempt.grantors.add(grantor)
+                attempt.granted.update(dict.fromkeys(names, answer))
+                self._last_granted[grantor] = answer
                 attempt.clock = max(attempt.clock, answer.clock)
             case Refused(reason=reason) if reason == TIMEOUT:
                 raise _too_late()
@@ -196,7 +210,9 @@ class Guests:
             return Refused(error.message, str(error.details.get("reason", "")))
         except StatementTimeout as error:
             return Refused(error.message, TIMEOUT)
-        return Granted(self._view.name, self._hlc.last)
+        view, own = self._view, self._own
+        released = own.last_release(request.names)
+        return Granted(view.name, self._hlc.last, view.version, released, own.releases)
 
     def release(self, caller: str, request: Release) -> Freed:
         """What the dead say is not heeded: they may be wrong about what is in their logs."""

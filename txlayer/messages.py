@@ -59,6 +59,12 @@ class Granted(msgspec.Struct, frozen=True, array_like=True, tag="granted"):
 
     owner: str
     clock: int
+    assignment: int = 0
+    """The version of it by which the owner granted them; 0: an owner that does not say."""
+    released: int = 0
+    """The number, in that owner's table, of the last release of one of these locks before."""
+    releases: int = 0
+    """How many of all locks there were."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):

@@ -108,7 +108,7 @@ class Transaction:
         self._deadline = deadline
         self._held: set[tuple[LockName, Mode]] = set()
         self.reader = RememberingSnapshot(store, state.codecs, at)
-        self._reading_since: Moment = locks.moment() if locks is not None else ()
+        self._reading_since = locks.moment() if locks is not None else Moment(0, {})
         self._changes: dict[str, dict[bytes, Change]] = {}
         self._repairs: list[Mutation] = []
 
@@ -132,7 +132,7 @@ class Transaction:
                 await locks.acquire(owner, missing[number:], mode, self._deadline)
                 break
         self._held.update((name, mode) for name in missing)
-        if locks.undisturbed(missing, self._reading_since):
+        if locks.undisturbed(owner, missing, self._reading_since):
             return False
         self.reader.forget()
         self._reading_since = locks.moment()

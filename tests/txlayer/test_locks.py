@@ -408,14 +408,14 @@ def test_a_lock_that_was_released_meanwhile_is_disturbed(mode):
     before = locks.moment()
     assert locks.take(other, "a", mode)
     held = locks.moment()
-    assert locks.undisturbed(["a", "b"], before)
+    assert locks.undisturbed(mine, ["a", "b"], before)
     locks.release_all(other)
     after = locks.moment()
     assert locks.take(mine, "a", X)
-    assert not locks.undisturbed(["b", "a"], before)
-    assert not locks.undisturbed(["a"], held)
-    assert locks.undisturbed(["a"], after)
-    assert locks.undisturbed(["b"], before)
+    assert not locks.undisturbed(mine, ["b", "a"], before)
+    assert not locks.undisturbed(mine, ["a"], held)
+    assert locks.undisturbed(mine, ["a"], after)
+    assert locks.undisturbed(mine, ["b"], before)
 
 
 def test_of_what_is_not_known_any_more_the_worst_is_assumed(monkeypatch):
@@ -426,11 +426,15 @@ def test_of_what_is_not_known_any_more_the_worst_is_assumed(monkeypatch):
         owner = LockOwner(1)
         assert locks.take(owner, name, X)
         locks.release_all(owner)
+
+    def undisturbed(name):
+        return [locks.undisturbed(owner, [name], moment) for moment in moments]
+
     # "b", the second, is forgotten now, and nothing older than its release is known of any name.
-    assert [locks.undisturbed(["b"], moment) for moment in moments] == [False, False, True, True]
-    assert [locks.undisturbed(["new"], moment) for moment in moments] == [False, False, True, True]
-    assert [locks.undisturbed(["a"], moment) for moment in moments] == [False] * 3 + [True]
-    assert not locks.undisturbed(["c"], moments[3])
+    assert undisturbed("b") == [False, False, True, True]
+    assert undisturbed("new") == [False, False, True, True]
+    assert undisturbed("a") == [False, False, False, True]
+    assert undisturbed("c") == [False, False, False, False]
 
 
 class Crowd:

@@ -2,13 +2,13 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from members_world import attempts, members, refusal, simulated, soon, until
-from msgspec.structs import replace
 
 from schema.errors import StatementTimeout, TransactionAborted, Unavailable
 from txlayer.locks import LockOwner, Mode
-from txlayer.messages import Freed, Granted, Lock, Refused, Release
+from txlayer.messages import Freed, Granted, Lock, Refused, Release, decode_response
 from txlayer.view import slot_of
 
 S, X = Mode.SHARED, Mode.EXCLUSIVE
@@ -40,7 +40,8 @@ async def test_an_owner_grants_what_is_its_own_and_says_its_clock():
     world, (a, _) = await members("a", "b")
     (name,) = world.names("a", 1)
     a.hlc.follow(77)
-    assert await a.guests.lock("b", asking(1, name)) == Granted("a", 77)
+    granted = await a.guests.lock("b", asking(1, name))
+    assert (granted.owner, granted.clock) == ("a", 77)
     assert a.guests.holds({slot_of(name)})
     assert held(a) == 1
     await world.end()
@@ -54,7 +55,8 @@ async def test_a_grant_says_the_clock_as_it_is_when_the_wait_is_over():
     waits = asyncio.ensure_future(a.guests.lock("c", asking(1, name)))
     await soon()
     free(a, "b", 1, commit_ts=5_000)
-    assert await waits == Granted("a", 5_000)
+    granted = await waits
+    assert (granted.owner, granted.clock) == ("a", 5_000)
     await world.end()
 
 
@@ -328,7 +330,8 @@ async def test_what_the_recovered_held_or_waited_for_is_freed():
     assert not waits.done()
     world.write(dead=(), clock=8_000_000_000_000)
     world.show(a)
-    assert await waits == Granted("a", 8_000_000_000_000)
+    granted = await waits
+    assert (granted.owner, granted.clock) == ("a", 8_000_000_000_000)
     free(a, "c", 1)
     assert held(a) == 0
     await guest(a, "c", other, attempt=2)
@@ -656,40 +659,115 @@ def told(party):
 # ---------------------------------------------------------------- what was read before the grant
 
 
+async def taken(party, *names):
+    owner = LockOwner(1)
+    await party.do(party.locks.acquire(owner, names, X))
+    return owner
+
+
+async def used(party, *names):
+    """And released again."""
+    owner = await taken(party, *names)
+    party.locks.release_all(owner)
+    await soon()
+
+
 @simulated
 async def test_locks_of_ones_own_are_disturbed_by_guests_too():
     world, (a, _) = await members("a", "b")
     mine, other = world.names("a", 2)
     before = a.locks.moment()
-    assert a.locks.undisturbed([mine, other], before)
     await guest(a, "b", mine)
-    assert a.locks.undisturbed([mine], before)
+    assert a.locks.undisturbed(LockOwner(1), [mine, other], before)
     free(a, "b", 1)
-    assert not a.locks.undisturbed([other, mine], before)
-    assert a.locks.undisturbed([mine], a.locks.moment())
+    owner = await taken(a, mine, other)
+    assert not a.locks.undisturbed(owner, [other, mine], before)
+    assert a.locks.undisturbed(owner, [other], before)
+    assert a.locks.undisturbed(owner, [mine], a.locks.moment())
     await world.end()
 
 
 @simulated
-async def test_of_others_locks_it_is_not_known_whether_they_were_disturbed():
-    world, (a, _) = await members("a", "b")
-    (mine,), (theirs,) = world.names("a", 1), world.names("b", 1)
-    assert not a.locks.undisturbed([mine, theirs], a.locks.moment())
+async def test_of_others_locks_the_owner_says_who_had_them():
+    world, (a, b) = await members("a", "b")
+    first, quiet, busy = world.names("b", 3)
+    unknown = a.locks.moment()
+    owner = await taken(a, first)
+    assert not a.locks.undisturbed(owner, [first], unknown)
+    # From this grant on a knows how far b has counted.
+    before = a.locks.moment()
+    await used(b, busy)
+    await a.do(a.locks.acquire(owner, [quiet], X))
+    assert a.locks.undisturbed(owner, [quiet], before)
+    await a.do(a.locks.acquire(owner, [busy], X))
+    assert not a.locks.undisturbed(owner, [busy], before)
+    assert not a.locks.undisturbed(owner, [quiet, busy], before)
+    assert a.locks.undisturbed(owner, [quiet, busy], a.locks.moment())
     await world.end()
 
 
 @simulated
-async def test_a_slot_that_came_meanwhile_was_anothers():
-    """Its lock has never been released here."""
+async def test_a_lock_is_disturbed_by_whom_its_owner_lets_go_before():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
+    await used(a, name)
+    await used(a, name)
     before = a.locks.moment()
-    slots = list(a.view.assignment.slots)
-    slots[slot_of(name)] = "a"
-    moved = replace(a.view.assignment, slots=tuple(slots))
+    waiting_for = await taken(b, name)
+    wait = asyncio.ensure_future(taken(a, name))
+    await soon()
+    assert not wait.done()
+    b.locks.release_all(waiting_for)
+    owner = await wait
+    assert not a.locks.undisturbed(owner, [name], before)
+    assert a.locks.undisturbed(owner, [name], a.locks.moment())
+    await world.end()
+
+
+@simulated
+async def test_a_grant_by_an_older_node_says_nothing():
+    """Its answer ends with the clock."""
+    world, (a, b) = await members("a", "b")
+    (name,) = world.names("b", 1)
+    await used(a, name)
+    before, lock = a.locks.moment(), b.guests.lock
+
+    async def older(caller, request):
+        granted = await lock(caller, request)
+        return decode_response(msgspec.msgpack.encode(["granted", granted.owner, granted.clock]))
+
+    b.guests.lock = older
+    owner = await taken(a, name)
+    assert not a.locks.undisturbed(owner, [name], before)
+    await world.end()
+
+
+@simulated
+@pytest.mark.parametrize("grantor", ["a", "b"])
+async def test_under_another_assignment_nothing_is_known(grantor):
+    """A slot may have come, or gone and come back, and others have granted its locks meanwhile."""
+    world, (a, b) = await members("a", "b")
+    (name,) = world.names(grantor, 1)
+    await used(a, name)
+    before = a.locks.moment()
     for party in (a, b):
-        party.see(a.view.version + 1, moved)
-    assert a.locks.take(LockOwner(1), name, X)
-    assert not a.locks.undisturbed([name], before)
-    assert a.locks.undisturbed([name], a.locks.moment())
+        party.see(party.view.version + 1, party.view.assignment)
+    owner = await taken(a, name)
+    assert not a.locks.undisturbed(owner, [name], before)
+    assert a.locks.undisturbed(owner, [name], a.locks.moment())
+    await world.end()
+
+
+@simulated
+async def test_what_an_owner_grants_under_another_assignment_says_nothing():
+    """It has seen one that the coordinator has not: its count began anew with it, for all that the
+    coordinator can tell."""
+    world, (a, b) = await members("a", "b")
+    (name,) = world.names("b", 1)
+    await used(a, name)
+    before = a.locks.moment()
+    b.see(b.view.version + 1, b.view.assignment)
+    owner = await taken(a, name)
+    assert not a.locks.undisturbed(owner, [name], before)
+    assert not a.locks.undisturbed(owner, [name], a.locks.moment())
     await world.end()
