@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from query.algebra import Block, Comparison, EquiJoin, Filter, Parameter
+from query.algebra import Block, Comparison, EquiJoin, Filter, Parameter, ParameterList
 from schema.catalog import Catalog, Index, Layout
 from schema.types import ColumnType, Kind, Value
 from storage.codec.keyrange import KeyRange
@@ -56,7 +56,8 @@ class JoinColumn:
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """A key column equals one of `operands` (constants and `Parameter`s, or `JoinColumn`s).
+    """A key column equals one of `operands`: constants and `Parameter`s, `JoinColumn`s, or one
+    `ParameterList`.
 
     `null` means IS NULL: the only way in which a key's NULLs are matched.
     """
@@ -64,6 +65,18 @@ class Equality:
     column: str
     operands: tuple[Any, ...] = ()
     null: bool = False
+
+    @property
+    def single(self) -> bool:
+        """Is it one value?"""
+        one = len(self.operands) == 1 and not isinstance(self.operands[0], ParameterList)
+        return self.null or one
+
+    @property
+    def expected(self) -> float:
+        """How many values it may be: an estimate."""
+        known = (o.rows if isinstance(o, ParameterList) else 1.0 for o in self.operands)
+        return max(1.0, sum(known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +148,7 @@ class Access:
     @property
     def single(self) -> bool:
         """Is there one value per equality, so that one key or prefix is read?"""
-        return all(e.null or len(e.operands) == 1 for e in self.equalities)
+        return all(equality.single for equality in self.equalities)
 
     @property
     def next_part(self) -> str:
@@ -373,7 +386,7 @@ def _price(
     total = estimated_rows(catalog, path.source.name)
     keys = conditions.lookups if path.join_columns else 1.0
     for equality in path.equalities:
-        keys *= max(1, len(equality.operands))
+        keys *= equality.expected
     rows = min(total, keys * _rows_per_key(catalog, path, total))
     cost = keys * GET_COST if path.reach is Reach.POINT else keys * SEEK_COST + rows
     if not path.covering:
@@ -414,6 +427,11 @@ def _fixes_unique(catalog: Catalog, path: Access) -> bool:
     if index is not None and index.unique and fixed >= {part.column for part in index.columns}:
         return True
     return fixed >= {part.column for part in path.source.key}
+
+
+def fewest_rows(accesses: Iterable[Access]) -> float:
+    """A guess at the rows of a query: those of its smallest source."""
+    return min((access.rows for access in accesses), default=1.0)
 
 
 def estimated_rows(catalog: Catalog, name: str) -> float:
@@ -467,6 +485,15 @@ def value_of(operand: Any, parameters: Parameters) -> Value:
     return constant
 
 
+def values_of(operands: Iterable[Any], parameters: Parameters) -> Iterator[Value]:
+    """The values that operands stand for."""
+    for operand in operands:
+        if isinstance(operand, ParameterList):
+            yield from parameters[operand.name]
+        else:
+            yield value_of(operand, parameters)
+
+
 def keys(access: Access, parameters: Parameters) -> list[tuple[Value, ...]]:
     """All value tuples of the equalities, each once. NULL equals nothing."""
     choices: list[list[Value]] = []
@@ -474,8 +501,7 @@ def keys(access: Access, parameters: Parameters) -> list[tuple[Value, ...]]:
         if equality.null:
             choices.append([None])
             continue
-        values = (value_of(operand, parameters) for operand in equality.operands)
-        choices.append([value for value in values if value is not None])
+        choices.append([v for v in values_of(equality.operands, parameters) if v is not None])
     if all(len(values) == 1 for values in choices):
         return [tuple(values[0] for values in choices)]
     return list(dict.fromkeys(itertools.product(*choices)))
@@ -562,6 +588,8 @@ def shown(operand: Any) -> str:
             return "?"
         case Parameter(str() as name):
             return f":{name}" if name.isidentifier() else "(the subquery's answer)"
+        case ParameterList():
+            return "the subquery's answers"
         case JoinColumn(alias, column):
             return f"{alias}.{column}"
         case str():
@@ -578,7 +606,7 @@ def describe_keys(access: Access) -> str:
     for equality in access.equalities:
         if equality.null:
             words.append(f"{equality.column} IS NULL")
-        elif len(equality.operands) == 1:
+        elif equality.single:
             words.append(f"{equality.column} = {shown(equality.operands[0])}")
         else:
             words.append(f"{equality.column} IN ({', '.join(map(shown, equality.operands))})")

@@ -62,7 +62,8 @@ class ForeignKeyJoin:
 class Filter:
     """A conjunct of WHERE (or of an inner ON) that compares one column with constants.
 
-    `values` are constants or `Parameter`s; one for every comparison but IN and IS_NULL.
+    `values` are constants or `Parameter`s; one for every comparison but IN and IS_NULL. IN may
+    have one `ParameterList` instead.
     That of PREFIX is the whole LIKE pattern: `abc%`, or a parameter whose pattern may be any.
     """
 
@@ -77,6 +78,14 @@ class Parameter:
     """`?` number `name` (from 0), or `:name`."""
 
     name: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterList:
+    """All the values that a subquery gave under `name`; `rows` is a guess at how many."""
+
+    name: str
+    rows: float
 
 
 @dataclass(frozen=True, slots=True)

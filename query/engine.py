@@ -24,8 +24,8 @@ from query.binder import BoundQuery, OutputColumn, bind
 from query.duck import arrow_schema, from_record_batch, to_record_batch
 from query.explain import Explanation, explain
 from query.native import NativePlan, TooManyRows
-from query.planner import Plan, plan_query, plan_residual
-from query.residual import plan_rows
+from query.planner import Plan, plan_query, plan_spilling
+from query.residual import ResidualPlan, plan_rows
 from query.rewrite import Rewritten, rewrite
 from query.session import Duck, DuckSession, new_threads
 from schema.catalog import Catalog
@@ -143,7 +143,7 @@ class PreparedQuery:
             rows = self._native(self.plan, reader, values)
             return QueryStream(self.columns, rows, None, deadline, max_rows)
         session = self._duck.session()
-        batches = self.plan.batches(reader, values, session)
+        batches = self._residual(self.plan, reader, values, session)
         stream = QueryStream(self.columns, batches, session, deadline, max_rows)
         await stream.begin()
         return stream
@@ -175,16 +175,37 @@ class PreparedQuery:
     async def _native(
         self, plan: NativePlan, reader: RowReader, values: Mapping[int | str, Value]
     ) -> AsyncGenerator[list[Row], None]:
-        """Rows of our own loops; of DuckDB when a sort turns out too large for them."""
+        """Rows of our own loops; of DuckDB when they turn out too many for these."""
         try:
             async with aclosing(plan.batches(reader, values)) as batches:
                 async for rows in batches:
                     yield rows
         except TooManyRows:
-            other = plan_residual(self.rewritten.bound, self.catalog, "a sort of many rows")
-            async with aclosing(plan_rows(other, reader, values, self._duck)) as rows_of_duck:
+            async with aclosing(
+                plan_rows(self._spilling(), reader, values, self._duck)
+            ) as rows_of_duck:
                 async for rows in rows_of_duck:
                     yield rows
+
+    async def _residual(
+        self,
+        plan: ResidualPlan,
+        reader: RowReader,
+        values: Mapping[int | str, Value],
+        session: DuckSession,
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Batches of DuckDB, its subqueries answered by our own loops unless they are too large."""
+        try:
+            async with aclosing(plan.batches(reader, values, session)) as batches:
+                async for batch in batches:
+                    yield batch
+        except TooManyRows:
+            async with aclosing(self._spilling().batches(reader, values, session)) as batches:
+                async for batch in batches:
+                    yield batch
+
+    def _spilling(self) -> ResidualPlan:
+        return plan_spilling(self.rewritten.bound, self.catalog, "many rows")
 
 
 def _output_columns(bound: BoundQuery, plan: Plan) -> tuple[OutputColumn, ...]:

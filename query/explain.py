@@ -111,6 +111,8 @@ def explain(sql: str, catalog: Catalog, rewritten: Rewritten, plan: Plan) -> Exp
 
 def _steps(plan: Plan) -> Iterator[Step]:
     if isinstance(plan, NativePlan):
+        for answer in plan.answers:
+            yield from _steps(answer.plan)
         yield _step(plan.first, "", _order(plan))
         for lookup in plan.lookups:
             yield _step(lookup.access, "looked up in batches", "")
@@ -141,7 +143,7 @@ def _order(plan: NativePlan) -> str:
     backwards = ", backwards" if plan.first.reverse else ""
     if plan.first_row_only:
         return f"first row only{backwards}"
-    if not plan.order:
+    if not plan.order or plan.grouping is not None:
         return ""
     if plan.delivered == len(plan.order):
         stop = ", stops at LIMIT" if plan.limit is not None else ""
@@ -151,9 +153,13 @@ def _order(plan: NativePlan) -> str:
 
 def _strategy(plan: Plan) -> str:
     if isinstance(plan, NativePlan):
-        return "nested loops over access paths" if plan.lookups else "one access path"
-    words = "sources by access paths, joined in DuckDB"
-    if not plan.lifted:
+        words = "nested loops over access paths" if plan.lookups else "one access path"
+        if plan.grouping is not None and not plan.grouping.whole:
+            words += ", grouped, sorted" if plan.order else ", grouped"
+        count = len(plan.answers)
+    else:
+        words = "sources by access paths, joined in DuckDB"
+        count = len(plan.lifted)
+    if not count:
         return words
-    count = len(plan.lifted)
     return f"{count} {'subquery' if count == 1 else 'subqueries'} first, then {words}"

@@ -105,6 +105,5 @@ class _Greedy:
 def nested_loops(steps: Sequence[Access]) -> bool:
     """Can every source but the first be looked up, key by key, from rows before it?"""
     return all(
-        step.single and step.equalities and (step.join_columns or step.reach is Reach.POINT)
-        for step in steps[1:]
+        step.equalities and (step.join_columns or step.reach is Reach.POINT) for step in steps[1:]
     )

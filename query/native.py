@@ -1,19 +1,29 @@
 """Queries that never leave our code: nested loops over access paths, filter, order, limit.
 
-One SELECT without grouping, over one source or over several that are looked up key by key, with
-expressions that `query/expressions.py` compiles, and optionally plain aggregates over all rows.
-Everything is decided when the statement is prepared; a run only resolves parameters, reads and
-calls closures. `query/native_plan.py` makes the plans.
+One SELECT over one source or over several that are looked up key by key, with expressions that
+`query/expressions` compiles, and optionally groups by plain columns with plain aggregates. Some
+subqueries are answered first (`query/lift.py`). Everything is decided when the statement is
+prepared; a run only resolves parameters, reads and calls closures. `query/native_plan.py` makes
+the plans.
 
-Memory is bounded: rows stream, but for an ORDER BY that no path delivers. That one keeps
-LIMIT + OFFSET rows, or gives up with `TooManyRows` before it has yielded anything.
+Memory is bounded: rows stream, but for an ORDER BY that no path delivers, for groups, and for the
+values of a subquery. A sort keeps LIMIT + OFFSET rows; else these give up with `TooManyRows`
+before anything has been yielded.
 """
 
 from __future__ import annotations
 
 import decimal
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import reduce
@@ -29,29 +39,53 @@ from schema.types import ColumnType, Row, Value
 from storage.snapshot import RowReader
 
 SORT_ROWS = 20_000
-"""Rows that are sorted in memory; more of them go to DuckDB, which can spill."""
+"""Rows that are sorted, and groups that are kept, in memory; more go to DuckDB, which can spill."""
+LIST_VALUES = 2_000
+"""Distinct values of a subquery that are looked up one by one; with more of them DuckDB joins."""
 _EXACT = decimal.Context(prec=76)
 
 
 class TooManyRows(Exception):
-    """A sort outgrew `SORT_ROWS` before anything was yielded."""
+    """A sort, the groups or a subquery's values outgrew memory before anything was yielded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """COUNT, SUM, MIN or MAX over all rows; no argument means COUNT(*)."""
+    """COUNT, SUM, MIN or MAX over a group; no argument means COUNT(*)."""
 
     kind: type[exp.Expr]
     argument: Callable[[Row, Any], Value] | None
 
 
 @dataclass(frozen=True, slots=True)
+class Grouping:
+    """GROUP BY: a group's row is its key, then its aggregates.
+
+    `whole`: all rows are one group, which is there even if they are none. `having` is asked of
+    the group's row.
+    """
+
+    key: Callable[[Row], Key]
+    aggregates: tuple[Aggregate, ...]
+    whole: bool = False
+    having: Callable[[Row, Any], Value] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lookup:
-    """A joined source: the key of its rows comes from the joined row so far or is constant."""
+    """A joined source, with the distinct keys of its rows for a joined row so far."""
 
     access: Access
-    parts: tuple[tuple[int | None, Any], ...]
-    """Per equality: position in the joined row, or None and a constant operand."""
+    keys: Callable[[Row, Parameters], Collection[Key]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A subquery that is answered first: by its one value, or by all those of its column."""
+
+    name: str
+    plan: NativePlan
+    many: bool
 
 
 @dataclass(frozen=True)
@@ -65,7 +99,8 @@ class NativePlan:
     order: tuple[SortTerm, ...]
     delivered: int
     """Leading terms of `order` that the rows arrive in already."""
-    aggregates: tuple[Aggregate, ...]
+    grouping: Grouping | None
+    """With it, `order` and `project` are asked of the groups' rows."""
     project: Callable[[Sequence[Row], Any], list[Row]]
     limit: Any
     offset: Any
@@ -73,10 +108,12 @@ class NativePlan:
     """MIN or MAX at an end of a key: one row answers."""
     types: tuple[ColumnType | None, ...] = ()
     """Of the result's columns."""
+    answers: tuple[Answer, ...] = ()
 
     @property
     def accesses(self) -> tuple[Access, ...]:
-        return (self.first, *(step.access for step in self.lookups))
+        inner = (access for answer in self.answers for access in answer.plan.accesses)
+        return (*inner, self.first, *(step.access for step in self.lookups))
 
     async def batches(
         self, reader: RowReader, parameters: Parameters
@@ -85,11 +122,8 @@ class NativePlan:
         limit, offset = row_count(self.limit, parameters), row_count(self.offset, parameters) or 0
         if limit == 0:
             return
-        if self.aggregates:
-            rows = [await self._aggregate(reader, parameters)][offset:]
-            if rows:
-                yield self.project(rows, parameters)
-            return
+        if self.answers:
+            parameters = await _answered(self.answers, reader, parameters)
         wanted = None if limit is None else limit + offset
         async with aclosing(self._ordered(reader, parameters, wanted)) as source:
             async for batch in _slice(source, offset, limit):
@@ -98,7 +132,12 @@ class NativePlan:
     async def _ordered(
         self, reader: RowReader, parameters: Parameters, wanted: int | None
     ) -> AsyncGenerator[Sequence[Row], None]:
-        source = self._rows(reader, parameters, wanted)
+        grouping = self.grouping
+        source = (
+            self._rows(reader, parameters, wanted)
+            if grouping is None
+            else _grouped(grouping, self._rows(reader, parameters, None), parameters)
+        )
         if self.delivered < len(self.order):
             source = self._sorted(source, parameters, wanted)
         async with aclosing(source):
@@ -123,7 +162,7 @@ class NativePlan:
         """Rows to read, when every row read is a row of the result."""
         if self.first_row_only:
             return 1
-        in_order = self.delivered == len(self.order) and not self.aggregates
+        in_order = self.delivered == len(self.order) and self.grouping is None
         return wanted if in_order and self.predicate is None and not self.lookups else None
 
     def _matching(self, rows: list[Row], parameters: Parameters) -> list[Row]:
@@ -164,16 +203,6 @@ class NativePlan:
                 group = _bounded(group, rest, parameters, wanted if few else None)
         yield sort_rows(group, rest, parameters)
 
-    async def _aggregate(self, reader: RowReader, parameters: Parameters) -> Row:
-        states: list[Value] = [
-            0 if aggregate.kind is exp.Count else None for aggregate in self.aggregates
-        ]
-        async with aclosing(self._rows(reader, parameters, None)) as source:
-            async for batch in source:
-                for i, aggregate in enumerate(self.aggregates):
-                    states[i] = _accumulate(aggregate, states[i], batch, parameters)
-        return tuple(states)
-
 
 # --- running ---------------------------------------------------------------------------------
 
@@ -186,6 +215,26 @@ def row_count(operand: Any, parameters: Parameters) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise SqlError("LIMIT and OFFSET want a whole number that is not negative")
     return value
+
+
+async def _answered(
+    answers: Sequence[Answer], reader: RowReader, parameters: Parameters
+) -> Parameters:
+    """The parameters, and the subqueries' answers by their names. Raises TooManyRows."""
+    values: dict[Any, Any] = dict(parameters)
+    for answer in answers:
+        found: dict[Value, None] = {}
+        async with aclosing(answer.plan.batches(reader, values)) as source:
+            async for rows in source:
+                found.update(dict.fromkeys(value for (value,) in rows))
+                if len(found) > LIST_VALUES:
+                    raise TooManyRows
+        if answer.many:
+            found.pop(None, None)  # NULL equals nothing
+            values[answer.name] = found
+        else:
+            (values[answer.name],) = found
+    return values
 
 
 async def _slice(
@@ -208,25 +257,17 @@ async def _extend(
     step: Lookup, rows: Sequence[Row], reader: RowReader, parameters: Parameters
 ) -> list[Row]:
     """Each row with each of its matches; order of `rows` is kept. NULL matches nothing."""
-    wanted = [_lookup_key(step, row, parameters) for row in rows]
-    distinct = list(dict.fromkeys(key for key in wanted if key is not None))
-    found: dict[Key | None, list[Row]] = {}
+    wanted = [step.keys(row, parameters) for row in rows]
+    distinct = list(dict.fromkeys(itertools.chain.from_iterable(wanted)))
+    found: dict[Key, list[Row]] = {}
     for some in chunks(distinct):
         found.update(zip(some, await lookup(step.access, reader, some), strict=True))
     return [
-        row + match for row, key in zip(rows, wanted, strict=True) for match in found.get(key, ())
+        row + match
+        for row, keys in zip(rows, wanted, strict=True)
+        for key in keys
+        for match in found[key]
     ]
-
-
-def _lookup_key(step: Lookup, row: Row, parameters: Parameters) -> Key | None:
-    key = tuple(
-        value_of(operand, parameters) if position is None else row[position]
-        for position, operand in step.parts
-    )
-    for value, equality in zip(key, step.access.equalities, strict=True):
-        if value is None and not equality.null:
-            return None
-    return key
 
 
 def _bounded(
@@ -240,6 +281,34 @@ def _bounded(
     if len(group) > 2 * wanted + LOOKUP_BATCH:
         return sort_rows(group, terms, parameters)[:wanted]
     return group
+
+
+async def _grouped(
+    grouping: Grouping, source: AsyncGenerator[Sequence[Row], None], parameters: Parameters
+) -> AsyncGenerator[list[Row], None]:
+    """One row per group, in no order. Raises TooManyRows."""
+    empty = [0 if aggregate.kind is exp.Count else None for aggregate in grouping.aggregates]
+    groups: dict[Key, list[Value]] = {(): [*empty]} if grouping.whole else {}
+    async with aclosing(source):
+        async for batch in source:
+            for key, rows in _by_key(grouping, batch).items():
+                states = groups.setdefault(key, [*empty])
+                for i, aggregate in enumerate(grouping.aggregates):
+                    states[i] = _accumulate(aggregate, states[i], rows, parameters)
+            if len(groups) > SORT_ROWS:
+                raise TooManyRows
+    rows = [(*key, *states) for key, states in groups.items()]
+    having = grouping.having
+    yield rows if having is None else [row for row in rows if having(row, parameters)]
+
+
+def _by_key(grouping: Grouping, rows: Sequence[Row]) -> Mapping[Key, Sequence[Row]]:
+    if grouping.whole:
+        return {(): rows}
+    found: dict[Key, list[Row]] = {}
+    for row in rows:
+        found.setdefault(grouping.key(row), []).append(row)
+    return found
 
 
 def _accumulate(

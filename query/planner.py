@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sqlglot import exp
 
-from query.access import Access, choose
+from query.access import Access, choose, fewest_rows
 from query.algebra import Block, EquiJoin, Filter, Parameter
 from query.binder import BoundQuery
 from query.blocks import joinable
@@ -15,7 +16,8 @@ from query.hints import find_hints
 from query.joins import order_joins
 from query.lift import candidates
 from query.native import NativePlan
-from query.native_plan import NotNative, plan_native
+from query.native_plan import plan_native
+from query.native_values import NotNative
 from query.residual import LiftedQuery, ResidualPlan, SourceRead
 from schema.catalog import Catalog
 
@@ -30,10 +32,22 @@ def plan_query(bound: BoundQuery, catalog: Catalog, *, columnar: bool = False) -
         return plan_residual(bound, catalog, str(reason))
 
 
-def plan_residual(bound: BoundQuery, catalog: Catalog, reason: str) -> ResidualPlan:
-    """DuckDB's plan, whatever our own loops could do. `reason` is for people."""
+def plan_spilling(bound: BoundQuery, catalog: Catalog, reason: str) -> ResidualPlan:
+    """DuckDB's plan, its subqueries DuckDB's as well: nothing that must fit into our memory."""
+    return plan_residual(bound, catalog, reason, inner=partial(plan_spilling, reason=reason))
+
+
+def plan_residual(
+    bound: BoundQuery,
+    catalog: Catalog,
+    reason: str,
+    *,
+    inner: Callable[[BoundQuery, Catalog], Plan] = plan_query,
+) -> ResidualPlan:
+    """DuckDB's plan, whatever our own loops could do. `reason` is for people; `inner` plans the
+    subqueries."""
     tree = bound.ast.copy()
-    lifted = _lift(replace(bound, ast=tree), catalog)
+    lifted = _lift(replace(bound, ast=tree), catalog, inner)
     tables = [table for table in tree.find_all(exp.Table) if "source" in table.meta]
     columns = _columns(tree, tables, bound, catalog)
     blocks = {table.meta["source"][0] for table in tables}
@@ -42,7 +56,9 @@ def plan_residual(bound: BoundQuery, catalog: Catalog, reason: str) -> ResidualP
     for number in sorted(blocks):
         block = _narrowed(bound.statement.blocks[number], number, lifted)
         block = replace(block, columns={a: columns[number, a] for a in _aliases(block)})
-        given = {item.lift.name: _rows(item.plan) for item in lifted if item.lift.join}
+        given = {
+            item.lift.name: fewest_rows(item.plan.accesses) for item in lifted if item.lift.join
+        }
         hints = tuple(find_hints(tree, number, block, catalog))
         for access in order_joins(catalog, block, given=given, hints=hints):
             alone = choose(catalog, block, access.alias) if access.join_columns else access
@@ -64,11 +80,6 @@ def plan_residual(bound: BoundQuery, catalog: Catalog, reason: str) -> ResidualP
         lifted=lifted,
         reason=reason,
     )
-
-
-def _rows(plan: Plan) -> float:
-    """A guess at the rows of a plan: those of its smallest source."""
-    return min((access.rows for access in plan.accesses), default=1.0)
 
 
 def _aliases(block: Block) -> list[str]:
@@ -116,14 +127,16 @@ def _columns(
     return found
 
 
-def _lift(bound: BoundQuery, catalog: Catalog) -> tuple[LiftedQuery, ...]:
+def _lift(
+    bound: BoundQuery, catalog: Catalog, inner: Callable[[BoundQuery, Catalog], Plan]
+) -> tuple[LiftedQuery, ...]:
     """Take subqueries out of the tree, each replaced by a parameter or a table of its answers."""
     found: list[LiftedQuery] = []
     gone: set[int] = set()
     for subquery, lift in list(candidates(bound, catalog)):
         if any(id(node) in gone for node in _ancestors(subquery)):
             continue
-        plan = plan_query(lift.query, catalog)
+        plan = inner(lift.query, catalog)
         if lift.filter is not None:
             if not isinstance(plan, NativePlan) or plan.types[0] is None:
                 continue

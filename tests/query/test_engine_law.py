@@ -62,11 +62,55 @@ NATIVE = [
     "SELECT i_title FROM author JOIN item ON i_a_id = a_id WHERE a_name = :s ORDER BY i_id",
     "SELECT * FROM author, item, line WHERE l_i_id = i_id AND i_a_id = a_id AND l_o_id = :k",
     "SELECT l.*, o.l_qty FROM line l, line o WHERE l.l_i_id = o.l_i_id AND l.l_o_id = :k",
+    "SELECT i.i_id, l.l_no FROM line l, item i WHERE (l.l_i_id = i.i_id OR i.i_id = l.l_qty)"
+    " AND l.l_o_id = :k",
+    "SELECT i.i_id, l.l_no, l.l_qty FROM line l, item i WHERE i.i_id IN (l.l_i_id, l.l_qty, l.l_no)"
+    " AND l.l_o_id = :k ORDER BY 1, 2, 3",
+    "SELECT l.l_no, o.l_no FROM line l, line o WHERE (o.l_o_id = l.l_qty OR o.l_o_id = l.l_i_id)"
+    " AND o.l_no IN (:j, 1) AND l.l_o_id = :k",
+    "SELECT l_i_id, SUM(l_qty) AS q FROM line, item, author WHERE l_i_id = i_id AND i_a_id = a_id"
+    " AND l_o_id > (SELECT MAX(l_o_id) - 2 FROM line) AND i_subject = :s GROUP BY l_i_id",
+    "SELECT i_id FROM item WHERE i_id < (SELECT MIN(l_i_id) FROM line WHERE l_o_id = :k)",
+    "SELECT i_id FROM item WHERE i_price = (SELECT MAX(i_price) FROM item WHERE i_subject = :s)",
+    "SELECT * FROM line WHERE l_i_id IN (SELECT i_id FROM item WHERE i_subject = :s)",
+    "SELECT l_o_id, l_no FROM line WHERE l_i_id IN (SELECT i_id FROM item, author"
+    " WHERE i_a_id = a_id AND a_name = :s"
+    " AND i_id >= (SELECT MIN(l_i_id) FROM line WHERE l_no = 0))",
+    "SELECT i_id FROM item WHERE i_a_id IN (SELECT l_qty FROM line) AND i_id > :k",
+    "SELECT l_qty, COUNT(*) FROM line WHERE l_i_id IN (SELECT i_id FROM item GROUP BY i_id) AND"
+    " l_o_id >= (SELECT COUNT(*) FROM author WHERE a_id > :k) GROUP BY l_qty",
+    "SELECT MAX(i_id) FROM item WHERE i_a_id IN (SELECT a_id FROM author WHERE a_name LIKE :p)",
 ]
-RESIDUAL = [
+GROUPED = [
     "SELECT DISTINCT i_subject FROM item WHERE i_price > :k",
     "SELECT i_subject, COUNT(*), SUM(l_qty) FROM item, line WHERE l_i_id = i_id AND l_o_id >= :k"
     " GROUP BY i_subject HAVING COUNT(*) > 1",
+    "SELECT DISTINCT i_subject, i_a_id FROM item ORDER BY i_a_id DESC, i_subject LIMIT 3",
+    "SELECT i_subject FROM item GROUP BY i_subject",
+    "SELECT l_i_id, SUM(l_qty) AS q FROM line GROUP BY l_i_id ORDER BY q DESC, l_i_id LIMIT 2",
+    "SELECT l_i_id AS i, l_no, COUNT(l_qty) FROM line GROUP BY i, 2 ORDER BY COUNT(*), 2 DESC, i",
+    "SELECT MIN(i_title), i_subject, MAX(i_pub), MAX(i_price) + 1 FROM item GROUP BY item.i_subject"
+    " ORDER BY i_subject NULLS FIRST",
+    "SELECT COUNT(*) * 2 - l_no, UPPER(i_subject) FROM line, item WHERE l_i_id = i_id"
+    " GROUP BY l_no, i_subject HAVING l_no > 0 AND MIN(l_qty) < 3 ORDER BY 1, 2 LIMIT 3 OFFSET 1",
+    "SELECT COUNT(*), MAX(a_name) FROM author, item WHERE i_a_id = a_id AND a_id <= :k"
+    " GROUP BY a_id, a_born HAVING COUNT(*) BETWEEN 1 AND 2",
+]
+RESIDUAL = [
+    "SELECT l_no, MIN(l_qty) FROM line GROUP BY l_no HAVING MIN(l_qty) < :j",
+    "SELECT DISTINCT * FROM line WHERE l_i_id = :k",
+    "SELECT DISTINCT i_price + 1 FROM item WHERE i_price > :k",
+    "SELECT i_subject, COUNT(DISTINCT i_a_id) FROM item GROUP BY i_subject",
+    "SELECT l_weight, COUNT(*) FROM line GROUP BY l_weight",
+    "SELECT i_subject, SUM(l_qty) * 2 FROM item, line WHERE l_i_id = i_id GROUP BY i_subject"
+    " HAVING SUM(l_qty) > :k",
+    "SELECT i_subject, l_no, COUNT(*) FROM item, line WHERE l_i_id = i_id GROUP BY"
+    " ROLLUP (i_subject, l_no)",
+    "SELECT COUNT(*) FROM item HAVING COUNT(*) > :k",
+    "SELECT i_id FROM item WHERE i_a_id IN (SELECT a_id + 1 FROM author)",
+    "SELECT i_id FROM item WHERE NOT (i_a_id IN (SELECT a_id FROM author WHERE a_name = :s))",
+    "SELECT i_id FROM item WHERE i_a_id IN (SELECT a_id FROM author WHERE a_name = :s)"
+    " OR i_id = :k",
     "SELECT a_id, i_id FROM author LEFT JOIN item ON i_a_id = a_id WHERE a_id <= :k",
     "SELECT a_id FROM author LEFT JOIN item ON i_a_id = a_id WHERE i_id IS NULL",
     "SELECT a_id, i_id FROM author LEFT JOIN item ON i_a_id = a_id AND i_subject = :s",
@@ -74,8 +118,6 @@ RESIDUAL = [
     " LEFT JOIN author ON a_id = i_a_id WHERE l_o_id = :k",
     "SELECT x.i_id, y.l_no, z.a_id FROM item x LEFT JOIN line y ON x.i_id = y.l_i_id"
     " FULL JOIN author z ON z.a_id = x.i_a_id WHERE x.i_id IS NULL OR x.i_id >= :k",
-    "SELECT i.i_id, l.l_no FROM line l, item i WHERE (l.l_i_id = i.i_id OR i.i_id = l.l_qty)"
-    " AND l.l_o_id = :k",
     "SELECT i.i_id, l.l_no FROM line l LEFT JOIN item i ON i.i_id >= :k"
     " WHERE i.i_id IN (l.l_i_id, l.l_qty, l.l_no)",
     "SELECT COUNT(*), COUNT(*) FILTER (WHERE i_id = l_i_id OR i_id = l_qty) FROM line, item"
@@ -89,11 +131,6 @@ RESIDUAL = [
     "SELECT a_id, i_id FROM author FULL JOIN item ON i_a_id = a_id AND a_id > :k",
     "SELECT a_id, i_id, l_no FROM author RIGHT JOIN item ON i_a_id = a_id"
     " JOIN line ON l_i_id = i_id WHERE l_o_id = :k",
-    "SELECT l_i_id, SUM(l_qty) AS q FROM line, item, author WHERE l_i_id = i_id AND i_a_id = a_id"
-    " AND l_o_id > (SELECT MAX(l_o_id) - 2 FROM line) AND i_subject = :s GROUP BY l_i_id",
-    "SELECT i_id FROM item WHERE i_id < (SELECT MIN(l_i_id) FROM line WHERE l_o_id = :k)",
-    "SELECT i_id FROM item WHERE i_price = (SELECT MAX(i_price) FROM item WHERE i_subject = :s)",
-    "SELECT * FROM line WHERE l_i_id IN (SELECT i_id FROM item WHERE i_subject = :s)",
     "SELECT * FROM line WHERE l_i_id NOT IN (SELECT i_id FROM item WHERE i_subject = :s)",
     "SELECT l_i_id FROM item, line WHERE i_id = l_i_id AND NOT (l_i_id = :k) AND i_a_id IN"
     " (SELECT i_a_id FROM item, line WHERE i_id = l_i_id AND l_o_id > (SELECT MAX(l_o_id) - 2"
@@ -186,7 +223,7 @@ def engine():
     engine.close()
 
 
-@pytest.mark.parametrize("sql", NATIVE)
+@pytest.mark.parametrize("sql", [*NATIVE, *GROUPED])
 @settings(max_examples=8)
 @given(data=_data(), parameters=_parameters)
 def test_native_shapes_answer_like_duckdb(sql, engine, data, parameters):
@@ -204,3 +241,10 @@ def test_other_shapes_answer_like_duckdb(sql, engine, data, parameters):
 def test_native_shapes_do_not_need_duckdb(sql, engine):
     plan = engine.prepare(sql, CATALOG).plan
     assert isinstance(plan, NativePlan), plan.reason
+
+
+@pytest.mark.parametrize("sql", GROUPED)
+def test_groups_of_few_rows_do_not_need_duckdb(sql, engine):
+    plan = engine.prepare(sql, FEW).plan
+    assert isinstance(plan, NativePlan), plan.reason
+    assert plan.grouping is not None

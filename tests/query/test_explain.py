@@ -38,7 +38,16 @@ strategy: nested loops over access paths
   1. line AS l: key prefix of line, where l_o_id IN (1, 2) (about 141 rows)
   2. item: row by key of item, where i_id = l.l_i_id, looked up in batches (about 141 rows)
 note: join l to item (line.line_item): the foreign key is no edge of a tree""",
-    "SELECT COUNT(*) FROM line, item WHERE l_i_id = i_id AND l_o_id >"
+    "SELECT i_title, SUM(l_qty) FROM line, item WHERE l_i_id = i_id AND l_o_id = 1 AND l_no IN"
+    " (SELECT l_no FROM line WHERE l_o_id = 2) GROUP BY i_title ORDER BY SUM(l_qty) DESC": """
+views: none
+indexes: none
+strategy: 1 subquery first, then nested loops over access paths, grouped, sorted
+  1. line: key prefix of line, where l_o_id = 2 (about 71 rows)
+  2. line: row by key of line, where l_o_id = 1 AND l_no IN (the subquery's answers) (about 71 rows)
+  3. item: row by key of item, where i_id = line.l_i_id, looked up in batches (about 71 rows)
+note: join line to item (line.line_item): the foreign key is no edge of a tree""",
+    "SELECT COUNT(DISTINCT l_no) FROM line, item WHERE l_i_id = i_id AND l_o_id >"
     " (SELECT MAX(l_o_id) - 5 FROM line) GROUP BY i_subject": """
 views: none
 indexes: item_subject
@@ -46,7 +55,8 @@ strategy: 1 subquery first, then sources by access paths, joined in DuckDB
   1. line: scan of line, first row only, backwards (about 1 row)
   2. item: scan of item_subject (about 1000 rows)
   3. line: key range of line, where l_o_id > (the subquery's answer) (about 1250 rows)
-in DuckDB, because of GROUP BY: SELECT COUNT(*) FROM "source 1" AS "line", "source 0" AS "item"\
+in DuckDB, because of aggregate COUNT(DISTINCT l_no): SELECT COUNT(DISTINCT l_no)\
+ FROM "source 1" AS "line", "source 0" AS "item"\
  WHERE l_i_id = i_id AND l_o_id > $p0 GROUP BY i_subject
 note: join line to item (line.line_item): the foreign key is no edge of a tree""",
 }
@@ -62,12 +72,12 @@ def test_explain_says_in_words_how_a_query_is_answered(sql):
 
 def test_explain_as_json_has_the_same_facts():
     engine = QueryEngine()
-    query = engine.prepare("SELECT DISTINCT i_title FROM item WHERE i_subject = ?", make_catalog())
+    query = engine.prepare("SELECT STDDEV(i_id) FROM item WHERE i_subject = ?", make_catalog())
     facts = json.loads(json.dumps(query.explain(["art"]).json()))
     engine.close()
     assert facts["indexes"] == ["item_subject"]
     assert facts["steps"][0]["condition"] == "i_subject = ?"
-    assert facts["reason"] == "DISTINCT"
+    assert facts["reason"] == "aggregate STDDEV(i_id)"
     assert facts["text"] == query.explain().text
 
 
