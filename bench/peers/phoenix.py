@@ -8,9 +8,9 @@
   rewriting does here.
 
 As Phoenix's manual advises: indexes are global, and cover what the workload's joins want of a table
-that they look up by them, besides what ours do; a client goes by what it knows of a
-table for a while (`jdbc`); joins look up by key (`phoenix_sql`); statistics are gathered when all
-is loaded. All else is as it is by default. Tables are not salted: there is one region server.
+that they look up by them, besides what ours do; a client goes by what it knows of a table for a
+while (`jdbc`); joins look up by key (`phoenix_sql`); indexes are made and statistics gathered when
+all is loaded. All else is as it is by default. Tables are not salted: there is one region server.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Phoenix:
         self._schema = schema
         self._transactional = transactional
         start_java(cluster)
-        self._each([[definition, *of_it] for definition, of_it in self._definitions()])
+        self._each([[definition] for definition in self._definitions()])
 
     def load(self, relation: str, rows: Iterable[Row]) -> None:
         columns = self._catalog.schema.relation(relation).column_names
@@ -64,14 +64,16 @@ class Phoenix:
             db.insert(sql.upsert(f"{self._schema}.{relation}", columns), rows, BATCH)
 
     def loaded(self) -> None:
-        """Views filled, statistics gathered, and all in files."""
+        """Views filled, indexes made, statistics gathered, and all in files."""
         for view in self._catalog.views:
             query = views.filled(view, self._catalog, self._schema).sql
             names = (column.name for column in view.columns)
             with closing(self._connection()) as reader, closing(self._connection()) as writer:
                 upsert = sql.upsert(f"{self._schema}.{view.name}", names)
                 writer.insert(upsert, reader.read(query), BATCH)
-        self._each([[f"UPDATE STATISTICS {self._schema}.{name}"] for name in self._tables])
+        columns = self._columns
+        self._each([self._index_definitions(name, *of_it) for name, of_it in columns.items()])
+        self._each([[f"UPDATE STATISTICS {self._schema}.{name}"] for name in columns])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self._flush, self._stored))
 
@@ -102,9 +104,15 @@ class Phoenix:
         return of_itself, *views.upkeep(task.sql, self._catalog, self._schema)
 
     @cached_property
-    def _tables(self) -> list[str]:
-        relations = (relation.name for relation in self._catalog.schema.relations)
-        return [*relations, *(view.name for view in self._catalog.views)]
+    def _columns(self) -> Mapping[str, tuple[Sequence[Column], Sequence[str]]]:
+        """Of each table, and its key."""
+        catalog = self._catalog
+        relations = {r.name: (r.columns, r.primary_key) for r in catalog.schema.relations}
+        of_views = {
+            view.name: (views.view_columns(view, catalog), views.view_key(view, catalog))
+            for view in catalog.views
+        }
+        return relations | of_views
 
     @cached_property
     def _indexes(self) -> list[Index]:
@@ -113,31 +121,27 @@ class Phoenix:
     @cached_property
     def _stored(self) -> list[str]:
         """Tables of HBase."""
-        names = [*self._tables, *(index.name for index in self._indexes)]
+        names = [*self._columns, *(index.name for index in self._indexes)]
         return [f"{self._schema}.{name}".upper() for name in names]
 
-    def _definitions(self) -> Iterable[tuple[str, list[str]]]:
-        """Each table, and its indexes."""
-        catalog = self._catalog
-        for relation in catalog.schema.relations:
-            yield self._table(relation.name, relation.columns, relation.primary_key)
-        for view in catalog.views:
-            columns = views.view_columns(view, catalog)
-            yield self._table(view.name, columns, views.view_key(view, catalog))
+    def _definitions(self) -> Iterable[str]:
+        """Of the tables."""
+        for name, (columns, key) in self._columns.items():
+            table = f"{self._schema}.{name}"
+            yield sql.create_table(table, columns, key, transactional=self._transactional)
 
-    def _table(
+    def _index_definitions(
         self, name: str, columns: Sequence[Column], key: Sequence[str]
-    ) -> tuple[str, list[str]]:
-        table = f"{self._schema}.{name}"
+    ) -> list[str]:
+        """Of a table."""
         order = [column.name for column in columns]
-        return (
-            sql.create_table(table, columns, key, transactional=self._transactional),
-            [
-                sql.create_index(index, table, key, sorted(self._wanted(index), key=order.index))
-                for index in self._indexes
-                if index.on == name
-            ],
-        )
+        return [
+            sql.create_index(
+                index, f"{self._schema}.{name}", key, sorted(self._wanted(index), key=order.index)
+            )
+            for index in self._indexes
+            if index.on == name
+        ]
 
     def _wanted(self, index: Index) -> Iterable[str]:
         return self._joined_by.get((index.on, index.columns[0].column), ())
