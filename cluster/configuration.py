@@ -174,7 +174,8 @@ def _xml(settings: Settings) -> str:
 def command(
     java: Path, jars: Path, folder: Path, process: Process, options: Sequence[str]
 ) -> list[str]:
-    """The command line of `process`, with `options` for Java: the mark, and what else is wanted."""
+    """The command line of `process`, with `options` for Java: the mark, and what else is wanted,
+    which may be another heap."""
     return [
         *_java(java, jars, folder, process.role, options),
         *_arguments(folder, process),
@@ -196,7 +197,7 @@ def _java(java: Path, jars: Path, folder: Path, role: Role, options: Sequence[st
     return [
         str(java),
         *options,
-        f"-Xmx{_HEAP_MB[role]}m",
+        *([] if any(o.startswith("-Xmx") for o in options) else [f"-Xmx{_HEAP_MB[role]}m"]),
         *([] if role is Role.REGION_SERVER else ["-XX:+UseSerialGC"]),
         *([QUICK_COMPILER] if role in _SELDOM_ASKED else []),
         f"-XX:ErrorFile={folder}/logs/java-error-%p.log",

@@ -68,11 +68,13 @@ class Cluster:
         folder: Path,
         made_of: Layout,
         java_options: Sequence[str] = (),
+        region_options: Sequence[str] = (),
         pom: Path | None = None,
     ) -> None:
         self.folder = folder
         self.layout = made_of
         self.java_options = java_options
+        self.region_options = region_options
         self.pom = pom
 
     @classmethod
@@ -96,6 +98,7 @@ class Cluster:
         gateways: int | None = None,
         ports: Mapping[str, int] | None = None,
         java_options: Sequence[str] = (),
+        region_options: Sequence[str] = (),
         pom: Path | None = None,
         hbase: configuration.Settings = configuration.NO_SETTINGS,
         timeout_s: float = START_TIMEOUT_S,
@@ -105,9 +108,10 @@ class Cluster:
         wait until all of it is healthy.
 
         `gateways` are of Thrift 2. `ports` are main ports by process; the others are free ones.
-        `java_options` and the jars of `pom` are for the processes that this object starts;
-        `hbase` are settings besides ours. Raises Unavailable and InvalidRequest. After an
-        error or an interruption, what this call started is stopped.
+        `java_options`, for region servers `region_options` as well, and the jars of `pom` are for
+        the processes that this object starts; `hbase` are settings besides ours. Raises
+        Unavailable and InvalidRequest. After an error or an interruption, what this call started
+        is stopped.
         """
         folder = folder.resolve()
         _check_folder(folder)
@@ -125,7 +129,7 @@ class Cluster:
                 ports or {},
                 free_ports,
             )
-            cluster = cls(folder, made_of, java_options, pom)
+            cluster = cls(folder, made_of, java_options, region_options, pom)
             cluster._write(hbase)
             _Start(cluster, java, jars, time.monotonic() + timeout_s, on_change).all()
         return cluster
@@ -393,7 +397,9 @@ class _Start:
         for process in wanted:
             if process.name not in running:
                 mark = Mark(cluster.folder, process.name)
-                options = (*mark.arguments, *cluster.java_options)
+                options = [*mark.arguments, *cluster.java_options]
+                if process.role is Role.REGION_SERVER:
+                    options += cluster.region_options
                 command = configuration.command(
                     self._java, self._jars, cluster.folder, process, options
                 )

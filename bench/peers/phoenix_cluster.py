@@ -79,12 +79,16 @@ class PhoenixCluster:
 
 @contextlib.contextmanager
 def phoenix_cluster(
-    folder: Path, *, on_change: OnChange = lambda name, news: None
+    folder: Path, *, region_heap_mb: int, on_change: OnChange = lambda name, news: None
 ) -> Iterator[PhoenixCluster]:
     """The cluster in `folder`, made if there is none; stopped at the end. Raises Unavailable."""
     jars, oracle_jars = artefacts.resolve(PHOENIX_POM), artefacts.resolve(OMID_POM)
     with Cluster.start(
-        folder, pom=PHOENIX_POM, hbase=HBASE_SETTINGS, on_change=on_change
+        folder,
+        region_options=[f"-Xmx{region_heap_mb}m"],
+        pom=PHOENIX_POM,
+        hbase=HBASE_SETTINGS,
+        on_change=on_change,
     ) as cluster:
         address = Address(HOST, free_ports(1)[0])
         on_change(_ORACLE, "starting")

@@ -97,6 +97,7 @@ class Options:
     mixes: tuple[str, ...] = tuple(MIXES)
     seconds: float = 5.0
     without: tuple[str, ...] = ()
+    region_heap_mb: int = 1_024
     folder: Path = Path("var/bench-peers")
     output: Path = Path("bench/reports/peers.json")
 
@@ -138,6 +139,11 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     add("--mixes", nargs="*", choices=MIXES, help="what the shoppers do")
     add("--seconds", type=float, help="of each point of the shoppers and of the crowd")
     add("--without", nargs="*", help="systems that are left out, by name")
+    add(
+        "--region-heap-mb",
+        type=int,
+        help="of HBase's region server; with 5000 customers of the whole joins it wants 4096",
+    )
     add("--folder", type=Path, help="of cluster and databases; emptied")
     add("--output", type=Path, help="the report: JSON, and a page beside it")
     given = {k: v for k, v in vars(parser.parse_args(arguments)).items() if v is not None}
@@ -338,7 +344,9 @@ def run(options: Options, console: Console) -> Results:
     def tell(name: str, news: str) -> None:
         console.print(f"{name}: {news}", highlight=False)
 
-    with phoenix_cluster(options.folder / "cluster", on_change=tell) as base:
+    with phoenix_cluster(
+        options.folder / "cluster", region_heap_mb=options.region_heap_mb, on_change=tell
+    ) as base:
         with ExitStack() as stack:
             systems = {
                 name: stack.enter_context(start())

@@ -82,6 +82,13 @@ def test_command_lines_bear_the_mark_and_a_bounded_heap(name):
     assert line[line.index("-cp") + 1] == "/srv/one & two/conf:/opt/jars/*"
 
 
+def test_another_heap_may_be_wanted():
+    process = made().named("region-server-1")
+    options = (*MARK, "-Xmx4g")
+    line = configuration.command(Path("j"), Path("l"), FOLDER, process, options)
+    assert [word for word in line if word.startswith("-Xmx")] == ["-Xmx4g"]
+
+
 def test_processes_of_a_role_differ_in_ports_and_folders():
     layout = made(data_node=2, region_server=2)
     first, second = command(layout, "data-node-1"), command(layout, "data-node-2")
