@@ -115,9 +115,10 @@ class DuckSession:
         self._cursor.register(name, pa.Table.from_batches([batch]))
 
     async def append(self, name: str, batch: pa.RecordBatch, *, first: bool) -> None:
-        """Add rows to the temporary table `name`, which the first call makes."""
+        """Add rows to the temporary table `name`, which the first call makes, anew if need be:
+        a query may begin again."""
         table = pa.Table.from_batches([batch])
-        head = f'CREATE TEMP TABLE "{name}" AS' if first else f'INSERT INTO "{name}"'
+        head = f'CREATE OR REPLACE TEMP TABLE "{name}" AS' if first else f'INSERT INTO "{name}"'
 
         def work() -> None:
             self._cursor.register("incoming", table)

@@ -210,6 +210,8 @@ def test_a_sort_that_outgrows_memory_goes_to_duckdb(engine, monkeypatch):
         " (SELECT l_i_id FROM line WHERE l_o_id < 50 GROUP BY l_i_id)",
         "SELECT COUNT(DISTINCT l_no) FROM line WHERE l_i_id > (SELECT MIN(i_id) FROM item"
         " WHERE i_id IN (SELECT i_id FROM item))",
+        "SELECT COUNT(DISTINCT l_no) FROM line WHERE l_qty IN (SELECT l_no FROM line)"
+        " AND l_i_id IN (SELECT l_i_id FROM line WHERE l_o_id < 50 GROUP BY l_i_id)",
     ],
 )
 def test_groups_and_values_that_outgrow_memory_go_to_duckdb(engine, monkeypatch, sql):
@@ -221,6 +223,7 @@ def test_groups_and_values_that_outgrow_memory_go_to_duckdb(engine, monkeypatch,
     monkeypatch.setattr("query.engine.plan_spilling", lambda *a: plans.append(a) or plan(*a))
     monkeypatch.setattr(native, "SORT_ROWS", 10)
     monkeypatch.setattr(native, "LIST_VALUES", 10)
+    monkeypatch.setattr(residual, "BUFFER_ROWS", 100)
     assert sorted(run(rows(query)), key=str) == wanted
     assert len(plans) == 1
 
