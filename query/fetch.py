@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing
 from operator import itemgetter
 from typing import TypeVar
 
@@ -16,9 +17,12 @@ from schema.errors import Corruption
 from schema.types import Row, Value
 from storage.codec.keyrange import KeyRange
 from storage.snapshot import RowReader
+from storage.together import all_settled
 
 LOOKUP_BATCH = 256
 """Keys or prefixes per call of the store."""
+SCANS_AT_ONCE = 16
+"""Ranges whose first batches are read side by side."""
 
 Key = tuple[Value, ...]
 T = TypeVar("T")
@@ -44,11 +48,32 @@ async def fetch(
             if limit is not None and (limit := limit - len(rows)) <= 0:
                 return
         return
-    for key_range in ranges(access, parameters):
-        async for rows in _scan(access, reader, key_range, limit):
-            yield rows
-            if limit is not None and (limit := limit - len(rows)) <= 0:
-                return
+    for some_ranges in chunks(ranges(access, parameters), SCANS_AT_ONCE if limit is None else 1):
+        async with aclosing(_scans(access, reader, some_ranges, limit)) as scans:
+            async for rows in scans:
+                yield rows
+                if limit is not None and (limit := limit - len(rows)) <= 0:
+                    return
+
+
+async def _scans(
+    access: Access, reader: RowReader, key_ranges: Sequence[KeyRange], limit: int | None
+) -> AsyncGenerator[list[Row], None]:
+    """One range after the other, but their first batches are read side by side: most ranges have
+    no second one, and each may be a call to another machine."""
+    async with AsyncExitStack() as stack:
+        scans = [_scan(access, reader, key_range, limit) for key_range in key_ranges]
+        for scan in scans:
+            stack.push_async_callback(scan.aclose)
+        if len(scans) == 1:
+            firsts = [await anext(scans[0], None)]
+        else:
+            firsts = await all_settled([anext(scan, None) for scan in scans])
+        for first, scan in zip(firsts, scans, strict=True):
+            if first is not None:
+                yield first
+                async for rows in scan:
+                    yield rows
 
 
 async def _scan(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from query_world import MemoryReader, make_catalog, sample
 
-from query import native, residual
+from query import fetch, native, residual
 from query.duck import from_record_batch
 from query.engine import PreparedQuery, QueryEngine
 from query.native import NativePlan
@@ -363,6 +363,38 @@ def test_a_subquery_narrows_what_is_read(engine):
         return reader.reads
 
     assert run(work()) == [("scan", "item", 1), ("scan", "line", 2), ("get", "line", 2)]
+
+
+class MeetingReader(MemoryReader):
+    """Scans wait for one another: none gives a row before `together` have begun."""
+
+    def __init__(self, together: int) -> None:
+        super().__init__(CATALOG, BASE)
+        self.together = asyncio.Barrier(together)
+        self.begun = self.most = 0
+
+    async def scan(self, *args: Any, **named: Any):
+        self.begun += 1
+        self.most = max(self.most, self.begun)
+        await self.together.wait()
+        async for batch in super().scan(*args, **named):
+            yield batch
+        self.begun -= 1
+
+
+def test_ranges_are_read_side_by_side_but_not_too_many_of_them(engine):
+    """Each of 2 × SCANS_AT_ONCE orders is a range of its own."""
+    orders = ", ".join(map(str, range(2 * fetch.SCANS_AT_ONCE)))
+    sql = f"SELECT l_o_id, l_no FROM line WHERE l_o_id IN ({orders}) AND l_no >= 2"
+    wanted = run(rows(engine.prepare(sql, CATALOG)))
+    assert len({order for order, _ in wanted}) == 2 * fetch.SCANS_AT_ONCE
+
+    async def work() -> tuple[list[Any], int]:
+        reader = MeetingReader(fetch.SCANS_AT_ONCE)
+        async with asyncio.timeout(10):
+            return await (await engine.prepare(sql, CATALOG).run(reader)).all(), reader.most
+
+    assert run(work()) == (wanted, fetch.SCANS_AT_ONCE)
 
 
 MANY = make_catalog(version=3, row_counts={"author": 20_000, "item": 100_000, "line": 5_000})
