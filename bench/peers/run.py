@@ -142,7 +142,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
     add(
         "--region-heap-mb",
         type=int,
-        help="of HBase's region server; with 5000 customers of the whole joins it wants 4096",
+        help="of HBase's region server; 1024 is too little for whole joins of 5000 customers",
     )
     add("--folder", type=Path, help="of cluster and databases; emptied")
     add("--output", type=Path, help="the report: JSON, and a page beside it")
