@@ -166,6 +166,7 @@ def findings(results: Results, reasons: Mapping[str, str] | None = None) -> tupl
         _never_slower(results),
         _answers(results),
         _locks(results),
+        *(_shopping(results, system) for system in (BASELINE, MVCC_A, PHOENIX)),
         _scaling(results),
     )
     return tuple(replace(each, why=whys.get(each.key, "")) for each in found)
@@ -327,9 +328,30 @@ def _locks(results: Results) -> Finding:
     return replace(made, value=roots.p50 / rows.p50, note=said)
 
 
+def _shopping(results: Results, system: str) -> Finding:
+    """The best rates of both, with however many clients."""
+    made = Finding(
+        key=f"shopping/{system}",
+        name=f"throughput of the {SCALING_MIX} mix: {HORNBEAM} / {system}",
+        value=None,
+        unit="×",
+        note=NOT_MEASURED,
+    )
+    ours, theirs = (
+        best_rate(results.shopping.get(each, ()), SCALING_MIX) for each in (HORNBEAM, system)
+    )
+    if ours is None or theirs is None:
+        return made
+    return replace(
+        made,
+        value=rate(ours) / rate(theirs) if theirs.interactions else None,
+        note=f"{number(rate(ours))}/s of {ours.clients} clients,"
+        f" {number(rate(theirs))}/s of {theirs.clients}",
+    )
+
+
 def _scaling(results: Results) -> Finding:
     """The best rate of the most nodes, and of the fewest."""
-    best = best_rates(results, SCALING_MIX)
     made = Finding(
         key="scaling",
         name=f"throughput of the {SCALING_MIX} mix: more nodes / fewer",
@@ -337,9 +359,13 @@ def _scaling(results: Results) -> Finding:
         unit="×",
         note=NOT_MEASURED,
     )
-    if len(best) < 2:
+    numbers = {point.nodes for point in results.throughput}
+    few, many = (
+        best_rate([each for each in results.throughput if each.nodes == nodes], SCALING_MIX)
+        for nodes in (min(numbers, default=0), max(numbers, default=0))
+    )
+    if few is None or many is None or few == many:
         return made
-    few, many = best[min(best)], best[max(best)]
     return replace(
         made,
         value=rate(many) / rate(few) if few.interactions else None,
@@ -348,13 +374,9 @@ def _scaling(results: Results) -> Finding:
     )
 
 
-def best_rates(results: Results, mix: str) -> dict[int, Throughput]:
-    """By number of nodes, the point with the most interactions per second."""
-    best: dict[int, Throughput] = {}
-    for point in results.throughput:
-        if point.mix == mix and (point.nodes not in best or rate(point) > rate(best[point.nodes])):
-            best[point.nodes] = point
-    return best
+def best_rate(points: Iterable[Throughput], mix: str) -> Throughput | None:
+    """The point of the mix with the most interactions per second."""
+    return max((point for point in points if point.mix == mix), key=rate, default=None)
 
 
 def refused_share(point: Contention) -> float:

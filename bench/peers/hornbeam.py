@@ -11,7 +11,7 @@ import hornbeam
 from bench import remote
 from bench.peers.design import Source
 from bench.peers.files import HBaseFiles
-from bench.peers.port import Cannot, Row, Task
+from bench.peers.port import Cannot, Row, Task, Write
 from bench.peers.results import HORNBEAM
 
 
@@ -69,6 +69,14 @@ class _Session:
         try:
             self._cursor.execute(task.sql, values)
             return self._cursor.fetchall() if task.reads else []
+        except hornbeam.Error as error:
+            raise Cannot(str(error)) from error
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        try:
+            with self._db.pipeline():
+                for task, values in writes:
+                    self._cursor.execute(task.sql, values)
         except hornbeam.Error as error:
             raise Cannot(str(error)) from error
 

@@ -85,14 +85,14 @@ class Connection:
         """Raises Cannot."""
         self._guarded(lambda: self._db.createStatement().execute(sql))
 
-    def transact(self, statements: Sequence[Said], values: Sequence[Any]) -> list[Row]:
-        """Run `statements` as one transaction; the rows of the first, if it is a query. Raises
-        Cannot, and then nothing has happened."""
-        return self._guarded(lambda: self._transact(statements, values))
+    def transact(self, statements: Sequence[tuple[Said, Sequence[Any]]]) -> list[Row]:
+        """Run `statements`, with their values, as one transaction; the rows of the first, if it is
+        a query. Raises Cannot, and then nothing has happened, unless each commits itself."""
+        return self._guarded(lambda: self._transact(statements))
 
-    def _transact(self, statements: Sequence[Said], values: Sequence[Any]) -> list[Row]:
+    def _transact(self, statements: Sequence[tuple[Said, Sequence[Any]]]) -> list[Row]:
         rows = []
-        for number, each in enumerate(statements):
+        for number, (each, values) in enumerate(statements):
             statement = self._bound(each.sql, each.chosen(values))
             if statement.execute() and not number:
                 rows = list(_rows(statement.getResultSet()))

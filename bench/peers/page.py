@@ -21,7 +21,7 @@ from bench.peers.findings import (
     stored_bytes,
     summary,
 )
-from bench.peers.results import HORNBEAM, PIECES, Results, Statement, Timing
+from bench.peers.results import HORNBEAM, PIECES, Results, Statement, Throughput, Timing
 
 FASTER, SLOWER = 0.8, 1.25
 """Than Hornbeam; a median between is neither."""
@@ -85,7 +85,10 @@ def page(results: Results, findings: Sequence[Finding]) -> str:
         _section("A crowd", _CROWD, plots.contention_plot(results) + _contended(results))
         if results.contention
         else "",
-        _section("Shoppers", _SHOPPERS, plots.throughput_plot(results) + _shopped(results))
+        _section("Shoppers", _SHOPPERS, plots.shopping_plot(results) + _shopped(results.shopping))
+        if results.shopping
+        else "",
+        _section("Nodes", _NODES, plots.throughput_plot(results) + _of_nodes(results.throughput))
         if results.throughput
         else "",
         _section("Pieces of a request", _PIECES, _pieces(results)) if results.pieces else "",
@@ -133,8 +136,12 @@ _CROWD = (
     "Zipf’s law. What a system refuses is counted and not tried again."
 )
 _SHOPPERS = (
-    "Emulated browsers without times to think, in a process of their own, at Hornbeam’s nodes. All "
+    "Emulated browsers without times to think, each with a session of the system’s own driver, on "
+    "one system at a time. An interaction that is refused is an error, and does not count. All "
     "share the machine’s cores, and the table says who kept how many busy."
+)
+_NODES = (
+    "The same at Hornbeam’s nodes, one and several, with the shoppers in a process of their own."
 )
 _PIECES = (
     "Medians in milliseconds of one client’s requests, by the node’s own clock; “way” is what the "
@@ -230,20 +237,40 @@ def _contended(results: Results) -> str:
     return _table(head, rows)
 
 
-def _shopped(results: Results) -> str:
-    who = list(dict.fromkeys(name for point in results.throughput for name in point.cores))
+def _shopped(shopping: Mapping[str, Sequence[Throughput]]) -> str:
     rows = [
         (
             escape(each.mix),
-            *map(_cell, (str(each.nodes), str(each.clients), number(rate(each)))),
-            *map(_cell, (number(each.p50_ms), number(each.p99_ms), str(each.errors))),
-            *(_cell(number(each.cores.get(name, 0.0))) for name in who),
+            _cell(str(each.clients)),
+            escape(system),
+            *_rates(each),
+            f"<code>{escape(each.error)}</code>" if each.error else "",
         )
-        for each in results.throughput
+        for points in zip(*shopping.values(), strict=True)
+        for system, each in zip(shopping, points, strict=True)
     ]
-    busy = (f"cores of {name}" for name in who)
-    head = ("mix", "nodes", "clients", "interactions/s", "p50 ms", "p99 ms", "errors", *busy)
-    return _table(head, rows)
+    head = ("mix", "clients", "system", *_RATES, *_busy(next(iter(shopping.values()))))
+    return _table((*head, "the last error"), rows)
+
+
+def _of_nodes(points: Sequence[Throughput]) -> str:
+    rows = [
+        (escape(each.mix), *map(_cell, (str(each.nodes), str(each.clients))), *_rates(each))
+        for each in points
+    ]
+    return _table(("mix", "nodes", "clients", *_RATES, *_busy(points)), rows)
+
+
+_RATES = ("interactions/s", "p50 ms", "p99 ms", "errors")
+
+
+def _rates(point: Throughput) -> Iterable[str]:
+    figures = (rate(point), point.p50_ms, point.p99_ms, point.errors, *point.cores.values())
+    return map(_cell, map(number, figures))
+
+
+def _busy(points: Sequence[Throughput]) -> Iterable[str]:
+    return (f"cores of {name}" for name in points[0].cores)
 
 
 def _pieces(results: Results) -> str:

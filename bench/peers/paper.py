@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import uvloop
 
 from bench.peers.paper_protocol import Slave
-from bench.peers.port import Cannot, Design, Row, Task
+from bench.peers.port import Cannot, Design, Row, Task, Write
 from bench.peers.results import PAPER
 from hornbeam.embedded import LoopThread
 from query.engine import QueryEngine
@@ -118,6 +118,11 @@ class _Session:
             return rows
         self._run(self._slave.write(task.sql, values))
         return []
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        if len(writes) != 1:
+            raise Cannot("A transaction is one statement.")
+        self.run(*writes[0])
 
     def close(self) -> None:
         """Nothing is held for it."""

@@ -26,7 +26,7 @@ from bench.peers import phoenix_views as views
 from bench.peers.jdbc import Connection, file_sizes, start_java
 from bench.peers.phoenix_cluster import PHOENIX_VERSIONS, PhoenixCluster
 from bench.peers.phoenix_sql import Said
-from bench.peers.port import Row, Task
+from bench.peers.port import Row, Task, Write
 from schema.catalog import Catalog, Index
 from schema.model import Column
 
@@ -169,9 +169,15 @@ class _Session:
         self._said: dict[str, tuple[Said, ...]] = {}
 
     def run(self, task: Task, values: Sequence[Any]) -> list[Row]:
+        return self._db.transact(self._statements(task, values))
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        self._db.transact([each for write in writes for each in self._statements(*write)])
+
+    def _statements(self, task: Task, values: Sequence[Any]) -> list[tuple[Said, Sequence[Any]]]:
         if task.name not in self._said:
             self._said[task.name] = self._say(task)
-        return self._db.transact(self._said[task.name], values)
+        return [(each, values) for each in self._said[task.name]]
 
     def close(self) -> None:
         self._db.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import matplotlib as mpl
@@ -37,6 +38,7 @@ from bench.peers.results import (
     POSTGRES_VIEWS,
     Results,
     Statement,
+    Throughput,
 )
 
 KINDS = {"join": "joins", "read": "reads of one relation", "write": "writes"}
@@ -326,23 +328,47 @@ def contention_plot(results: Results) -> str:
 @mpl.rc_context(SETTINGS)
 def throughput_plot(results: Results) -> str:
     """Interactions per second against clients, a panel per mix and a line per number of nodes."""
-    mixes = list(dict.fromkeys(point.mix for point in results.throughput))
+    counts = sorted({point.nodes for point in results.throughput})
+    canvas, axes = _rates(
+        {
+            f"{nodes} node{'s' if nodes > 1 else ''}": (
+                LINE_COLOURS[place % len(LINE_COLOURS)],
+                "o",
+                [point for point in results.throughput if point.nodes == nodes],
+            )
+            for place, nodes in enumerate(counts)
+        }
+    )
+    for axis in axes:
+        axis.legend(fontsize=9)
+    return _svg(canvas)
+
+
+@mpl.rc_context(SETTINGS)
+def shopping_plot(results: Results) -> str:
+    """The same with a line per system."""
+    canvas, axes = _rates(
+        {system: (*style(results, system), points) for system, points in results.shopping.items()}
+    )
+    canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return _svg(canvas)
+
+
+def _rates(lines: Mapping[str, tuple[str, str, Sequence[Throughput]]]) -> tuple[Canvas, list[Any]]:
+    """By label: colour, marker, points. A panel per mix."""
+    points = list(chain.from_iterable(of_line for _, _, of_line in lines.values()))
+    mixes = list(dict.fromkeys(point.mix for point in points))
     canvas, axes = _row(len(mixes))
     for axis, mix in zip(axes, mixes, strict=True):
-        of_mix = [point for point in results.throughput if point.mix == mix]
-        counts = sorted({point.nodes for point in of_mix})
-        for place, nodes in enumerate(counts):
-            points = [(each.clients, rate(each)) for each in of_mix if each.nodes == nodes]
-            label = f"{nodes} node{'s' if nodes > 1 else ''}"
-            colour = LINE_COLOURS[place % len(LINE_COLOURS)]
-            _points(axis, sorted(points), label=label, color=colour, marker="o")
-        _logarithmic(axis, sorted({point.clients for point in of_mix}))
+        for label, (colour, marker, of_line) in lines.items():
+            rates = sorted((each.clients, rate(each)) for each in of_line if each.mix == mix)
+            _points(axis, rates, label=label, color=colour, marker=marker)
+        _logarithmic(axis, sorted({point.clients for point in points if point.mix == mix}))
         axis.set_title(mix)
         axis.set_xlabel("clients")
         axis.set_ylim(bottom=0)
-        axis.legend(fontsize=9)
     axes[0].set_ylabel("interactions per second")
-    return _svg(canvas)
+    return canvas, axes
 
 
 @mpl.rc_context(SETTINGS)

@@ -39,6 +39,10 @@ class Design:
     plain: Catalog
 
 
+Write = tuple[Task, Sequence[Any]]
+"""With its values."""
+
+
 class Session(Protocol):
     """One client's connection."""
 
@@ -46,6 +50,9 @@ class Session(Protocol):
         """Its rows, all of them, in this process; of a write none: it is a transaction of its own,
         and committed on return. Values come and go as the Python types of their columns (int,
         float, str, bool, Decimal, date, datetime, bytes, None). Raises Cannot."""
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        """Several as one transaction, as far as the system has any. Raises Cannot."""
 
     def close(self) -> None: ...
 

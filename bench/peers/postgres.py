@@ -8,8 +8,9 @@ CONCURRENTLY: nobody reads meanwhile when statements are timed one after the oth
 a view anew takes a fifth of what it takes to compare it with what it was, too.
 
 The server has its default settings, durable commits included. Of its own: the locale C, since we
-order text by code points as well. As its manual advises (Indexes, 11.9), indexes hold the columns
-that are searched, not wide ones besides. Clients come by TCP and prepare their statements.
+order text by code points as well, and room for more connections. As its manual advises (Indexes,
+11.9), indexes hold the columns that are searched, not wide ones besides. Clients come by TCP and
+prepare their statements.
 
 A server lives in a data folder of its own, which must not exist before and does not afterwards,
 listens on a port of its own on the loopback, and is started and stopped by its process number. As
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from bench.peers import postgres_sql
-from bench.peers.port import Cannot, Design, Row, Task
+from bench.peers.port import Cannot, Design, Row, Task, Write
 from bench.peers.results import POSTGRES, POSTGRES_VIEWS
 from cluster.layout import HOST
 from cluster.ports import free_ports
@@ -43,6 +44,8 @@ from schema.render import identifier
 
 BINARIES = Path("/usr/lib/postgresql")
 USER = "postgres"
+CONNECTIONS = 300
+"""At once; by default it takes a hundred, and there are more shoppers than that."""
 START_S = 60.0
 STOP_S = 60.0
 
@@ -111,7 +114,7 @@ class PostgreSQL:
 
 
 class _Session:
-    """`say`: what is run for a statement."""
+    """`say`: what is run for a statement, and then for the views that it touches."""
 
     def __init__(self, db: Any, say: Callable[[Task], tuple[str, ...]]) -> None:
         self._db = db
@@ -119,19 +122,29 @@ class _Session:
         self._said: dict[str, tuple[str, ...]] = {}
 
     def run(self, task: Task, values: Sequence[Any]) -> list[Row]:
+        statement, *refreshes = self._statements(task)
+        if not refreshes:  # it commits itself
+            return _guarded(lambda: _rows(self._db.execute(statement, values)))
+        self.transact([(task, values)])
+        return []
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        _guarded(lambda: self._transact(writes))
+
+    def _transact(self, writes: Sequence[Write]) -> None:
+        stale: dict[str, None] = {}
+        with self._db.transaction():
+            for task, values in writes:
+                statement, *refreshes = self._statements(task)
+                self._db.execute(statement, values)
+                stale |= dict.fromkeys(refreshes)
+            for refresh in stale:
+                self._db.execute(refresh)
+
+    def _statements(self, task: Task) -> tuple[str, ...]:
         if task.name not in self._said:
             self._said[task.name] = self._say(task)
-        statement, *refreshes = self._said[task.name]
-        return _guarded(lambda: self._run(statement, values, refreshes))
-
-    def _run(self, statement: str, values: Sequence[Any], refreshes: Sequence[str]) -> list[Row]:
-        if not refreshes:  # it commits itself
-            return _rows(self._db.execute(statement, values))
-        with self._db.transaction():
-            self._db.execute(statement, values)
-            for refresh in refreshes:
-                self._db.execute(refresh)
-        return []
+        return self._said[task.name]
 
     def close(self) -> None:
         self._db.close()
@@ -248,6 +261,7 @@ class _Server:
             *("-p", str(self._port)),
             *("-c", f"listen_addresses={HOST}"),
             *("-c", "unix_socket_directories="),
+            *("-c", f"max_connections={CONNECTIONS}"),
         ]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

@@ -61,9 +61,9 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """So many shoppers at so many nodes of Hornbeam, each interaction after the one before, for
-    `seconds`. The percentiles are of the requests, which are too many to keep; `cores`: how many
-    were busy, by who kept them so."""
+    """So many shoppers at so many nodes of Hornbeam, or on another system, each interaction after
+    the one before, for `seconds`. The percentiles are of the requests, which are too many to keep;
+    `cores`: how many were busy, by who kept them so."""
 
     mix: str
     nodes: int
@@ -74,6 +74,8 @@ class Throughput:
     p50_ms: float
     p99_ms: float
     cores: Mapping[str, float]
+    error: str | None = None
+    """What the last one said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,9 @@ class Results:
     contention: Mapping[str, tuple[Contention, ...]] = field(default_factory=dict)
     """By system, in the order of skews."""
     throughput: tuple[Throughput, ...] = ()
+    """Of Hornbeam, by nodes."""
+    shopping: Mapping[str, tuple[Throughput, ...]] = field(default_factory=dict)
+    """By system, with Hornbeam at one node."""
     pieces: Mapping[str, Mapping[str, Timing]] = field(default_factory=dict)
     """Of Hornbeam's requests when it has one client: by statement and piece (`PIECES`), each run's
     milliseconds; a read has only the last two."""

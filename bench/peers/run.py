@@ -63,6 +63,7 @@ from bench.peers.results import (
     way,
 )
 from bench.peers.script import Step, script
+from bench.peers.shopping import shopping
 from bench.peers.throughput import Points, throughput
 from bench.tpcw.data import TODAY, Size
 from bench.tpcw.sessions import MIXES
@@ -317,7 +318,25 @@ def crowded(
         return contention(systems, crowd, _teller(progress, progress.add_task("", total=total)))
 
 
-def shoppers(
+def shopped(
+    base: PhoenixCluster,
+    systems: Mapping[str, System],
+    options: Options,
+    source: Source,
+    console: Console,
+) -> dict[str, tuple[Throughput, ...]]:
+    """On the data that the statements have left."""
+    size, clients = Size(options.customers, options.items), options.clients
+    with _progress(console) as progress:
+        total = len(systems) * len(options.mixes) * len(clients)
+        tell = _teller(progress, progress.add_task("", total=total))
+        seconds = options.seconds
+        return shopping(
+            systems, base.cluster, source.tasks, size, options.mixes, clients, seconds, tell
+        )
+
+
+def nodes(
     base: PhoenixCluster, options: Options, source: Source, console: Console
 ) -> tuple[tuple[Throughput, ...], dict[str, dict[str, Timing]]]:
     points = Points(options.nodes, options.clients, options.mixes, options.seconds)
@@ -361,6 +380,8 @@ def run(options: Options, console: Console) -> Results:
             storage = {name: dict(system.sizes()) for name, system in systems.items()}
             console.rule(f"{options.crowd} clients at once, on one system at a time")
             contended = crowded(systems, options, source, console)
+            console.rule("Shoppers, on one system at a time")
+            shopped_by = shopped(base, systems, options, source, console)
             versions = {name: dict(system.versions) for name, system in systems.items()}
         whole = {}
         for customers in options.joins:
@@ -368,8 +389,8 @@ def run(options: Options, console: Console) -> Results:
             whole[customers] = whole_joins(base, options, customers, console)
         console.rule("Locks")
         locked = locks(base, options, console)
-        console.rule("Shoppers at one node, and at several")
-        shopped, pieces = shoppers(base, options, source, console)
+        console.rule("Shoppers at one node of Hornbeam, and at several")
+        throughput_of_nodes, pieces = nodes(base, options, source, console)
     return Results(
         began=began.isoformat(timespec="seconds"),
         command=shlex.join(["python", "-m", "bench.peers.run", *sys.argv[1:]]),
@@ -388,7 +409,8 @@ def run(options: Options, console: Console) -> Results:
         load_rows_s=rates,
         locks=locked,
         contention=contended,
-        throughput=shopped,
+        throughput=throughput_of_nodes,
+        shopping=shopped_by,
         pieces=pieces,
     )
 

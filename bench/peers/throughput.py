@@ -1,16 +1,14 @@
 """Shoppers at one node and at several, and where the time of their requests goes.
 
 The shoppers, the nodes and HBase share the machine's cores; who kept how many of them busy is
-counted with every point, so that one sees what a rate stands on.
+counted with every point.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, count
@@ -20,6 +18,7 @@ import hornbeam
 from bench import remote
 from bench.measure import percentile
 from bench.nodes import NodeProcesses
+from bench.peers.cores import HBASE, Cores, of_cluster
 from bench.peers.design import Source
 from bench.peers.measuring import Told
 from bench.peers.results import Throughput, Timing
@@ -37,9 +36,7 @@ PIECES_MIX = "ordering"
 
 _NAMES = {"lock": "lock and read"}
 """Pieces that the node calls otherwise."""
-_TICKS_S = os.sysconf("SC_CLK_TCK")
-_IDLE = (3, 4)
-"""Columns of the first line of /proc/stat that are idling and waiting for the disk."""
+REST = "shoppers and others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,36 +126,12 @@ class _Run:
     async def _cores(self) -> dict[str, float]:
         """How many are busy, from when the shoppers' process is there until they end."""
         await asyncio.sleep(START_S)
-        before, began = self._busy(), time.perf_counter()
+        cores = Cores({"nodes": self._pids, HBASE: lambda: of_cluster(self.cluster)}, REST)
         await asyncio.sleep(self.seconds - START_S)
-        took_s, after = time.perf_counter() - began, self._busy()
-        return {who: round((after[who] - before[who]) / took_s, 3) for who in after}
+        return cores.busy()
 
-    def _busy(self) -> dict[str, float]:
-        """Seconds of processor time until now."""
-        nodes = _seconds(node.process.pid for node in self.nodes.nodes if node.process is not None)
-        hbase = _seconds(each.pid for each in self.cluster.status() if each.pid is not None)
-        return {
-            "nodes": nodes,
-            "HBase, HDFS, ZooKeeper": hbase,
-            "shoppers and others": _machine_seconds() - nodes - hbase,
-        }
-
-
-def _seconds(pids: Iterable[int]) -> float:
-    """Of these processes, all threads."""
-    ticks = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])  # user and system
-    return ticks / _TICKS_S
-
-
-def _machine_seconds() -> float:
-    """Of all cores together, what was not idle."""
-    _, *columns = Path("/proc/stat").read_text().split("\n", 1)[0].split()
-    busy = sum(int(ticks) for place, ticks in enumerate(columns[:8]) if place not in _IDLE)
-    return busy / _TICKS_S
+    def _pids(self) -> list[int]:
+        return [node.process.pid for node in self.nodes.nodes if node.process is not None]
 
 
 def pieces_of(measured: Measured) -> dict[str, dict[str, Timing]]:

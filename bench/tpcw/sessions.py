@@ -1,4 +1,5 @@
-"""Shoppers: TPC-W's web interactions as sessions of statements over the REST interface.
+"""Shoppers: TPC-W's web interactions as sessions of statements, over the REST interface or over
+whatever else answers them.
 
 An interaction sends the statements that the specification's servlets send, with parameters that
 exist; one of its mixes decides which comes next. Every statement is timed by name.
@@ -24,7 +25,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
-from typing import Any
+from itertools import count
+from typing import Any, Protocol
 from uuid import uuid4
 
 import httpx
@@ -83,8 +85,18 @@ def wire(value: Any) -> Any:
     return value.isoformat() if isinstance(value, dt.date) else value
 
 
-class Store:
-    """The statements of the workload by name, sent over HTTP for one client."""
+class Store(Protocol):
+    """Answers the statements of the workload, by name, for one client. Raises StatementFailed."""
+
+    async def read(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
+        """The rows."""
+
+    async def write(self, *statements: tuple[str, Parameters]) -> None:
+        """One transaction."""
+
+
+class HttpStore:
+    """Over the REST interface."""
 
     def __init__(
         self,
@@ -112,7 +124,6 @@ class Store:
         return rows
 
     async def write(self, *statements: tuple[str, Parameters]) -> None:
-        """One transaction."""
         body = {
             "statements": [
                 {"sql": self._statements[name], "parameters": [wire(v) for v in parameters]}
@@ -158,20 +169,19 @@ def _own_times(document: dict[str, Any]) -> dict[str, float]:
 
 
 class Counter:
-    """New keys, shared by all shoppers of one run; `skip`: so many of each are taken."""
+    """New keys, shared by all shoppers of one run, in whichever threads they are; `skip`: so many
+    of each are taken."""
 
     def __init__(self, size: Size, skip: int = 0) -> None:
-        self._next = {
-            "cart": skip + 1,
-            "order": skip + size.orders + 1,
-            "customer": skip + size.customers + 1,
-            "address": skip + size.addresses + 1,
+        self._numbers = {
+            "cart": count(skip + 1),
+            "order": count(skip + size.orders + 1),
+            "customer": count(skip + size.customers + 1),
+            "address": count(skip + size.addresses + 1),
         }
 
     def new(self, what: str) -> int:
-        number = self._next[what]
-        self._next[what] += 1
-        return number
+        return next(self._numbers[what])
 
 
 class Shopper:
@@ -186,14 +196,14 @@ class Shopper:
         self._cart = 0
 
     async def run(self, until: float, mix: str, measured: Measured) -> None:
-        """Interact until monotonic time `until`."""
+        """Interact until monotonic time `until`; what is done later does not count."""
         interactions: list[Callable[[], Awaitable[None]]]
         interactions = [getattr(self, name) for name in INTERACTIONS]
         while time.monotonic() < until:
             (interaction,) = self._chance.choices(interactions, MIXES[mix])
             try:
                 await interaction()
-                measured.interactions += 1
+                measured.interactions += time.monotonic() <= until
             except StatementFailed as error:
                 measured.errors.append(str(error))
 
@@ -336,7 +346,7 @@ async def shop(urls: Sequence[str], statements: dict[str, str], how: Shopping) -
             http = httpx.AsyncClient(timeout=60, trust_env=False, verify=tls)
             await stack.enter_async_context(http)
             first = number % len(urls)
-            store = Store(http, [*urls[first:], *urls[:first]], statements, measured)
+            store = HttpStore(http, [*urls[first:], *urls[:first]], statements, measured)
             shoppers.append(Shopper(store, how.size, counter, f"{how.seed}/{number}"))
         until = time.monotonic() + how.seconds
         await asyncio.gather(*(shopper.run(until, how.mix, measured) for shopper in shoppers))

@@ -104,6 +104,10 @@ def whole_example():
             point(4, 8, 90),
             point(4, 8, 1_000, mix="browsing"),
         ),
+        shopping={
+            HORNBEAM: (point(1, 1, 10), point(1, 8, 60)),
+            BASELINE: (point(1, 1, 20), replace(point(1, 8, 15), error="<refused>")),
+        },
         pieces={
             "set_stock": {"plan": timing(0.25), "log": timing(3.125), "way": timing(1.5)},
             "get_book": {"answer": timing(2.625), "way": timing(1.5)},
@@ -330,7 +334,14 @@ def test_scaling_is_between_the_best_rates_of_a_mix():
     assert found(alone, "scaling").value is None
 
 
-@pytest.mark.parametrize("key", ["locks", "scaling"])
+def test_throughput_is_compared_at_the_best_rates_of_both():
+    one = found(whole_example(), f"shopping/{BASELINE}")
+    assert (one.value, one.met) == (3.0, None)
+    assert one.note == "30/s of 8 clients, 10/s of 1"
+    assert found(whole_example(), f"shopping/{MVCC_A}").value is None
+
+
+@pytest.mark.parametrize("key", ["locks", "scaling", f"shopping/{BASELINE}"])
 def test_what_was_not_measured_is_said(key):
     one = found(example(), key)
     assert (one.value, one.note) == (None, "not measured in this run")
@@ -338,10 +349,11 @@ def test_what_was_not_measured_is_said(key):
 
 def test_the_page_shows_locks_crowds_shoppers_and_pieces():
     made, without = (page(each, findings(each)) for each in (whole_example(), example()))
-    for title in ("Locks", "A crowd", "Shoppers", "Pieces of a request"):
+    for title in ("Locks", "A crowd", "Shoppers", "Nodes", "Pieces of a request"):
         assert f"<h2>{title}</h2>" in made
         assert f"<h2>{title}</h2>" not in without
     assert "<code>&lt;conflict&gt;</code>" in made
+    assert "<code>&lt;refused&gt;</code>" in made
     assert ">75 %</td>" in made  # of the baseline's
     assert "cores of &lt;HBase&gt;" in made
     assert ">500</td>" in made  # the browsing mix's rate

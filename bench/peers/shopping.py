@@ -1,0 +1,135 @@
+"""The same shoppers on every system, each through the system's own driver in a thread of this
+process, which the drivers share with it as they share the machine.
+
+A shopper does what his interaction says, and counts it if all of it was done in time. What a system
+refuses (a conflict, a statement it cannot run) ends the interaction; nobody repeats it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Any, TypeVar
+
+from bench.measure import percentile
+from bench.peers.contention import OPEN_S
+from bench.peers.cores import HBASE, Cores, of_cluster
+from bench.peers.measuring import Told
+from bench.peers.port import Cannot, Row, Session, System, Task
+from bench.peers.results import Throughput
+from bench.peers.throughput import APART
+from bench.tpcw.data import Size
+from bench.tpcw.sessions import Counter, Measured, Parameters, Shopper, StatementFailed
+from cluster import Cluster
+
+DRIVERS = "shoppers and drivers"
+REST = "nodes, PostgreSQL, others"
+
+T = TypeVar("T")
+
+
+class SessionStore:
+    """The workload's statements in a system's session. Blocks: every shopper has a thread."""
+
+    def __init__(self, session: Session, tasks: Mapping[str, Task], measured: Measured) -> None:
+        self._session = session
+        self._tasks = tasks
+        self._measured = measured
+
+    async def read(self, name: str, *parameters: Any) -> Sequence[Row]:
+        return self._timed(name, lambda: self._session.run(self._tasks[name], parameters))
+
+    async def write(self, *statements: tuple[str, Parameters]) -> None:
+        writes = [(self._tasks[name], values) for name, values in statements]
+        names = dict.fromkeys(name for name, _ in statements)
+        self._timed(" + ".join(names), lambda: self._session.transact(writes))
+
+    def _timed(self, name: str, work: Callable[[], T]) -> T:
+        began = time.perf_counter()
+        try:
+            found = work()
+        except Cannot as error:
+            raise StatementFailed(f"{name}: {error}") from error
+        self._measured.latencies[name].append((time.perf_counter() - began) * 1000)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """So many shoppers on one system. `skip`: so many new keys are taken."""
+
+    system: System
+    tasks: Mapping[str, Task]
+    size: Size
+    clients: int
+    seconds: float
+    mix: str
+    skip: int
+
+    def run(self) -> list[Measured]:
+        """Of each shopper."""
+        counter = Counter(self.size, self.skip)
+        ready = threading.Barrier(self.clients, timeout=OPEN_S)
+
+        def client(number: int) -> Measured:
+            measured = Measured()
+            with closing(self.system.session()) as session:
+                store = SessionStore(session, self.tasks, measured)
+                shopper = Shopper(store, self.size, counter, f"{self.skip}/{number}")
+                ready.wait()
+                until = time.monotonic() + self.seconds
+                asyncio.run(shopper.run(until, self.mix, measured))
+            return measured
+
+        with ThreadPoolExecutor(self.clients) as pool:
+            return list(pool.map(client, range(self.clients)))
+
+
+def shopping(
+    systems: Mapping[str, System],
+    cluster: Cluster,
+    tasks: Mapping[str, Task],
+    size: Size,
+    mixes: Sequence[str],
+    clients: Sequence[int],
+    seconds: float,
+    tell: Told = lambda _: None,
+) -> dict[str, tuple[Throughput, ...]]:
+    """By system; each mix with each number of clients on all of them in turn, one at a time."""
+    found: dict[str, list[Throughput]] = {name: [] for name in systems}
+    skips = count(APART, APART)
+    groups = {HBASE: lambda: of_cluster(cluster), DRIVERS: lambda: [os.getpid()]}
+    for mix in mixes:
+        for number in clients:
+            skip = next(skips)
+            for name, system in systems.items():
+                shop = Shop(system, tasks, size, number, seconds, mix, skip)
+                cores = Cores(groups, REST)
+                found[name].append(_point(shop, shop.run(), cores.busy()))
+                tell(f"{mix}, {number} clients, {name}")
+    return {name: tuple(points) for name, points in found.items()}
+
+
+def _point(shop: Shop, seen: Sequence[Measured], cores: Mapping[str, float]) -> Throughput:
+    times = list(chain.from_iterable(chain.from_iterable(s.latencies.values()) for s in seen))
+    errors = list(chain.from_iterable(each.errors for each in seen))
+    return Throughput(
+        shop.mix,
+        1,
+        shop.clients,
+        shop.seconds,
+        sum(each.interactions for each in seen),
+        len(errors),
+        statistics.median(times) if times else 0.0,
+        percentile(times, 0.99) if times else 0.0,
+        cores,
+        errors[-1] if errors else None,
+    )
