@@ -53,7 +53,7 @@ def _step(
     for number, values in enumerate(step.runs):
         answers = {
             name: rows
-            for name in _rotated(list(sessions), number)
+            for name in rotated(list(sessions), number)
             if (rows := _run(sessions[name], task, values, found[name], number >= warm_up))
             is not None
         }
@@ -94,7 +94,8 @@ def _compare(
         found[system].equal = equal and found[system].equal is not False
 
 
-def _rotated(names: list[str], by: int) -> list[str]:
+def rotated(names: list[str], by: int) -> list[str]:
+    """Another one first each time."""
     by %= len(names)
     return names[by:] + names[:by]
 

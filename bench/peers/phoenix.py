@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from bench.peers import phoenix_sql as sql
@@ -27,7 +27,7 @@ from bench.peers.jdbc import Connection, file_sizes, start_java
 from bench.peers.phoenix_cluster import PHOENIX_VERSIONS, PhoenixCluster
 from bench.peers.phoenix_sql import Said
 from bench.peers.port import Row, Task, Write
-from schema.catalog import Catalog, Index
+from schema.catalog import Catalog, Index, JoinView
 from schema.model import Column
 
 BATCH = 500
@@ -66,19 +66,25 @@ class Phoenix:
     def loaded(self) -> None:
         """Views filled, indexes made, statistics gathered, and all in files."""
         for view in self._catalog.views:
-            query = views.filled(view, self._catalog, self._schema).sql
-            names = (column.name for column in view.columns)
-            with closing(self._connection()) as reader, closing(self._connection()) as writer:
-                upsert = sql.upsert(f"{self._schema}.{view.name}", names)
-                writer.insert(upsert, reader.read(query), BATCH)
+            self._fill(view)
         columns = self._columns
         self._each([self._index_definitions(name, *of_it) for name, of_it in columns.items()])
         self._each([[f"UPDATE STATISTICS {self._schema}.{name}"] for name in columns])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self._flush, self._stored))
 
-    def session(self) -> _Session:
-        return _Session(self._connection(), self._said)
+    def _fill(self, view: JoinView) -> None:
+        """In one statement, or where that would be one transaction, in several."""
+        query = views.filled(view, self._catalog, self._schema).sql
+        table, names = f"{self._schema}.{view.name}", [column.name for column in view.columns]
+        if not self._transactional:
+            self._each([[f"UPSERT INTO {table} ({', '.join(names)}) {query}"]])
+            return
+        with closing(self._connection()) as reader, closing(self._connection()) as writer:
+            writer.insert(sql.upsert(table, names), reader.read(query), BATCH)
+
+    def session(self, *, use_views: bool = True) -> _Session:
+        return _Session(self._connection(), partial(self._said, use_views=use_views))
 
     def sizes(self) -> Mapping[str, int]:
         """Bytes of the tables' files in HDFS."""
@@ -96,9 +102,9 @@ class Phoenix:
     def _connection(self) -> Connection:
         return Connection(self._zookeeper, autocommit=not self._transactional)
 
-    def _said(self, task: Task) -> tuple[Said, ...]:
+    def _said(self, task: Task, *, use_views: bool) -> tuple[Said, ...]:
         """What is run for a statement, in its transaction."""
-        of_itself = sql.said(task.sql, self._catalog, self._schema)
+        of_itself = sql.said(task.sql, self._catalog, self._schema, use_views=use_views)
         if task.reads:
             return (of_itself,)
         return of_itself, *views.upkeep(task.sql, self._catalog, self._schema)
@@ -170,6 +176,10 @@ class _Session:
 
     def run(self, task: Task, values: Sequence[Any]) -> list[Row]:
         return self._db.transact(self._statements(task, values))
+
+    def drain(self, task: Task) -> int:
+        ((said, _),) = self._statements(task, ())
+        return self._db.count(said.sql)
 
     def transact(self, writes: Sequence[Write]) -> None:
         self._db.transact([each for write in writes for each in self._statements(*write)])

@@ -62,9 +62,10 @@ from bench.peers.results import (
     Timing,
     way,
 )
-from bench.peers.script import Step, script
+from bench.peers.script import script
 from bench.peers.shopping import shopping
 from bench.peers.throughput import Points, throughput
+from bench.peers.whole import Reader, drained
 from bench.tpcw.data import TODAY, Size
 from bench.tpcw.sessions import MIXES
 from query.binder import bind
@@ -76,6 +77,8 @@ from storage.hbase.store import HBaseStore
 from storage.hdfs.log import HdfsLog
 
 BARE_ROUNDS = 200
+COMPARED_CUSTOMERS = 500
+"""Up to so many all values of whole joins are compared, beyond only how many rows they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +160,12 @@ def parse_options(arguments: Sequence[str] | None = None) -> Options:
 
 
 @contextmanager
-def hornbeam_on(
-    base: PhoenixCluster, folder: Path, source: Source, *, views: bool = True
-) -> Iterator[HornbeamOnHBase]:
+def hornbeam_on(base: PhoenixCluster, folder: Path, source: Source) -> Iterator[HornbeamOnHBase]:
     """One node, in a process of its own."""
     database = _fresh("hornbeam")
     with (
         NodeProcesses(base.cluster, folder, 1, database=database) as nodes,
-        closing(
-            HornbeamOnHBase(nodes.client_url, source, HBaseFiles(base, database), views=views)
-        ) as one,
+        closing(HornbeamOnHBase(nodes.client_url, source, HBaseFiles(base, database))) as one,
     ):
         yield one
 
@@ -266,27 +265,24 @@ def whole_joins(
     base: PhoenixCluster, options: Options, customers: int, console: Console
 ) -> dict[str, dict[str, Timing]]:
     """Q1 and Q2, all rows of them, by scans of views and by joining; by query and way."""
-    source = joins(customers)
-    design, folder = source.design, options.folder / f"joins{customers}"
-    with ExitStack() as stack:
-        made: dict[str, System] = {
-            way(HORNBEAM, view=True): stack.enter_context(
-                hornbeam_on(base, folder / "views", source)
-            ),
-            way(HORNBEAM, view=False): stack.enter_context(
-                hornbeam_on(base, folder / "plain", source, views=False)
-            ),
-            way(PHOENIX, view=False): Phoenix(
-                PHOENIX, base, design.plain, f"joins{customers}", transactional=False
-            ),
-            way(PHOENIX, view=True): Phoenix(
-                PHOENIX, base, design.views, f"views{customers}", transactional=False
-            ),
-        }
-        load(made, source, console)
-        steps = [Step(name, ((),) * (1 + options.join_rounds)) for name in source.tasks]
-        found = measure(made, steps, source.tasks, warm_up=1)
-    return {query: {name: timing(found[name][query]) for name in made} for query in source.tasks}
+    source, name = joins(customers), f"joins{customers}"
+    with hornbeam_on(base, options.folder / name, source) as ours, ExitStack() as stack:
+        phoenix = Phoenix(PHOENIX, base, source.design.views, name, transactional=False)
+        load({HORNBEAM: ours, PHOENIX: phoenix}, source, console)
+        readers: dict[str, Reader] = {}
+        for view in (True, False):
+            readers[way(HORNBEAM, view=view)] = ours.session(use_views=view)
+            readers[way(PHOENIX, view=view)] = phoenix.session(use_views=view)
+        for reader in readers.values():
+            stack.enter_context(closing(reader))
+        found, compare = {}, customers <= COMPARED_CUSTOMERS
+        with _progress(console) as progress:
+            total = len(source.tasks) * (1 + options.join_rounds) * len(readers)
+            tell = _teller(progress, progress.add_task("", total=total))
+            for query, task in source.tasks.items():
+                by_way = drained(readers, task, options.join_rounds, compare=compare, tell=tell)
+                found[query] = {each: timing(measured) for each, measured in by_way.items()}
+        return found
 
 
 def locks(base: PhoenixCluster, options: Options, console: Console) -> dict[str, dict[int, Timing]]:
