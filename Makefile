@@ -17,7 +17,7 @@ READY := .venv/.ready
 SPARK := .venv/.spark
 PEERS := .venv/.peers
 
-.PHONY: demo demo-cluster demo-spark test check sim mutants models fuzz nemesis serve cluster cluster-down bench bench-cluster bench-spark bench-spark-cluster bench-peers lock clean
+.PHONY: demo demo-cluster demo-spark test check sim mutants models fuzz nemesis serve cluster cluster-down bench bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
 
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -91,7 +91,9 @@ cluster-down: $(READY)  ## stop it; data stay
 bench: $(READY)  ## measure, and write bench/reports/latest.json
 	@$(BIN)/python -m bench.micro
 
-bench-cluster: $(READY)  ## the same on a real HBase with several nodes (needs Java, Maven)
+bench-cluster: bench-nodes bench-peers  ## all that is measured on a real HBase, about an hour
+
+bench-nodes: $(READY)  ## on a real HBase with several nodes, failing and moving too (needs Java, Maven)
 	@$(BIN)/python -m bench.cluster
 
 bench-spark: $(SPARK)  ## Spark's work beside an embedded store: SCALE=0.05

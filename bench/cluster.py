@@ -1,4 +1,4 @@
-"""The benchmark on a real HBase: what several nodes cost and gain (`make bench-cluster`).
+"""The benchmark on a real HBase: what several nodes cost and gain (`make bench-nodes`).
 
 Members in this process next to bare calls of the gateway, then nodes as processes of their own over
 REST, killed and stopped. Everything is measured in one run on one machine, which the services, the
