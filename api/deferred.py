@@ -35,11 +35,12 @@ class BatchWork:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """`lag_s`: for how long nothing of what was committed is in the group's views; None: they were
-    never built."""
+    """`readable`: those of `views` that are as of `as_of`. `lag_s`: for how long nothing of what
+    was committed is in them; None: they were never built."""
 
     name: str
     views: tuple[str, ...]
+    readable: tuple[str, ...]
     interval_s: float
     as_of: int | None
     lag_s: float | None
@@ -128,10 +129,7 @@ class DeferredViews:
         for group in groups_of(catalog):
             state = await self._groups.state(group)
             views = [
-                name
-                for name in members(catalog, group)
-                if names is None or name in names
-                if catalog.readable(name) and state.holds(catalog, name)
+                name for name in _readable(catalog, group, state) if names is None or name in names
             ]
             if views and names is not None:
                 self._require_held(group, state.as_of)
@@ -268,6 +266,7 @@ class DeferredViews:
         return GroupStatus(
             group,
             tuple(view.name for view in views),
+            _readable(catalog, group, state),
             min(view.declared.interval_s for view in views),
             state.as_of or None,
             self._lag_s(state.as_of) if state.as_of else None,
@@ -293,3 +292,12 @@ class DeferredViews:
                 f"There is no group {group} of deferred views.",
                 cure=f"There are: {', '.join(known) or 'none'}.",
             )
+
+
+def _readable(catalog: Catalog, group: str, state: GroupState) -> tuple[str, ...]:
+    """Views of a group that hold what they hold as of its moment."""
+    return tuple(
+        name
+        for name in members(catalog, group)
+        if catalog.readable(name) and state.holds(catalog, name)
+    )

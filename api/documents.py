@@ -376,6 +376,7 @@ def group_document(group: GroupStatus) -> dict[str, Any]:
     return {
         "name": group.name,
         "views": list(group.views),
+        "readable": list(group.readable),
         "interval_s": group.interval_s,
         "as_of": group.as_of,
         "lag_s": group.lag_s,

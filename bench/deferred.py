@@ -35,14 +35,14 @@ def deferred(spark: SparkSession, rows: int, changes: int, rounds: int) -> list[
     ):
         apply(db, SCHEMA, "", "node")
         _fill(db, rows)
-        refresh(spark, node, url, "default")
+        refresh(spark.sparkContext, node, url, "default")
         for number in range(rounds):
             _change(db, rows, changes, number)
-            done = refresh(spark, node, url, "default")
+            done = refresh(spark.sparkContext, node, url, "default")
             assert done.counts.changes == changes, done
             following.append(done.seconds)
             node.json("POST", "/v1/groups/rebuild", {"views": ["by_place"]})
-            anew.append(refresh(spark, node, url, "default").seconds)
+            anew.append(refresh(spark.sparkContext, node, url, "default").seconds)
     note = f"{changes} changes of {rows} rows in {PLACES} groups"
     return [
         Figure("deferred", "following changes", "s", tuple(following), note=note),

@@ -90,7 +90,7 @@ def reconcile(spark: SparkSession, transport: Transport, url: str, rounds: int) 
         rows = sum(one.rows for one in found.values() if one.name == VIEW)
 
     def with_indexes() -> None:
-        report, _ = job.reconcile(context, transport, [VIEW])
+        report, _ = job.reconcile(context, transport, url, [VIEW])
         assert not report.differences
 
     taken = in_turns((read, alone, with_indexes), rounds)

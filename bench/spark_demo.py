@@ -179,7 +179,7 @@ def defer(
     with session(options.master) as spark:
         table = Table("batch", "changes", "rows put", "seconds", "lag before next", "differences")
         for number in range(options.batches + 1):
-            done = refresh(spark, db.transport, server.url, "default")
+            done = refresh(spark.sparkContext, db.transport, server.url, "default")
             differing = [name for name in sql if not same(db, name, sql[name], done.upto)]
             found += len(differing)
             lag_s = db.transport.json("GET", "/v1/groups")[0]["lag_s"]

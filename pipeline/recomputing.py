@@ -74,12 +74,29 @@ async def recompute(
         await store.close()
 
 
-async def _answer(program: DeltaProgram, catalog: Catalog, reader: Snapshot) -> list[Row]:
+async def answered(export: Export, program: DeltaProgram) -> dict[bytes, bytes]:
+    """What should be stored of a view at the export's snapshot, as keys and values, by its base
+    relations alone. Raises HornbeamError."""
+    codecs = export.codecs()
+    store = export.open()
+    try:
+        reader = Snapshot(store, codecs, export.snapshot)
+        rows = await _answer(program, codecs.catalog, reader, use_views=False)
+        export.require_kept()
+        return _stored(codecs(program.name), program, rows)
+    finally:
+        await store.close()
+
+
+async def _answer(
+    program: DeltaProgram, catalog: Catalog, reader: Snapshot, *, use_views: bool = True
+) -> list[Row]:
     """Rows of the SELECT, with the types of the view's columns."""
     with tempfile.TemporaryDirectory(prefix="hornbeam-recompute-") as spill:
         engine = QueryEngine(memory_limit_mb=MEMORY_MB, spill_folder=Path(spill))
         try:
-            stream = await engine.prepare(program.sql, catalog).run(reader)
+            query = engine.prepare(program.sql, catalog, use_views=use_views)
+            stream = await query.run(reader)
             found = await stream.all()
         finally:
             engine.close()

@@ -1,7 +1,7 @@
 """Batches of deferred views on Spark: their delta programs, run set-at-a-time.
 
     with open_transport(parse_url(url), TIMEOUT_S) as node:
-        done = refresh(spark, node, url, "default")
+        done = refresh(spark.sparkContext, node, url, "default")
 
 A node says from which snapshot to which, and which views (`POST /v1/groups/{group}/batches`).
 Executors read the changes between both from the logs, or for a view that is built all rows of its
@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import msgspec
 from pyspark import RDD, SparkContext, StorageLevel
-from pyspark.sql import SparkSession
 
 from hornbeam.transport import Transport, persistently
 from maintain.deltas.program import DeltaProgram, compile_view
@@ -32,10 +32,25 @@ from maintain.deltas.stages import Input, Stage
 from pipeline.changes import Changes
 from pipeline.export import Export
 from pipeline.recomputing import recompute
-from pipeline.staging import COUNTS, Counts, Job, Source, StageRow, Task, counted, reading, running
+from pipeline.staging import (
+    COUNTS,
+    MADE,
+    Counts,
+    Job,
+    RelationTask,
+    Source,
+    StageRow,
+    Task,
+    counted,
+    puts_in,
+    reading,
+    reading_relations,
+    running,
+)
 from schema.catalog import Catalog, DeferredView, State
 from schema.errors import Corruption
 from schema.model import Refresh
+from storage.ports import Put
 
 HERE_BYTES = 2 << 20
 """Of logs that are read and worked through in the driver."""
@@ -72,38 +87,38 @@ class Done:
     seconds: float
 
 
-def refresh(session: SparkSession, node: Transport, url: str, group: str) -> Done:
+def refresh(context: SparkContext, node: Transport, url: str, group: str) -> Done:
     """Do the batch of a group that is under way, or else the next. `url` is that of a node, for
     executors. Raises DatabaseError, Unsupported, and what Spark raises."""
     began = time.monotonic()
     path = f"/v1/groups/{group}/batches"
     batch = msgspec.convert(persistently(lambda: node.json("POST", path, {})), Batch)
-    counts = run(session, batch, node, url)
+    counts = run(context, batch, node, url)
     seconds = time.monotonic() - began
     body = {"changes": counts.changes, "rows": counts.rows, "seconds": seconds}
     persistently(lambda: node.json("POST", f"{path}/{batch.upto}", body))
     return Done(group, batch.upto, (*batch.refreshed, *batch.built), counts, seconds)
 
 
-def run(session: SparkSession, batch: Batch, node: Transport, url: str) -> Counts:
+def run(context: SparkContext, batch: Batch, node: Transport, url: str) -> Counts:
     """Put all rows of a batch."""
     catalog = _usable(batch.export.codecs().catalog, batch.usable)
     counts = Counts()
     if batch.built or batch.changes.segments:
-        counts = _follow(session, batch, _job(batch, catalog, url))
+        counts = _follow(context, batch, _job(batch, catalog, url))
     for name in (*batch.refreshed, *batch.built):
         if _is_answered(batch, catalog.deferred_view[name]):
             counts += Counts(rows=_answer(batch, catalog, name, node, url))
     return counts
 
 
-def _follow(session: SparkSession, batch: Batch, job: Job) -> Counts:
+def _follow(context: SparkContext, batch: Batch, job: Job) -> Counts:
     """Those that are kept from changes."""
     if not job.stages:
         return Counts()
     if not batch.built and _size(batch.changes) <= HERE_BYTES:
         return _run_here(batch, job)
-    return _run_there(session.sparkContext, batch, job)
+    return _run_there(context, batch, job)
 
 
 def _is_answered(batch: Batch, view: DeferredView) -> bool:
@@ -120,7 +135,7 @@ def _answer(batch: Batch, catalog: Catalog, name: str, node: Transport, url: str
         persistently(lambda: node.json("POST", path, {"view": name, "digest": digest}))
 
     as_of = None if name in batch.built else batch.as_of
-    program = _program(catalog, catalog.deferred_view[name])
+    program = program_of(catalog, catalog.deferred_view[name])
     return asyncio.run(recompute(batch.export, url, catalog, program, as_of, agree))
 
 
@@ -163,6 +178,30 @@ def _run_there(context: SparkContext, batch: Batch, job: Job) -> Counts:
     return counts
 
 
+@contextmanager
+def made_anew(
+    context: SparkContext, export: Export, names: Sequence[str]
+) -> Iterator[RDD[tuple[str, Put]]]:
+    """What a build of views that are kept from changes would put as of an export, by layout;
+    nothing is. It is computed when it is asked for."""
+    at = export.snapshot
+    job = _job_of(export, export.codecs().catalog, "", at, at, built=names, dry=True)
+    tasks = _relation_tasks(export, job)
+    read = context.parallelize(tasks, max(len(tasks), 1)).flatMap(reading_relations(job))
+    rows = [read.persist(SPILLING), context.parallelize(job.seeds(), 1)]
+    try:
+        for level in sorted(set(job.levels)):
+            rows.append(_level(context.union(rows), job, level).persist(SPILLING))
+        yield context.union(rows).filter(lambda row: row[0][0] == MADE).flatMap(_made)
+    finally:
+        for each in rows:
+            each.unpersist()
+
+
+def _made(row: StageRow) -> Iterator[tuple[str, Put]]:
+    return ((name, put) for name, puts in puts_in(row).items() for put in puts)
+
+
 def _level(made: RDD[StageRow], job: Job, level: int) -> RDD[StageRow]:
     """The rows that the stages of one level make of those that are for them."""
     targets = job.targets(level)
@@ -177,17 +216,41 @@ def _counted(rows: RDD[StageRow]) -> Counts:
 
 
 def _job(batch: Batch, catalog: Catalog, url: str) -> Job:
+    return _job_of(
+        batch.export,
+        catalog,
+        url,
+        batch.as_of,
+        batch.upto,
+        batch.refreshed,
+        batch.built,
+        size=_size(batch.changes),
+    )
+
+
+def _job_of(
+    export: Export,
+    catalog: Catalog,
+    url: str,
+    as_of: int,
+    upto: int,
+    refreshed: Sequence[str] = (),
+    built: Sequence[str] = (),
+    *,
+    size: int = 0,
+    dry: bool = False,
+) -> Job:
+    """`size`: of what is read, in bytes, beside the relations of which all rows are."""
     stages: list[Stage] = []
     levels: list[int] = []
-    built: set[int] = set()
+    of_built: set[int] = set()
     feeds: dict[Source, list[tuple[int, Input]]] = {}
-    size = _size(batch.changes)
-    for name in (*batch.refreshed, *batch.built):
+    for name in (*refreshed, *built):
         view = catalog.deferred_view[name]
         if view.declared.refresh is not Refresh.DEFERRED:
             continue
-        program = _program(catalog, view)
-        whole, first = name in batch.built, len(stages)
+        program = program_of(catalog, view)
+        whole, first = name in built, len(stages)
         if whole:
             rows = sum(catalog.row_count.get(relation, 0) for relation in program.relations)
             size = max(size, rows * ROW_BYTES)
@@ -202,21 +265,22 @@ def _job(batch: Batch, catalog: Catalog, url: str) -> Job:
             stages.append(stage)
             levels.append(level)
             if whole:
-                built.add(number)
+                of_built.add(number)
     return Job(
-        batch.export,
+        export,
         url,
-        batch.as_of,
-        batch.upto,
+        as_of,
+        upto,
         tuple(stages),
         tuple(levels),
-        frozenset(built),
+        frozenset(of_built),
         {source: tuple(parts) for source, parts in feeds.items()},
         size // BUCKET_BYTES + 1,
+        dry,
     )
 
 
-def _program(catalog: Catalog, view: DeferredView) -> DeltaProgram:
+def program_of(catalog: Catalog, view: DeferredView) -> DeltaProgram:
     """Raises Corruption when what is stored is not what the program keeps."""
     program = compile_view(view.declared, catalog)
     kept = (program.columns, program.hidden, program.key, program.states)
@@ -237,12 +301,17 @@ def _usable(catalog: Catalog, usable: Iterable[str]) -> Catalog:
 def _tasks(batch: Batch, job: Job, most: int) -> list[Task]:
     """A segment is cut into `most` shares, if it is large: all of it is read for each, which is
     quick, and that share of its rows decoded."""
-    catalog, tasks = batch.export.codecs().catalog, list[Task]()
+    tasks = list[Task]()
     for segment in batch.changes.segments if job.relations(whole=False) else ():
         shares = min(segment.bytes // SHARE_BYTES + 1, most)
         tasks += [(segment, share, shares) for share in range(shares)]
+    return [*tasks, *_relation_tasks(batch.export, job)]
+
+
+def _relation_tasks(export: Export, job: Job) -> list[RelationTask]:
+    catalog, tasks = export.codecs().catalog, list[RelationTask]()
     for name in job.relations(whole=True):
-        cuts = asyncio.run(_splits(batch.export, catalog.layout(name).table))
+        cuts = asyncio.run(_splits(export, catalog.layout(name).table))
         tasks += [(name, a, b) for a, b in zip([b"", *cuts], [*cuts, None], strict=True)]
     return tasks
 

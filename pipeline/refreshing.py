@@ -44,7 +44,7 @@ def keep(
 
             def one(group: str) -> Done:
                 with client_errors():
-                    return refresh(spark, node, url, group)
+                    return refresh(spark.sparkContext, node, url, group)
 
             if once:
                 for group in known:

@@ -34,13 +34,15 @@ from storage.source import LogSource
 
 CHUNK_ROWS = 32_768
 """Changes of one relation that are projected at a time."""
-COUNTS = -1
-"""The target of rows that say what a task did."""
+COUNTS, MADE = -1, -2
+"""The targets of rows that say what a task did, and what it would have put."""
 _BUCKET = Field("_bucket", "INTEGER", ColumnType(Kind.INTEGER))
 StageRow = tuple[tuple[int, int], bytes]
 """Target and bucket, and an Arrow stream of rows (or nothing)."""
-Task = tuple[Segment, int, int] | tuple[str, bytes, bytes | None]
-"""A segment of a log, and which share of it of how many; or a relation and a range of its keys."""
+RelationTask = tuple[str, bytes, bytes | None]
+"""A relation and a range of its keys."""
+Task = tuple[Segment, int, int] | RelationTask
+"""A segment of a log, and which share of it of how many; or part of a relation."""
 Source = tuple[bool, str] | int
 """Where rows come from: (whether they are all rows of a relation, or else its changes, its name),
 or the number of a stage."""
@@ -71,6 +73,8 @@ class Job:
     feeds: Mapping[Source, tuple[tuple[int, Input], ...]]
     """Which stages take rows from there, and how."""
     buckets: int
+    dry: bool = False
+    """Rows are not put, but said (`MADE`)."""
 
     def targets(self, level: int) -> frozenset[int]:
         return frozenset(target for target, at in enumerate(self.levels) if at == level)
@@ -86,12 +90,18 @@ class Job:
 
 
 def reading(job: Job, logs: LogSource) -> Callable[[Task], Iterator[StageRow]]:
+    of_relations = reading_relations(job)
+
     def read(task: Task) -> Iterator[StageRow]:
         if isinstance(task[0], Segment):
             return _read_segment(job, logs, *task)
-        return _read_relation(job, *task)
+        return of_relations(task)
 
     return read
+
+
+def reading_relations(job: Job) -> Callable[[RelationTask], Iterator[StageRow]]:
+    return lambda task: _read_relation(job, *task)
 
 
 def _read_segment(
@@ -221,19 +231,27 @@ def running(job: Job) -> Callable[[Iterable[StageRow]], Iterator[StageRow]]:
             try:
                 while waiting:
                     (target, _), payloads = waiting.popitem()
-                    table, rows = runner.run(worker.run(target, payloads))
+                    table, made = runner.run(worker.run(target, payloads))
                     yield from _sent(job, target, table)
-                    yield _counts(Counts(rows=rows))
+                    if job.dry:
+                        yield (MADE, 0), msgspec.msgpack.encode(made)
+                    else:
+                        runner.run(worker.put(made))
+                        yield _counts(Counts(rows=sum(map(len, made.values()))))
             finally:
                 runner.run(worker.close())
 
     return run_all
 
 
+Made = dict[str, list[Put]]
+"""By layout."""
+
+
 class _Worker:
     """One task: what it reads, and where it puts rows."""
 
-    def __init__(self, job: Job, store: TableStore, sink: Sink) -> None:
+    def __init__(self, job: Job, store: TableStore, sink: Sink | None) -> None:
         self._job = job
         self._store = store
         self._sink = sink
@@ -242,14 +260,15 @@ class _Worker:
 
     @classmethod
     async def open(cls, job: Job) -> _Worker:
-        return cls(job, job.export.open(), open_sink(job.export, job.url))
+        return cls(job, job.export.open(), None if job.dry else open_sink(job.export, job.url))
 
     async def close(self) -> None:
-        await self._sink.close()
+        if self._sink is not None:
+            await self._sink.close()
         await self._store.close()
 
-    async def run(self, target: int, payloads: Iterable[bytes]) -> tuple[pa.Table, int]:
-        """The output of a stage over a part of its input, and how many rows were put."""
+    async def run(self, target: int, payloads: Iterable[bytes]) -> tuple[pa.Table, Made]:
+        """The output of a stage over a part of its input, and what is to be put."""
         job, stage = self._job, self._job.stages[target]
         tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads if payload]
         table = pa.concat_tables([input_schema(stage).empty_table(), *tables])
@@ -258,16 +277,20 @@ class _Worker:
             old = Nothing(self._codecs.catalog)
         result = await stage.run(table, old)
         job.export.require_kept()
-        await self._sink.put(self._puts(result.mutations), job.upto)
-        return result.table, len(result.mutations)
+        return result.table, self._made(result.mutations)
 
-    def _puts(self, mutations: Iterable[Mutation]) -> dict[str, list[Put]]:
-        found: dict[str, list[Put]] = {}
+    def _made(self, mutations: Iterable[Mutation]) -> Made:
+        found: Made = {}
         for mutation in mutations:
             codec = self._codecs(mutation.layout)
             value = TOMBSTONE if mutation.new is None else codec.encode(mutation.new)
-            found.setdefault(codec.layout.table, []).append(Put(mutation.key, value))
+            found.setdefault(mutation.layout, []).append(Put(mutation.key, value))
         return found
+
+    async def put(self, made: Made) -> None:
+        assert self._sink is not None
+        tables = {self._codecs(name).layout.table: puts for name, puts in made.items()}
+        await self._sink.put(tables, self._job.upto)
 
 
 class Nothing:
@@ -307,6 +330,11 @@ def _to_bytes(table: pa.Table) -> bytes:
 
 def _counts(counts: Counts) -> StageRow:
     return (COUNTS, 0), msgspec.msgpack.encode(counts)
+
+
+def puts_in(row: StageRow) -> Made:
+    """What a row for `MADE` says."""
+    return msgspec.msgpack.decode(row[1], type=Made)
 
 
 def counted(rows: Iterable[StageRow]) -> Counts:

@@ -23,7 +23,10 @@ ADMIN = needs(Role.ADMIN)
 async def groups(db: ReadDb, asking: Asking) -> Response:
     """All groups with a view that the API key may read: as of when they are, and how long ago."""
     found = [group_document(group) for group in await db.deferred.status()]
-    shown = [doc | {"views": [*filter(asking.may_read, doc["views"])]} for doc in found]
+    shown = [
+        doc | {which: [*filter(asking.may_read, doc[which])] for which in ("views", "readable")}
+        for doc in found
+    ]
     return encoded([document for document in shown if document["views"]])
 
 

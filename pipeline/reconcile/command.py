@@ -26,7 +26,7 @@ def run(
     try:
         with client_errors(), session(master) as spark:
             report, codecs = job.reconcile(
-                spark.sparkContext, transport, names, repair=repair, progress=progress
+                spark.sparkContext, transport, url, names, repair=repair, progress=progress
             )
     finally:
         transport.close()

@@ -24,6 +24,7 @@ def _checked(item: Checked, codec: LayoutCodec) -> dict[str, Any]:
     return {
         "name": item.name,
         "kind": str(item.kind),
+        "as_of": item.as_of,
         "rows": item.rows,
         **{str(fault): item.count(fault) for fault in Fault},
         "differences": item.differences,

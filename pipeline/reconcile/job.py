@@ -3,6 +3,8 @@
 Repair goes through a node: it computes the rows of the keys that it is told anew, in transactions,
 under the locks of their roots. What was damaged is compared again at a later snapshot, with what
 writers did meanwhile, until nothing is left or a round brings nothing.
+
+Deferred views come after what commits keep, group by group, each as of its moment (`deferred`).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import asyncio
 import base64
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,10 +25,11 @@ from pyspark import SparkContext
 from hornbeam.transport import Transport, persistently
 from pipeline import export as exports
 from pipeline.export import Export
-from pipeline.reconcile import plan, scans
-from pipeline.reconcile.plan import IndexScan, RelationScan, Subject, Task
+from pipeline.reconcile import deferred, plan, scans
+from pipeline.reconcile.deferred import Group, Rows
+from pipeline.reconcile.plan import RelationScan, StoredScan, Subject, Task
 from pipeline.reconcile.report import Checked, Compared, Kind, Range, Report, Tally
-from pipeline.reconcile.scans import IndexRow, Outcome
+from pipeline.reconcile.scans import OneSide, Outcome
 from pipeline.session import Progress, watched
 from storage.codec.rows import Codecs
 
@@ -34,18 +37,20 @@ REPAIRED_AT_ONCE = 1_000
 """Keys in one request to a node."""
 SLICES_PER_CORE = 8
 Results = dict[tuple[str, Range], Compared]
-Judged = tuple[tuple[str, bytes], Iterable[IndexRow]]
+Judged = tuple[tuple[str, bytes], Iterable[OneSide]]
 
 
 def reconcile(
     context: SparkContext,
     transport: Transport,
+    url: str,
     names: Sequence[str] = (),
     *,
     repair: bool = False,
     progress: Progress = lambda _done, _total: None,
 ) -> tuple[Report, Codecs]:
-    """Views and indexes `names`, with the indexes on those; none: all, and all foreign keys.
+    """Views and indexes `names`, with the indexes on those; none: all, and all foreign keys. `url`
+    is that of a node, for executors.
 
     Also gives the codecs that the report's keys are to be read with. Raises NotFound, what Spark
     raises, and what the client raises.
@@ -53,37 +58,47 @@ def reconcile(
     with _export(transport) as export:
         codecs = export.codecs()
         catalog = codecs.catalog
-        chosen = plan.with_indexes(catalog, names) if names else plan.all_names(catalog)
-        wanted = plan.scans(catalog, chosen, foreign_keys=not names)
+        later = [name for name in names if name in catalog.deferred_view]
+        kept = [name for name in names if name not in later]
+        groups = deferred.groups(transport, later if names else None)
+        wanted = list[plan.Scan]()
+        if kept or not names:
+            chosen = plan.with_indexes(catalog, kept) if kept else plan.all_names(catalog)
+            wanted = plan.scans(catalog, chosen, foreign_keys=not names)
         tasks = tasks_of(export, wanted)
         results = compare(context, export, tasks, progress)
     repaired = Counter[str]()
     if repair:
         results, repaired = _mend(context, transport, tasks, results, progress)
     subjects = {name: what for scan in wanted for name, what in plan.subjects(scan).items()}
-    return _report(export.snapshot, subjects, results, repaired), codecs
+    checked = _checked(subjects, results, repaired)
+    broken = {c.name for c in checked if c.kind is Kind.RELATION and c.differences}
+    for group in groups:
+        checked += _deferred(context, transport, url, group, broken, repair, progress)
+    order = list(Kind)
+    checked.sort(key=lambda item: order.index(item.kind))
+    return Report(export.snapshot, tuple(checked)), codecs
 
 
-def _report(
-    snapshot: int,
+def _checked(
     subjects: Mapping[str, Subject],
     results: Results,
     repaired: Mapping[str, int],
-) -> Report:
+    as_of: int | None = None,
+) -> list[Checked]:
     by_name: dict[str, list[Compared]] = {name: [] for name in subjects}
     for compared in results.values():
         by_name[compared.name].append(compared)
-    order = list(Kind)
-    checked = [
+    return [
         Checked(
             name,
             *subject,
             tuple(sorted(by_name[name], key=lambda one: one.range.start)),
             repaired.get(name, 0),
+            as_of,
         )
         for name, subject in subjects.items()
     ]
-    return Report(snapshot, tuple(sorted(checked, key=lambda item: order.index(item.kind))))
 
 
 @contextmanager
@@ -112,41 +127,56 @@ async def _tasks(export: Export, wanted: Sequence[plan.Scan]) -> list[Task]:
 
 
 def compare(
-    context: SparkContext, export: Export, tasks: Sequence[Task], progress: Progress
+    context: SparkContext,
+    export: Export,
+    tasks: Sequence[Task],
+    progress: Progress,
+    made: Rows | None = None,
 ) -> Results:
-    """What `tasks` find as of `export`."""
+    """What `tasks` find as of `export`. `made`: what should be stored where they only read what
+    is."""
     if not tasks:
         return {}
     slices = _slices(context, tasks)
     with watched(context, slices, progress):
-        parts = context.parallelize(tasks, slices)
-        outcome: Outcome = parts.map(partial(scans.run, export)).treeReduce(add)
+        outcomes = context.parallelize(tasks, slices).map(partial(scans.run, export))
+        if made is not None:
+            outcomes = outcomes.union(made.mapPartitions(scans.made_sums))
+        outcome: Outcome = outcomes.treeReduce(add)
     results = {(one.name, one.range): one for one in outcome.compared}
-    for found in _unequal_rows(context, export, tasks, outcome):
+    for found in _unequal_rows(context, export, tasks, outcome, made):
         key = (found.name, found.range)
         results[key] = results[key] + found
     return results
 
 
 def _unequal_rows(
-    context: SparkContext, export: Export, tasks: Sequence[Task], outcome: Outcome
+    context: SparkContext,
+    export: Export,
+    tasks: Sequence[Task],
+    outcome: Outcome,
+    made: Rows | None,
 ) -> list[Compared]:
-    """What differs in the buckets of indexes that differ. Their rows are read again."""
+    """What differs in the buckets that differ. Their rows are read again."""
     buckets = frozenset(outcome.sums)
     names = frozenset(bucket.name for bucket in buckets)
     again = _narrowed(tasks, names, frozenset())
     if not again:
         return []
-    ranges = {
-        name: [task.range for task in again if task.scan == IndexScan(name)] for name in names
-    }
+    ranges = {name: [task.range for task in again if _is_stored(task.scan, name)] for name in names}
     rows = context.parallelize(again, _slices(context, again)).flatMap(
         partial(scans.bucket_rows, export, wanted=buckets)
     )
+    if made is not None:
+        rows = rows.union(made.mapPartitions(partial(scans.made_rows, buckets)))
     judge = partial(_judge, export, ranges, outcome.unknown)
     judged = rows.groupByKey(context.defaultParallelism).mapPartitions(judge)
     found: list[Compared] = judged.collect()
     return found
+
+
+def _is_stored(scan: plan.Scan, name: str) -> bool:
+    return isinstance(scan, StoredScan) and scan.name == name
 
 
 def _slices(context: SparkContext, tasks: Sequence[Task]) -> int:
@@ -196,7 +226,7 @@ def _narrowed(
     kept: list[Task] = []
     for scan, where in ((task.scan, task.range) for task in tasks):
         match scan:
-            case IndexScan(name) if name in indexes:
+            case StoredScan(name) if name in indexes:
                 kept.append(Task(scan, where))
             case RelationScan():
                 less = replace(
@@ -241,7 +271,7 @@ def _mend(
 
 
 def _repairable(scan: plan.Scan) -> tuple[str, ...]:
-    return scan.views if isinstance(scan, RelationScan) else (scan.index,)
+    return scan.views if isinstance(scan, RelationScan) else (scan.name,)
 
 
 def _damaged(names: frozenset[str], results: Results) -> frozenset[tuple[str, Range]]:
@@ -259,3 +289,69 @@ def _write(transport: Transport, name: str, keys: Sequence[bytes]) -> int:
         answer = persistently(partial(transport.json, "POST", f"/v1/repair/{quote(name)}", body))
         written += answer["repaired"]
     return written
+
+
+# ---------------------------------------------------------------- deferred views
+
+
+def _deferred(
+    context: SparkContext,
+    transport: Transport,
+    url: str,
+    group: Group,
+    broken: Set[str],
+    repair: bool,
+    progress: Progress,
+) -> list[Checked]:
+    """`broken`: relations with rows that cannot be read, so that nothing can be said of what is
+    made from them."""
+    found = _compared_group(context, transport, group, broken, progress)
+    if not repair or not any(one.differences for one in found):
+        return found
+    before = {one.name: one.differences for one in found}
+    damaged = [name for name in group.views if _is_damaged(before, name)]
+    deferred.make_anew(context, transport, url, [group._replace(views=tuple(damaged))])
+    again = _compared_group(context, transport, group, broken, progress)
+    return [replace(one, repaired=max(before[one.name] - one.differences, 0)) for one in again]
+
+
+def _is_damaged(differences: Mapping[str, int], view: str) -> bool:
+    """It, or what it keeps for itself."""
+    return any(
+        count and (name == view or name.startswith(f"{view}."))
+        for name, count in differences.items()
+    )
+
+
+def _compared_group(
+    context: SparkContext,
+    transport: Transport,
+    group: Group,
+    broken: Set[str],
+    progress: Progress,
+) -> list[Checked]:
+    with deferred.moment(transport, group) as export:
+        catalog = export.codecs().catalog
+        unsound = [
+            name
+            for name in group.views
+            if not broken.isdisjoint(catalog.deferred_view[name].relations)
+        ]
+        sound = [name for name in group.views if name not in unsound]
+        with deferred.expected(context, export, sound) as made:
+            tasks = tasks_of(export, plan.deferred_scans(catalog, sound))
+            results = compare(context, export, tasks, progress, made)
+        tasks = tasks_of(export, plan.deferred_scans(catalog, unsound))
+        results |= _left_out(context, export, tasks)
+    wanted = plan.deferred_scans(catalog, group.views)
+    subjects = {name: what for scan in wanted for name, what in plan.subjects(scan).items()}
+    return _checked(subjects, results, {}, export.snapshot)
+
+
+def _left_out(context: SparkContext, export: Export, tasks: Sequence[Task]) -> Results:
+    """Rows are counted, and nothing is said of them."""
+    if not tasks:
+        return {}
+    outcomes = context.parallelize(tasks, _slices(context, tasks)).map(partial(scans.run, export))
+    outcome: Outcome = outcomes.treeReduce(add)
+    return {(one.name, one.range): replace(one, left_out=one.rows) for one in outcome.compared}

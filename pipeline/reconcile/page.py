@@ -28,7 +28,6 @@ code { font-size: .9em; overflow-wrap: anywhere } .sum { font-size: 1.2em; font-
 def page(document: Mapping[str, Any]) -> str:
     """`document` is what `pipeline.reconcile.document` makes."""
     left, repaired = document["differences"], document["repaired"]
-    moment = dt.datetime.fromtimestamp(document["snapshot"] / 1000, dt.UTC)
     mood = "bad" if left else "good"
     more = f", {repaired} repaired" if repaired else ""
     return "\n".join(
@@ -38,13 +37,17 @@ def page(document: Mapping[str, Any]) -> str:
             f"<title>{left} differences</title><style>{STYLE}</style></head><body>",
             "<h1>Views, indexes and foreign keys against the base relations</h1>",
             f'<p class="sum {mood}">{left} differences{more}</p>',
-            f"<p>As of snapshot {document['snapshot']}"
-            f" ({moment.isoformat(sep=' ', timespec='seconds')}).</p>",
+            f"<p>As of snapshot {document['snapshot']} ({_moment(document['snapshot'])}).</p>",
             _overview(document["checked"]),
             *(_detail(item) for item in document["checked"]),
             "</body></html>\n",
         ]
     )
+
+
+def _moment(snapshot: int) -> str:
+    moment = dt.datetime.fromtimestamp(snapshot / 1000, dt.UTC)
+    return moment.isoformat(sep=" ", timespec="seconds")
 
 
 def _overview(checked: Iterable[Mapping[str, Any]]) -> str:
@@ -63,6 +66,8 @@ def _overview(checked: Iterable[Mapping[str, Any]]) -> str:
 def _detail(item: Mapping[str, Any]) -> str:
     """Its ranges, with what they hold and what is wrong as bars, and samples."""
     parts = [f"<h2>{escape(item['kind'])} {escape(item['name'])}</h2>"]
+    if item["as_of"] is not None:
+        parts.append(f"<p>As of snapshot {item['as_of']} ({_moment(item['as_of'])}).</p>")
     most = max((part["rows"] for part in item["ranges"]), default=0) or 1
     columns = (f"from ({', '.join(item['key'])})", "rows", "", *FAULTS)
     rows = [

@@ -1,5 +1,5 @@
 """What a reconciliation reads: one scan of each relation that something is made from, and one of
-each index.
+each index, and of each table of a deferred view.
 
 A view's key is that of its last relation. So one scan of a range of that relation, with look-ups
 upwards, gives all rows of the same range of each view that ends there. It gives the rows of the
@@ -30,13 +30,14 @@ class RelationScan:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexScan:
-    """What is stored in one index."""
+class StoredScan:
+    """What is stored in one index, or of a deferred view: what should be comes from elsewhere."""
 
-    index: str
+    name: str
+    kind: Kind = Kind.INDEX
 
 
-Scan = RelationScan | IndexScan
+Scan = RelationScan | StoredScan
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,16 @@ def scans(catalog: Catalog, names: Sequence[str], *, foreign_keys: bool) -> list
         for relation in catalog.schema.relations
     ]
     needed = [scan for scan in made if scan.views or scan.indexes or scan.foreign_keys]
-    return [*needed, *map(IndexScan, indexes)]
+    return [*needed, *map(StoredScan, indexes)]
+
+
+def deferred_scans(catalog: Catalog, names: Iterable[str]) -> list[StoredScan]:
+    """Of deferred views: their rows, and what they keep for themselves."""
+    return [
+        StoredScan(stored, Kind.DEFERRED_VIEW if stored == name else Kind.STATE)
+        for name in names
+        for stored in catalog.deferred_view[name].stored
+    ]
 
 
 def last_relation(catalog: Catalog, name: str) -> str:
@@ -94,7 +104,7 @@ def last_relation(catalog: Catalog, name: str) -> str:
 
 def tables(catalog: Catalog, scan: Scan) -> list[str]:
     """Names of the layouts that a scan reads in their key order: all have the same keys."""
-    return [scan.index] if isinstance(scan, IndexScan) else [scan.relation, *scan.views]
+    return [scan.name] if isinstance(scan, StoredScan) else [scan.relation, *scan.views]
 
 
 class Subject(NamedTuple):
@@ -106,8 +116,8 @@ class Subject(NamedTuple):
 
 def subjects(scan: Scan) -> dict[str, Subject]:
     """What a scan gives results of."""
-    if isinstance(scan, IndexScan):
-        return {scan.index: Subject(Kind.INDEX, scan.index)}
+    if isinstance(scan, StoredScan):
+        return {scan.name: Subject(scan.kind, scan.name)}
     checked = Subject(Kind.FOREIGN_KEY, scan.relation)
     return {
         scan.relation: Subject(Kind.RELATION, scan.relation),

@@ -41,6 +41,9 @@ class Kind(enum.StrEnum):
 
     VIEW = "view"
     INDEX = "index"
+    DEFERRED_VIEW = "deferred view"
+    STATE = "state"
+    """What a deferred view keeps for itself, such as counts and sums."""
     RELATION = "relation"
     """Only that its rows can be decoded and lie under their keys: all else is made from it."""
     FOREIGN_KEY = "foreign key"
@@ -130,13 +133,15 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One thing with its ranges in the order of `table`'s keys. `repaired` rows were written."""
+    """One thing with its ranges in the order of `table`'s keys. `repaired` rows were written.
+    `as_of`: it was compared as of another snapshot than the report's."""
 
     name: str
     kind: Kind
     table: str
     ranges: tuple[Compared, ...]
     repaired: int = 0
+    as_of: int | None = None
 
     @property
     def rows(self) -> int:

@@ -8,6 +8,7 @@ those differ are rows decoded, and looked at one by one.
 Every row has a bucket, by its key, and a 128-bit hash. What should be stored is added to its
 bucket, what is stored is subtracted; buckets that come to 0 over all tasks are equal, whatever
 the order. Of the others the rows are read again, and brought together by Spark (`bucket_rows`).
+The same is done with the rows of deferred views (`deferred.py`).
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from pipeline.reconcile.expected import (
     ViewProgram,
     reference,
 )
-from pipeline.reconcile.plan import IndexScan, RelationScan, Task, constraint
+from pipeline.reconcile.plan import RelationScan, StoredScan, Task, constraint
 from pipeline.reconcile.report import Compared, Difference, Fault, Range, Tally
 from schema.errors import Corruption
 from storage.codec.rows import LayoutCodec
-from storage.ports import Cell, TableStore
+from storage.ports import Cell, Put, TableStore
 
 BUCKETS = 4_096
 """Of an index: of ten million rows, one that differs leads to about 2 400 that are looked at."""
@@ -48,7 +49,7 @@ _MODULO = 1 << 128
 
 
 class Bucket(NamedTuple):
-    """Some of the keys of an index."""
+    """Some of the keys of an index, or of what is stored of a deferred view."""
 
     name: str
     number: int
@@ -74,8 +75,8 @@ class Outcome:
         )
 
 
-class IndexRow(NamedTuple):
-    """One side of an index at one key: what should be stored there, or what is."""
+class OneSide(NamedTuple):
+    """What should be stored at a key, or what is."""
 
     value: bytes
     stored: bool
@@ -102,7 +103,7 @@ async def _run(export: Export, task: Task) -> Outcome:
     store = export.open()
     try:
         match task.scan:
-            case IndexScan():
+            case StoredScan():
                 outcome = await _stored_sums(export, store, task.scan, task.range)
             case RelationScan():
                 outcome = await _RelationPass(export, store, task.scan, task.range).compare()
@@ -114,7 +115,7 @@ async def _run(export: Export, task: Task) -> Outcome:
 
 def bucket_rows(
     export: Export, task: Task, wanted: Container[Bucket]
-) -> Iterator[tuple[tuple[str, bytes], IndexRow]]:
+) -> Iterator[tuple[tuple[str, bytes], OneSide]]:
     """By index and key, the rows of `wanted` buckets that a task has met."""
     with _without_collector(), asyncio.Runner() as runner:
         rows = _bucket_rows(export, task, wanted)
@@ -124,22 +125,22 @@ def bucket_rows(
 
 async def _bucket_rows(
     export: Export, task: Task, wanted: Container[Bucket]
-) -> AsyncIterator[list[tuple[tuple[str, bytes], IndexRow]]]:
+) -> AsyncIterator[list[tuple[tuple[str, bytes], OneSide]]]:
     store = export.open()
     try:
         match task.scan:
-            case IndexScan(index):
-                async for cells in _cells(export, store, index, task.range):
+            case StoredScan(name):
+                async for cells in _cells(export, store, name, task.range):
                     yield [
-                        ((index, cell.key), IndexRow(cell.value, stored=True))
+                        ((name, cell.key), OneSide(cell.value, stored=True))
                         for cell in cells
-                        if bucket(index, cell.key) in wanted
+                        if bucket(name, cell.key) in wanted
                     ]
             case RelationScan():
                 made = _RelationPass(export, store, task.scan, task.range)
                 async for index, rows in made.index_rows():
                     yield [
-                        ((index, key), IndexRow(value, stored=False))
+                        ((index, key), OneSide(value, stored=False))
                         for key, value in rows
                         if bucket(index, key) in wanted
                     ]
@@ -157,12 +158,31 @@ def checksum(key: bytes, value: bytes) -> int:
     return int.from_bytes(blake2b(key + value, digest_size=16).digest())
 
 
-async def _stored_sums(export: Export, store: TableStore, scan: IndexScan, where: Range) -> Outcome:
-    tally, sums = Tally(scan.index, where), _Sums()
-    async for cells in _cells(export, store, scan.index, where):
+async def _stored_sums(
+    export: Export, store: TableStore, scan: StoredScan, where: Range
+) -> Outcome:
+    tally, sums = Tally(scan.name, where), _Sums()
+    async for cells in _cells(export, store, scan.name, where):
         tally.rows += len(cells)
         sums.subtract((cell.key, cell.value) for cell in cells)
-    return Outcome((tally.done(),), sums.by_bucket(scan.index))
+    return Outcome((tally.done(),), sums.by_bucket(scan.name))
+
+
+def made_sums(rows: Iterable[tuple[str, Put]]) -> Iterator[Outcome]:
+    """In an executor: what should be stored of deferred views, by layout, added to its buckets."""
+    sums: dict[str, _Sums] = {}
+    for name, row in rows:
+        sums.setdefault(name, _Sums()).add([row])
+    yield Outcome(sums=dict(ChainMap(*(one.by_bucket(name) for name, one in sums.items()))))
+
+
+def made_rows(
+    wanted: Container[Bucket], rows: Iterable[tuple[str, Put]]
+) -> Iterator[tuple[tuple[str, bytes], OneSide]]:
+    """Those of `wanted` buckets."""
+    for name, (key, value) in rows:
+        if bucket(name, key) in wanted:
+            yield (name, key), OneSide(value, stored=False)
 
 
 class _Sums:

@@ -56,7 +56,7 @@ def check(shop, upto):
 
 
 def done(spark, shop, node):
-    return refresh(spark, node, url_of(shop), "default")
+    return refresh(spark.sparkContext, node, url_of(shop), "default")
 
 
 def test_each_batch_answers_them_anew_and_puts_what_differs(spark, shop, node):

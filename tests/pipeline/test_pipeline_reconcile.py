@@ -10,6 +10,7 @@ from reconcile_world import (
     plant,
     served_shop,
     transport_to,
+    url_of,
 )
 from spark_here import Here
 
@@ -30,7 +31,7 @@ def shop(tmp_path):
 def reconcile(shop, *names, context=None, **options):
     transport = transport_to(shop)
     try:
-        report, _ = job.reconcile(context or Here(), transport, names, **options)
+        report, _ = job.reconcile(context or Here(), transport, url_of(shop), names, **options)
         return report
     finally:
         transport.close()

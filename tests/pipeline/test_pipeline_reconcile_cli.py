@@ -98,7 +98,7 @@ def test_the_page_shows_everything_and_runs_nothing():
     sample = {"fault": "missing", "key": b"\xee", "stored": None, "expected": ["<script>", None]}
     item = {
         "name": "<b>", "kind": "view", "rows": 7, "left_out": 0, "repaired": 3, "key": ["k"],
-        "columns": ["k", "v"], "samples": [sample], **counts,
+        "as_of": None, "columns": ["k", "v"], "samples": [sample], **counts,
         "ranges": [{"from": None, "before": None, "rows": 7, **counts}],
     }  # fmt: skip
     text = command.page({"snapshot": 1, "differences": 1, "repaired": 3, "checked": [item]})
@@ -106,6 +106,11 @@ def test_the_page_shows_everything_and_runs_nothing():
     parser.feed(text)
     assert parser.open == []
     assert {"<b>", "ee", "<script>, NULL", "1 differences, 3 repaired"} <= set(parser.text)
+    later = command.page(
+        {"snapshot": 1, "differences": 1, "repaired": 3, "checked": [item | {"as_of": 2_000}]}
+    )
+    assert "As of snapshot 2000 (1970-01-01 00:00:02+00:00)." in later
+    assert later.count("As of snapshot") == 2
 
 
 def test_what_cannot_be_done_is_told(run, shop, monkeypatch):

@@ -135,9 +135,9 @@ def test_damage_of_a_live_cluster_is_found_and_mended(spark, real_cluster, tmp_p
         fill(db)
         with writing(nodes.client_url):
             asyncio.run(damage(exports.begin(transport)))
-            report, _ = job.reconcile(spark.sparkContext, transport)
+            report, _ = job.reconcile(spark.sparkContext, transport, nodes.client_url)
             assert differing(report) == DAMAGED
-            report, _ = job.reconcile(spark.sparkContext, transport, repair=True)
+            report, _ = job.reconcile(spark.sparkContext, transport, nodes.client_url, repair=True)
             assert differing(report) == {}
             repaired = {item.name: item.repaired for item in report.checked if item.repaired}
             assert repaired == {name: sum(found.values()) for name, found in DAMAGED.items()}

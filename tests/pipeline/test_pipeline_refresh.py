@@ -122,16 +122,16 @@ def check(shop, upto):
 def test_views_follow_their_relations(spark, shop, node, monkeypatch):
     writer = Writer(shop, 1)
     writer.write(60)
-    first = refresh(spark, node, url_of(shop), "default")
+    first = refresh(spark.sparkContext, node, url_of(shop), "default")
     assert set(first.views) == set(NAMES)
     check(shop, first.upto)
     for in_the_driver in (job.HERE_BYTES, 0, job.HERE_BYTES):
         monkeypatch.setattr(job, "HERE_BYTES", in_the_driver)
         writer.write(40)
-        done = refresh(spark, node, url_of(shop), "default")
+        done = refresh(spark.sparkContext, node, url_of(shop), "default")
         assert done.counts.changes
         check(shop, done.upto)
-    idle = refresh(spark, node, url_of(shop), "default")
+    idle = refresh(spark.sparkContext, node, url_of(shop), "default")
     assert idle.counts == job.Counts()
     check(shop, idle.upto)
     writer.write(5)  # nothing of this is in the views, nor in what they are compared with

@@ -51,7 +51,7 @@ def test_a_batch_ends_as_it_began_when_a_node_is_killed(spark, real_cluster, tmp
         one, two = nodes.nodes
         write(f"hornbeam://{one.address}", 10)
         write(f"hornbeam://{two.address}", 30)
-        first = job.refresh(spark, node, nodes.client_url, "default")
+        first = job.refresh(spark.sparkContext, node, nodes.client_url, "default")
         assert set(first.views) == set(VIEWS)
         check(db, first.upto)
 
@@ -64,7 +64,7 @@ def test_a_batch_ends_as_it_began_when_a_node_is_killed(spark, real_cluster, tmp
             return run(*arguments)
 
         monkeypatch.setattr(job, "run", killed)
-        second = job.refresh(spark, node, nodes.client_url, "default")
+        second = job.refresh(spark.sparkContext, node, nodes.client_url, "default")
         assert second.counts.changes >= 60
         assert second.upto > first.upto
         check(db, second.upto)
@@ -72,6 +72,6 @@ def test_a_batch_ends_as_it_began_when_a_node_is_killed(spark, real_cluster, tmp
         # What the dead node has logged is there for the next batch, too.
         (left,) = [node for node in nodes.nodes if node is not leader]
         write(f"hornbeam://{left.address}", 90)
-        third = job.refresh(spark, node, nodes.client_url, "default")
+        third = job.refresh(spark.sparkContext, node, nodes.client_url, "default")
         assert third.counts.changes
         check(db, third.upto)

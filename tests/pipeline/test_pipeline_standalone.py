@@ -83,7 +83,7 @@ def after_a_kill(*arguments):
 
 
 job._level, job.HERE_BYTES = after_a_kill, 0
-done = job.refresh(spark, open_transport(parse_url(url), 60), url, "default")
+done = job.refresh(spark.sparkContext, open_transport(parse_url(url), 60), url, "default")
 print("done:", done.upto, len(killed))
 spark.stop()
 """
@@ -166,7 +166,7 @@ def test_executors_elsewhere(spark, tmp_path, tmp_path_factory):
         assert "answer: 100 5100.00 2" in run(JOB, master, url)
 
         with closing(open_transport(parse_url(url), 60)) as node:
-            refresh(spark, node, url, "default")
+            refresh(spark.sparkContext, node, url, "default")
         assert shop.transact("UPDATE orders SET o_total = -o_total WHERE o_id > 95").is_success
         out = run(BATCH, master, url)
         (group,) = shop.client.get("/v1/groups").json()

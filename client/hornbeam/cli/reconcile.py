@@ -36,10 +36,10 @@ def register(app: typer.Typer) -> None:
 def reconcile(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Views (with their indexes) and indexes; all when left out."),
+        typer.Argument(help="Views (with their indexes), deferred ones too; all when left out."),
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Write what should be there, in transactions.")
+        bool, typer.Option("--repair", help="Write what should be there; compare again.")
     ] = False,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
     every: Annotated[
