@@ -897,12 +897,22 @@ class Database:
         kept = await self._kept_from(held)
         horizon = min([kept, *building, *filter(None, holding), *replayed])
         await self._forget_outcomes()
-        dropped = 0
-        for table in await self.store.tables():
-            if table != catalog_keeper.TABLE:
-                dropped += await self.store.purge(table, horizon)
         if self._gone_logs is not None:
             await self._gone_logs.remove(log_horizon)
+        return await self._purge_tables(horizon)
+
+    async def _purge_tables(self, horizon: int) -> int:
+        """One that cannot be purged now does not keep the others from it. Raises Unavailable."""
+        dropped, failed = 0, None
+        for table in await self.store.tables():
+            if table == catalog_keeper.TABLE:
+                continue
+            try:
+                dropped += await self.store.purge(table, horizon)
+            except Unavailable as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
         return dropped
 
     async def _forget_outcomes(self) -> None:

@@ -74,11 +74,14 @@ class Gateways:
         self._addresses = list(addresses)
         self._aside: dict[Address, float] = {}
         self._idle: list[_Connection] = []  # the last used is last
+        self._used: set[_Connection] = set()
         self._lock = threading.Lock()
         self._closed = False
 
     def call(self, work: Callable[[Any], T], deadline: float) -> T:
         """`work` with a client of `THBaseService`. Raises CallFailed."""
+        if self._closed:
+            raise CallFailed("The store is closed.", sent=False, lasting=True)
         with self._lent(self._take(deadline) or self._opened(deadline)) as connection:
             return work(connection.client)
 
@@ -99,8 +102,17 @@ class Gateways:
         for connection in idle:
             connection.close()
 
+    def abort(self) -> None:
+        """Close, and end the calls that run: they fail."""
+        self.close()
+        with self._lock:
+            for connection in self._used:
+                connection.stream.abort()
+
     @contextmanager
     def _lent(self, connection: _Connection) -> Iterator[_Connection]:
+        with self._lock:
+            self._used.add(connection)
         try:
             yield connection
         except BaseException as error:
@@ -108,6 +120,9 @@ class Gateways:
             if isinstance(error, _BROKEN):
                 raise self._explained(error, connection.address) from error
             raise
+        finally:
+            with self._lock:
+                self._used.discard(connection)
         self._give_back(connection)
 
     def _take(self, deadline: float) -> _Connection | None:
@@ -273,6 +288,11 @@ class _Stream:
         self.socket.sendall(data)
 
     def flush(self) -> None: ...
+
+    def abort(self) -> None:
+        """Whoever reads or writes, in whichever thread, is told that it is closed."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self.socket.close()

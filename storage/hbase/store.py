@@ -66,6 +66,10 @@ TIMEOUT_S = 15.0
 that waits for a region pauses ever longer, and a new request finds the region sooner."""
 ATTEMPT = 0.4
 DEFINITION_TIMEOUT_S = 60.0
+SEARCH_S = 900.0
+"""Of a call that looks through a whole table: HBase reads some 500 000 rows a second."""
+LONG_PURGE_S, RESTS = 1.0, 20
+"""A table whose purge took longer rests for so many times that: HBase has other work."""
 PAUSES_S = (0.05, 0.2, 0.8)
 """Before a failed call is repeated."""
 FIRST_BATCH, LARGEST_BATCH = 256, 2_048
@@ -93,7 +97,10 @@ class HBaseStore:
         namespace: str = "hornbeam",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self._gateways = Gateways([Address(*address) for address in gateways])
+        addresses = [Address(*address) for address in gateways]
+        self._gateways = Gateways(addresses)
+        self._searching = Gateways(addresses)
+        """For calls that may take as long as it takes HBase to look through a table."""
         self._namespace = namespace
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hbase")
@@ -103,6 +110,8 @@ class HBaseStore:
         """Tables that were found to exist as they should."""
         self._purged: dict[str, int] = {}
         """Per table the horizon of the last purge."""
+        self._rests_until: dict[str, float] = {}
+        """Until when a table is not purged again."""
         self._unflushed: set[str] = set()
         """Tables with puts that have returned, or failed, since the last flush."""
         self._flushing = asyncio.Lock()
@@ -474,9 +483,21 @@ class HBaseStore:
         Only rows with a version in (last horizon, `horizon`] can have anything new to drop; HBase
         skips files that have none. What is dropped is hidden at once, by a delete marker per row
         over all versions up to a timestamp, and leaves the disks with compactions.
+
+        Of files that have some, HBase reads everything for the few rows that are wanted, and does
+        not answer before it has found them. So a search has a deadline of its own, and a table that
+        took long rests for a multiple of that.
         """
         await self._in_thread(partial(self._call, table, lambda client, name: None))
-        since = self._purged.get(table, -1)
+        if (began := time.monotonic()) < self._rests_until.get(table, began):
+            return 0
+        try:
+            return await self._purge_since(table, self._purged.get(table, -1), horizon)
+        finally:
+            if (took_s := time.monotonic() - began) > LONG_PURGE_S:
+                self._rests_until[table] = time.monotonic() + RESTS * took_s
+
+    async def _purge_since(self, table: str, since: int, horizon: int) -> int:
         dropped, left = 0, ranges.stored_range(b"", None)
         while since < horizon:
             wanted = ranges.scan(
@@ -485,7 +506,7 @@ class HBaseStore:
                 timeRange=ranges.moment(since + 1, horizon),
                 filterString=b"KeyOnlyFilter()",
             )
-            rows = await self._in_thread(partial(self._rows, table, wanted, PURGED_ROWS))
+            rows = await self._in_thread(partial(self._found, table, wanted, PURGED_ROWS))
             keys = [row.row for row in rows]
             if keys:
                 dropped += await self._in_thread(partial(self._purge, table, keys, horizon))
@@ -494,6 +515,12 @@ class HBaseStore:
                 break
             left = left._replace(start=keys[-1] + b"\0")
         return dropped
+
+    def _found(self, table: str, wanted: Any, count: int) -> list[Any]:
+        """As `_rows`, of a scan that may find little in much."""
+        return self._call(
+            table, lambda client, name: client.getScannerResults(name, wanted, count), search=True
+        )
 
     def _purge(self, table: str, rows: Sequence[bytes], horizon: int) -> int:
         """Versions dropped of `rows`."""
@@ -530,13 +557,15 @@ class HBaseStore:
             left = left._replace(start=rows[-1].row + b"\0")
 
     async def close(self) -> None:
-        """As the port says. Waits for the calls that run, each no longer than its deadline."""
+        """As the port says. Waits for the calls that run, each no longer than its deadline, and
+        ends searches."""
         if self._closed:
             return
         try:
             await self.flush()
         finally:
             self._closed = True
+            self._searching.abort()
             await self._gets.finish()
             await self._puts.finish()
             await asyncio.to_thread(self._threads.shutdown)
@@ -593,8 +622,10 @@ class HBaseStore:
         *,
         repeatable: bool = True,
         timeout_s: float | None = None,
+        search: bool = False,
     ) -> T:
-        """`work` on an existing table, repeated if that may help. Runs in a thread."""
+        """`work` on an existing table, repeated if that may help. Runs in a thread. A `search` may
+        take as long as it takes, until the store is closed."""
         name = self._full_name(table)
 
         def on_table(client: Client) -> T:
@@ -602,6 +633,8 @@ class HBaseStore:
             return work(client, name)
 
         attempt_s = self._timeout_s * (ATTEMPT if repeatable else 1)
+        if search:
+            timeout_s = attempt_s = SEARCH_S
         try:
             return self._repeat(
                 f"Table {table}",
@@ -609,6 +642,7 @@ class HBaseStore:
                 self._timeout_s if timeout_s is None else timeout_s,
                 attempt_s,
                 repeatable=repeatable,
+                gateways=self._searching if search else self._gateways,
             )
         except CallFailed as failed:
             if failed.refused:
@@ -634,11 +668,13 @@ class HBaseStore:
         attempt_s: float,
         *,
         repeatable: bool = True,
+        gateways: Gateways | None = None,
     ) -> T:
+        gateways = gateways or self._gateways
         deadline = time.monotonic() + timeout_s
         for pause in (*PAUSES_S, None):
             try:
-                return self._gateways.call(work, min(deadline, time.monotonic() + attempt_s))
+                return gateways.call(work, min(deadline, time.monotonic() + attempt_s))
             except CallFailed as failed:
                 in_time = pause is not None and time.monotonic() + pause < deadline
                 if failed.lasting or (failed.sent and not repeatable) or not in_time:

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 
 from storage.hbase.gateways import Address
 
@@ -67,11 +68,13 @@ class Listener:
 
 
 class Proxy(Listener):
-    """Forwards to the gateway `target`. While `mute`, requests arrive and answers are lost."""
+    """Forwards to the gateway `target`. While `mute`, requests arrive and answers are lost. Answers
+    come `late_s` seconds later."""
 
     def __init__(self, target):
         self._target = target
         self.mute = False
+        self.late_s = 0.0
         super().__init__(self._forward)
 
     def _forward(self, connection):
@@ -90,6 +93,7 @@ class Proxy(Listener):
     def _answers(self, behind, connection):
         with contextlib.suppress(OSError):
             while data := behind.recv(1 << 16):
+                time.sleep(self.late_s)
                 if not self.mute:
                     connection.sendall(data)
             connection.shutdown(socket.SHUT_RDWR)

@@ -13,6 +13,7 @@ from storage_world import collect, run
 
 from cluster import Role
 from schema.errors import Corruption, Unavailable
+from storage.hbase import store as store_module
 from storage.hbase import tables
 from storage.hbase.answers import FUNCTION
 from storage.hbase.cells import FAMILY, FLUSHED, QUALIFIER, stored_key, stored_value
@@ -274,6 +275,51 @@ async def flushed(store, ts):
     """More than fits the memory that the definition allows is put, far behind."""
     await store.put({"t": [Put(b"z%04d" % i, v) for i, v in enumerate(distinct(3_000))]}, ts)
     await asyncio.sleep(1)
+
+
+def test_a_purge_waits_for_what_hbase_looks_for_and_ends_with_the_store(real_cluster):
+    async def scenario(gateway):
+        async with opened(real_cluster.thrift) as other:
+            store = HBaseStore([gateway.address], namespace=other._namespace, timeout_s=1.0)
+            await other.put({"t": [Put(b"k", b"v")]}, 1)
+            assert await store.purge("t", 1) == 0
+            gateway.late_s = 1.2
+            assert await store.purge("t", 5) == 0
+            with pytest.raises(Unavailable, match="in time"):
+                await store.get("t", [b"k"], 9)
+            gateway.late_s = 0.0
+            assert await store.get("t", [b"k"], 9)
+            gateway.mute = True
+            store._rests_until.clear()
+            looking = asyncio.ensure_future(store.purge("t", 9))
+            await asyncio.sleep(0.3)
+            assert not looking.done()
+            began = time.monotonic()
+            await store.close()
+            assert time.monotonic() - began < 1
+            with pytest.raises(Unavailable, match="closed"):
+                await looking
+
+    with Proxy(real_cluster.thrift) as gateway:
+        run(scenario(gateway))
+
+
+def test_a_table_that_takes_long_to_purge_rests(real_cluster, monkeypatch):
+    async def scenario():
+        async with opened(real_cluster.thrift) as store:
+            monkeypatch.setattr(store_module, "LONG_PURGE_S", 0.0)
+            for ts in (1, 2):
+                await store.put({"t": [Put(b"k", b"%d" % ts)]}, ts)
+            monkeypatch.setattr(store_module, "RESTS", 1e9)
+            assert await store.purge("t", 1) == 0
+            assert await store.purge("t", 2) == 0  # rests
+            store._rests_until.clear()
+            monkeypatch.setattr(store_module, "RESTS", 0)
+            assert await store.purge("t", 2) == 1
+            await store.put({"t": [Put(b"k", b"3")]}, 3)
+            assert await store.purge("t", 3) == 1
+
+    run(scenario())
 
 
 # ---------------------------------------------------------------- flush

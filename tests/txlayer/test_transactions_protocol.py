@@ -18,10 +18,12 @@ from schema.errors import (
     SnapshotTooOld,
     StatementTimeout,
     TypeMismatch,
+    Unavailable,
     UniqueViolation,
 )
 from storage.local.system import SystemClock
 from storage.snapshot import ReadItem
+from txlayer import catalog_keeper
 from txlayer.locks import LockOwner, Mode
 from txlayer.manager import TransactionLimits
 from txlayer.model import InsertRows, Precondition, Statement, TransactionRequest
@@ -316,6 +318,26 @@ def test_snapshots_beyond_the_retention_are_refused(tmp_path):
         await check(database)
 
     on_shop(tmp_path, test, clock=clock, snapshot_retention_s=59, log_retention_s=0)
+
+
+def test_a_table_that_cannot_be_purged_does_not_keep_others_from_it(tmp_path, monkeypatch):
+    async def test(database):
+        purged, purge = [], database.store.purge
+
+        async def purge_one(table, horizon):
+            purged.append(table)
+            if len(purged) == 2:
+                raise Unavailable(f"{table} is out of reach.")
+            return await purge(table, horizon)
+
+        monkeypatch.setattr(database.store, "purge", purge_one)
+        with pytest.raises(Unavailable) as failed:
+            await database.purge()
+        assert failed.value.message == f"{purged[1]} is out of reach."
+        assert {*purged} == {*await database.store.tables()} - {catalog_keeper.TABLE}
+        assert len(purged) > 2
+
+    on_shop(tmp_path, test)
 
 
 def test_snapshots_outlive_the_process_back_to_the_last_schema_change(tmp_path):
