@@ -6,7 +6,8 @@ repeated exactly. PYTHONHASHSEED must be the same, since the order of sets depen
 
 Fault model
 
-- Time. Every call to a service takes time there and back; calls overtake one another. Wall clocks
+- Time. Every call to a service takes time there and back; calls overtake one another. Now and then
+  one service answers one process late for seconds, while nobody takes that for dead. Wall clocks
   of processes are skewed and jump, forwards and backwards; monotonic time is right.
 - Network. A request is lost, comes late, twice, or after its sender is gone; a reply is lost after
   the request took effect, so that the caller does not know.

@@ -58,6 +58,9 @@ class Fault(enum.StrEnum):
     """A process and its machine end: what was not synced is lost in part."""
     FREEZE = "freeze"
     """A process stands still, and goes on later as if nothing had happened."""
+    LAG = "lag"
+    """A service, or several, answer one process late for a while, and everybody else as always.
+    Signs of life come and go in time, so nobody gives the process up."""
 
     __hash__ = str.__hash__  # that of Enum is written in Python, and every call asks for a rate
 
@@ -73,6 +76,7 @@ class Profile:
     jump_ms: int = 2_000
     away_s: tuple[float, float] = (0.1, 3.0)
     frozen_s: tuple[float, float] = (0.05, 8.0)
+    lag_s: tuple[float, float] = (0.2, 5.0)
     down_s: tuple[float, float] = (0.0, 1.0)
     rate: Mapping[Fault, float] = field(default_factory=dict)
     every_s: Mapping[Fault, float] = field(default_factory=dict)

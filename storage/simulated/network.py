@@ -50,6 +50,8 @@ class Outage:
         self.away = False
 
 
+URGENT = frozenset({"heartbeat"})
+"""Calls that no lag delays."""
 PARTS = 3
 """Into so many messages a call of many effects is split."""
 
@@ -84,6 +86,8 @@ class RemoteCalls:
         self._refused = refused
         self._unknown = unknown
         self._outage = outage or Outage()
+        self.lag_s = 0.0
+        """So much later, at most, answers arrive than they would."""
 
     async def one(self, name: str, effect: Effect[T]) -> T:
         reply = self._sent(name, effect)
@@ -106,7 +110,11 @@ class RemoteCalls:
     def _arrive(self, name: str, effect: Effect[Any], reply: asyncio.Future[Any]) -> None:
         self._chaos.note(f"{self._loop.time():.6f} {self._process.name} {name}")
         result = self._taken_effect(name, effect)
-        self._loop.in_world(self._chaos.latency(), settle, reply, result)
+        lag_s = self._chaos.random.uniform(0, self.lag_s) if self._lags(name) else 0.0
+        self._loop.in_world(self._chaos.latency() + lag_s, settle, reply, result)
+
+    def _lags(self, name: str) -> bool:
+        return bool(self.lag_s) and name not in URGENT
 
     def _taken_effect(self, name: str, effect: Effect[Any]) -> Any:
         """What the caller is to be told: a result, or an error."""

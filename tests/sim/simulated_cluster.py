@@ -56,6 +56,8 @@ class Node:
     def __init__(self, process: Process, clock: SimulatedClock) -> None:
         self.process = process
         self.clock = clock
+        self.services: list[RemoteCalls] = []
+        """Its ways to them."""
         self.log = ""
         """The name of the one that it commits in, once it has opened it."""
         self.database: Database | None = None
@@ -172,6 +174,8 @@ class Cluster:
         for node in self.nodes:
             node.process.crash_after(None)
             node.process.thaw()
+            for way in node.services:
+                _end_lag(way)
         await asyncio.sleep(2 * SESSION_S)  # until everybody knows who has lost a session
         await self._until("nobody serves", self._is_whole)
         for node in self.nodes:
@@ -322,7 +326,9 @@ class Cluster:
 
     async def _ports(self, node: Node) -> Ports:
         def calls(service: str, **faults: Any) -> RemoteCalls:
-            return RemoteCalls(self.loop, self.chaos, node.process, service, **faults)
+            way = RemoteCalls(self.loop, self.chaos, node.process, service, **faults)
+            node.services.append(way)
+            return way
 
         files_calls = calls("log")
 
@@ -408,6 +414,7 @@ class Cluster:
             Fault.CRASH: self._crash,
             Fault.MACHINE_CRASH: self._crash_machine,
             Fault.FREEZE: self._freeze,
+            Fault.LAG: self._lag,
             Fault.SESSION_EXPIRED: self._expire,
             Fault.CLOCK_JUMP: self._jump,
             Fault.STORE_AWAY: self._take_store_away,
@@ -458,6 +465,17 @@ class Cluster:
         node.process.freeze()
         duration = self.chaos.between(self.chaos.profile.frozen_s)
         self.loop.in_world(duration, node.process.thaw)
+        return True
+
+    async def _lag(self, node: Node) -> bool:
+        """Of one service, or of several."""
+        if not node.serves or any(way.lag_s for way in node.services):
+            return False
+        draw = self.chaos.random
+        for way in draw.sample(node.services, draw.randint(1, len(node.services))):
+            way.lag_s = self.chaos.between(self.chaos.profile.lag_s)
+            lasts_s = way.lag_s + self.chaos.between(self.chaos.profile.away_s)
+            self.loop.in_world(lasts_s, _end_lag, way)
         return True
 
     async def _expire(self, node: Node) -> bool:
@@ -537,6 +555,10 @@ class Cluster:
             if name in self.disk.files(log):
                 self.disk.flip(log, name, offset, mask)
         self._flipped = None
+
+
+def _end_lag(way: RemoteCalls) -> None:
+    way.lag_s = 0.0
 
 
 def _leads(node: Node) -> bool:
