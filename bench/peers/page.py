@@ -83,10 +83,10 @@ def page(results: Results, findings: Sequence[Finding]) -> str:
         _section("Whole joins", _JOINS, plots.joins_plot(results)) if results.joins else "",
         _section("Locks", _LOCKS, plots.locks_plot(results)) if results.locks else "",
         _section("A crowd", _CROWD, plots.contention_plot(results) + _contended(results))
-        if results.contention
+        if any(results.contention.values())
         else "",
         _section("Shoppers", _SHOPPERS, plots.shopping_plot(results) + _shopped(results.shopping))
-        if results.shopping
+        if any(results.shopping.values())
         else "",
         _section("Nodes", _NODES, plots.throughput_plot(results) + _of_nodes(results.throughput))
         if results.throughput

@@ -320,6 +320,15 @@ def test_a_page_of_almost_nothing():
     assert not reader.open
 
 
+def test_a_page_of_a_run_without_crowds_and_shoppers():
+    results = replace(
+        example(), contention=dict.fromkeys(SYSTEMS, ()), shopping=dict.fromkeys(SYSTEMS, ())
+    )
+    made = page(results, findings(results))
+    assert "<h2>Shoppers</h2>" not in made
+    assert "<h2>A crowd</h2>" not in made
+
+
 def test_locks_are_compared_at_the_most_rows():
     one = found(whole_example(), "locks")
     assert (one.value, one.met) == (1.5, None)
