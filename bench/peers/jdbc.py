@@ -29,10 +29,12 @@ _SETTINGS = {
     "phoenix.transactions.enabled": "true",
     "phoenix.default.update.cache.frequency": "900000",
     "phoenix.query.maxServerCacheBytes": str(1 << 30),
+    "phoenix.query.timeoutMs": "3600000",
 }
 """As the manual's Tuning Guide advises: for so many ms a client goes by what it knows of a table,
-which it asks for each statement by default; and what a join sends to where the other table is
-scanned may have more than 100 MB, or joins of the largest tables are refused."""
+which it asks for each statement by default; what a join sends to where the other table is scanned
+may have more than 100 MB, or joins of the largest tables are refused; and a statement may take an
+hour instead of ten minutes, for one fills a view."""
 
 T = TypeVar("T")
 
