@@ -18,15 +18,14 @@ LOAD_BATCH = 1_000
 POLL_S = 0.1
 
 
-def apply(db: hornbeam.Connection, source: Source, *, budget: float | None = None) -> str:
+def apply(db: hornbeam.Connection, source: Source) -> str:
     """Put the schema and the chosen views into force, and wait until they are built; the plan in
-    words. `budget` 0: without views."""
+    words."""
     body = {
         "ddl": source.ddl,
         "workload": source.workload,
         "roots": list(source.roots),
         "row_counts": dict(source.row_counts),
-        "budget": budget,
     }
     plan = db.transport.json("POST", "/v1/schema/plan", body)
     db.transport.json("POST", "/v1/schema/apply", {**body, "plan_id": plan["plan_id"]})

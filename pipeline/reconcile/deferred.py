@@ -103,14 +103,11 @@ def expected(context: SparkContext, export: Export, names: Sequence[str]) -> Ite
         yield made.union(context.parallelize(answers))
 
 
-def make_anew(
-    context: SparkContext, transport: Transport, url: str, wanted: Sequence[Group]
-) -> None:
-    """Have views made anew, and do it. `url` is that of a node, for executors."""
-    names = [name for group in wanted for name in group.views]
-    persistently(lambda: transport.json("POST", "/v1/groups/rebuild", {"views": names}))
-    for group in wanted:
-        for _ in range(BATCHES):
-            refresh(context, transport, url, group.name)
-            if any(set(group.views) <= set(listed["readable"]) for listed in _listed(transport)):
-                break
+def make_anew(context: SparkContext, transport: Transport, url: str, group: Group) -> None:
+    """Have the views of a group made anew, and do it. `url` is that of a node, for executors."""
+    body = {"views": list(group.views)}
+    persistently(lambda: transport.json("POST", "/v1/groups/rebuild", body))
+    for _ in range(BATCHES):
+        refresh(context, transport, url, group.name)
+        if any(set(group.views) <= set(listed["readable"]) for listed in _listed(transport)):
+            break
