@@ -31,6 +31,8 @@ T = TypeVar("T")
 IDLE_S = 30.0
 """Gateways close connections after 60 s without a call."""
 ASIDE_S = 2.0
+INTRODUCED_S = 15.0
+"""A gateway that has not said by then what it is is given up, however long the call may take."""
 MOST_IDLE = 32
 """Connections that are kept; threads and the event loop may each use as many."""
 SHORT_ANSWER = 4 * BUFFER_BYTES
@@ -80,8 +82,7 @@ class Gateways:
 
     def call(self, work: Callable[[Any], T], deadline: float) -> T:
         """`work` with a client of `THBaseService`. Raises CallFailed."""
-        if self._closed:
-            raise CallFailed("The store is closed.", sent=False, lasting=True)
+        self._require_open()
         with self._lent(self._take(deadline) or self._opened(deadline)) as connection:
             return work(connection.client)
 
@@ -111,8 +112,7 @@ class Gateways:
 
     @contextmanager
     def _lent(self, connection: _Connection) -> Iterator[_Connection]:
-        with self._lock:
-            self._used.add(connection)
+        self._use(connection)
         try:
             yield connection
         except BaseException as error:
@@ -124,6 +124,19 @@ class Gateways:
             with self._lock:
                 self._used.discard(connection)
         self._give_back(connection)
+
+    def _use(self, connection: _Connection) -> None:
+        """None is used after `abort`, also if it was opened meanwhile."""
+        with self._lock:
+            if not self._closed:
+                self._used.add(connection)
+                return
+        connection.close()
+        self._require_open()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise CallFailed("The store is closed.", sent=False, lasting=True)
 
     def _take(self, deadline: float) -> _Connection | None:
         """The connection that was used last, if it still lives."""
@@ -163,7 +176,8 @@ class Gateways:
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
             now = time.monotonic()
             try:
-                return _Connection(address, now + (deadline - now) / left, deadline)
+                share_s = min((deadline - now) / left, INTRODUCED_S)
+                return _Connection(address, now + share_s, deadline)
             except _BROKEN as error:
                 self._set_aside(address)
                 failures.append(f"{address} {_why_not(error)}")

@@ -6,6 +6,7 @@ import gc
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
@@ -380,6 +381,39 @@ def test_calls_that_find_no_free_connection_do_not_wait_for_ever():
 
 
 ASKED = call_of("getThriftServerType", {})
+
+
+def test_a_connection_that_is_opened_while_all_are_given_up_is_not_used():
+    asked, let = threading.Event(), threading.Event()
+
+    def handle(connection):
+        connection.recv(1 << 16)
+        asked.set()
+        let.wait(5)
+        connection.sendall(TWO)
+        connection.recv(1 << 16)
+
+    with answering(TWO) as quick:
+        gateways = Gateways([quick.address])
+        began = threading.Event()
+
+        def wait_for_more(client):
+            began.set()
+            client.getThriftServerType()
+
+        with ThreadPoolExecutor() as threads, Listener(handle) as slow:
+            deadline = time.monotonic() + 60
+            running = threads.submit(gateways.call, wait_for_more, deadline)
+            assert began.wait(5)
+            gateways._addresses = [slow.address]
+            opening = threads.submit(gateways.call, lambda client: "used", deadline)
+            assert asked.wait(5)
+            gateways.abort()
+            let.set()
+            with pytest.raises(CallFailed, match="has closed the connection"):
+                running.result(5)
+            with pytest.raises(CallFailed, match="The store is closed"):
+                opening.result(5)
 
 
 def test_gateways_are_asked_at_once_only_over_a_free_connection():
