@@ -210,7 +210,10 @@ class Gateways:
             return CallFailed(f"HBase refuses: {reason}.", refused=True, lasting=lasting)
         if isinstance(error, TApplicationException):
             reason = _first_line(error.message)
-            return CallFailed(f"The gateway {address} fails: {reason}.", refused=True, lasting=True)
+            # Some pass by: where regions are cannot be told while one of them splits.
+            lasting = error.type != TApplicationException.INTERNAL_ERROR
+            told = f"The gateway {address} fails: {reason}."
+            return CallFailed(told, refused=True, lasting=lasting)
         self._set_aside(address)
         return CallFailed(f"The gateway {address} {_why_not(error)}.")
 
