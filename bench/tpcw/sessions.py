@@ -197,15 +197,18 @@ class Shopper:
 
     async def run(self, until: float, mix: str, measured: Measured) -> None:
         """Interact until monotonic time `until`; what is done later does not count."""
-        interactions: list[Callable[[], Awaitable[None]]]
-        interactions = [getattr(self, name) for name in INTERACTIONS]
         while time.monotonic() < until:
-            (interaction,) = self._chance.choices(interactions, MIXES[mix])
             try:
-                await interaction()
+                await self.interact(MIXES[mix])
                 measured.interactions += time.monotonic() <= until
             except StatementFailed as error:
                 measured.errors.append(str(error))
+
+    async def interact(self, weights: Sequence[int]) -> None:
+        """One of INTERACTIONS, drawn by these weights. Raises what the store raises."""
+        (name,) = self._chance.choices(INTERACTIONS, weights)
+        interaction: Callable[[], Awaitable[None]] = getattr(self, name)
+        await interaction()
 
     def _item(self) -> int:
         return self._chance.randint(1, self._size.items)

@@ -586,8 +586,11 @@ class Shop:
     queries = WORKLOAD.read_text()
     roots = PAPER_ROOTS
     SIZE = Size(40, 40)
-    BUYING = 8
-    """So many times as often as in the shopping mix: writes are what is at stake."""
+    _WEIGHTS: ClassVar = [
+        weight * (8 if name == "buy_confirm" else 1)
+        for name, weight in zip(tpcw.INTERACTIONS, tpcw.MIXES["shopping"], strict=True)
+    ]
+    """Of the shopping mix, with more orders: writes are what is at stake."""
     _KEYS: ClassVar = {
         "create_cart": ("shopping_cart", "sc_id"),
         "enter_order": ("orders", "o_id"),
@@ -622,12 +625,8 @@ class Shop:
             seed = f"{self._number}/{client.name}"
             shopper = tpcw.Shopper(store, self.SIZE, type(self)._counter, seed)
             self._shoppers[client.name] = shopper
-        often = {shopper.buy_confirm: self.BUYING}
-        weights, interactions = zip(*shopper.mix(), strict=True)
-        weights = [w * often.get(i, 1) for w, i in zip(weights, interactions, strict=True)]
-        (interaction,) = client.random.choices(interactions, weights)
         try:
-            await interaction()
+            await shopper.interact(self._WEIGHTS)
         except _NoAnswer:
             client.journal.counts["interactions cut short"] += 1
 

@@ -15,14 +15,12 @@ import nemesis_run
 import pytest
 from nemesis_faults import FAULTS
 from nemesis_run import Database, Round
-from nemesis_workloads import ROUND
+from nemesis_workloads import KINDS, ROUND, Shop
 from nemesis_world import ROOT
 
 import hornbeam
 from bench.nodes import NodeProcess, client_url
 from cluster.ports import free_ports
-
-KINDS = ("bank", "appends", "list")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +36,7 @@ def world(tmp_path_factory):
             time.sleep(0.1)
         addresses = [f"127.0.0.1:{port}"]
         database = Database(addresses)
-        database.prepare(KINDS)
+        database.prepare(list(KINDS))
         yield SimpleNamespace(
             addresses=addresses, revive=list, is_settled=lambda: True, database=database
         )
@@ -70,7 +68,7 @@ def judged(world, monkeypatch, number, *statements):
     monkeypatch.setitem(FAULTS, "tampering", lambda: Tamper(list(statements)))
     monkeypatch.setattr(nemesis_run, "BEFORE_S", 1.0)
     monkeypatch.setattr(nemesis_run, "AFTER_S", 0.5)
-    round_ = Round(world, world.database, KINDS, number, number)
+    round_ = Round(world, world.database, list(KINDS), number, number)
     return asyncio.run(round_.run("tampering"))
 
 
@@ -100,13 +98,14 @@ def test_a_lost_write_is_found(world, monkeypatch, number, statement, words):
     [
         (4, f"UPDATE counter SET c_value = c_value + 1000 WHERE c_id >= {4 * ROUND}", "counter"),
         (5, "UPDATE page SET p_entries = p_entries + 1 WHERE p_a_id = 1", "done twice"),
+        (7, f"DELETE FROM cc_xacts WHERE cx_o_id > {Shop.SIZE.orders}", "without its payment"),
         (
             6,
             "UPDATE account SET a_balance = a_balance + 1 WHERE a_id = 1",
             "sum up to",
         ),  # last: it stays so
     ],
-    ids=["counter", "entries", "money"],  # the last one stays wrong
+    ids=["counter", "entries", "payments", "money"],  # the last one stays wrong
 )
 def test_what_must_not_be_is_found(world, monkeypatch, number, statement, words):
     verdict = judged(world, monkeypatch, number, statement)
