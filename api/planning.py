@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import msgspec
 
+from maintain.deltas.nesting import written_out
 from maintain.deltas.program import DeltaProgram, compile_view
 from query.algebra import BoundStatement
 from query.binder import bind
@@ -168,11 +169,17 @@ def _keeps_rows(view: DeferredView, catalog: Catalog, base: Catalog) -> bool:
     if before is None:
         return False
     interval_s = view.declared.interval_s
-    same = replace(before, declared=replace(before.declared, interval_s=interval_s))
-    return same == view and all(
+    same = replace(before, declared=replace(before.declared, interval_s=interval_s)) == view
+    rows = all(
         name in base.schema and base.layout(name).table == catalog.layout(name).table
         for name in view.relations
     )
+    return same and rows and _select(view, catalog) == _select(before, base)
+
+
+def _select(view: DeferredView, catalog: Catalog) -> str:
+    """With those of the views that it names."""
+    return written_out(view.declared, catalog.schema.views).sql()
 
 
 def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:

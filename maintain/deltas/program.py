@@ -13,6 +13,7 @@ from maintain.changes import Mutation
 from maintain.deltas.algebra import Aggregate, Join, Map, Node, Scan, Union, walk
 from maintain.deltas.expressions import check, check_repeatable, spelled_out, text
 from maintain.deltas.lookups import Lookup, Narrowed, Ways, find_lookup, group_orders
+from maintain.deltas.nesting import written_out
 from maintain.deltas.relations import (
     WEIGHT,
     Field,
@@ -36,7 +37,7 @@ from maintain.deltas.stages import (
 )
 from maintain.deltas.states import GroupState
 from maintain.deltas.translate import Translator
-from query.binder import bind
+from query.binder import bind_tree
 from query.duck import quoted
 from query.parse import DIALECT
 from schema.catalog import Catalog, StateLayout
@@ -82,33 +83,31 @@ def _called(source: str | int) -> str:
 
 
 def compile_view(declared: DeclaredView, catalog: Catalog) -> DeltaProgram:
-    """How a declared view is kept. Raises what binding raises, and Unsupported."""
+    """How a declared view is kept. Raises what binding raises, and Unsupported, with the reason and
+    a cure, for what cannot be kept as it says."""
+    tree = written_out(declared, catalog.schema.views)
     match declared.refresh:
         case Refresh.DEFERRED:
-            return compile_deltas(declared.sql, catalog, declared.name)
+            return _deltas(declared, tree, catalog)
         case Refresh.RECOMPUTE:
-            return compile_recomputed(declared.sql, catalog, declared.name)
+            return _recomputed(declared, tree, catalog)
 
 
-def compile_deltas(sql: str, catalog: Catalog, name: str) -> DeltaProgram:
-    """The delta program of view `name`. Raises what binding raises, and Unsupported, with the
-    reason and a cure, for what cannot be kept from changes."""
-    tree, described = _select(sql, catalog, check)
-    result = Translator(tree, sql, catalog).query(tree, {}, keep_unique=True)
-    compiler = _Compiler(name, catalog, result, described)
+def _deltas(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaProgram:
+    described = _described(declared, tree, catalog, check)
+    result = Translator(tree, declared.sql, catalog).query(tree, {}, keep_unique=True)
+    compiler = _Compiler(declared.name, catalog, result, described)
     return compiler.program(text(spelled_out(tree)))
 
 
-def compile_recomputed(sql: str, catalog: Catalog, name: str) -> DeltaProgram:
-    """The program of a view that is answered anew each time: it has no stages. Its rows are stored
-    under all their columns, equal ones with numbers. Raises what binding raises, and Unsupported.
-    """
-    tree, described = _select(sql, catalog, check_repeatable)
+def _recomputed(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaProgram:
+    """It has no stages. Rows are stored under all their columns, equal ones with numbers."""
+    described = _described(declared, tree, catalog, check_repeatable)
     require_keys(described)
     columns = tuple(field.column() for field in described)
     copy = Column(_unlike([c.name for c in columns], COPY), ColumnType(Kind.BIGINT))
     return DeltaProgram(
-        name,
+        declared.name,
         text(spelled_out(tree)),
         columns,
         (copy,),
@@ -119,22 +118,24 @@ def compile_recomputed(sql: str, catalog: Catalog, name: str) -> DeltaProgram:
     )
 
 
-def _select(
-    sql: str, catalog: Catalog, allowed: Callable[[exp.Expr, str], None]
-) -> tuple[exp.Expr, Fields]:
-    """A view's SELECT, which `allowed` lets pass, and its columns."""
-    tree = bind(sql, catalog).ast
-    allowed(tree, sql)
+def _described(
+    declared: DeclaredView,
+    tree: exp.Expr,
+    catalog: Catalog,
+    allowed: Callable[[exp.Expr, str], None],
+) -> Fields:
+    """The columns of a view's SELECT, which is bound, and which `allowed` lets pass."""
+    bind_tree(tree, declared.sql, catalog)
+    allowed(tree, declared.sql)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise Unsupported("a view is a SELECT", cure="write SELECT … FROM …")
     relations = {r.name: stored_fields(r.columns) for r in catalog.schema.relations}
-    return tree, describe(tree.sql(DIALECT), relations)
+    return describe(tree.sql(DIALECT), relations)
 
 
 def named_relations(tree: exp.Expr, catalog: Catalog) -> tuple[str, ...]:
-    """Those that a SELECT reads, in order. Raises Unsupported for a view."""
-    defined = {cte.alias for cte in tree.find_all(exp.CTE)}
-    names = [table.name for table in tree.find_all(exp.Table) if table.name not in defined]
+    """Those that a bound SELECT reads, in order. Raises Unsupported for a view."""
+    names = [table.name for table in tree.find_all(exp.Table) if "source" in table.meta]
     views = [name for name in names if name not in catalog.schema]
     if views:
         raise Unsupported(f"{views[0]} is no relation", cure="write out what that view is made of")

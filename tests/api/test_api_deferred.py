@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from database_world import on_shop
 
-from maintain.deltas.program import compile_deltas
+from maintain.deltas.program import compile_view
 from schema.catalog import DeferredView, State, StateLayout
 from schema.errors import NotFound, SnapshotTooOld, StalePlan, Unavailable, Unsupported
 from schema.model import Column, DeclaredView, KeyPart
@@ -274,8 +274,8 @@ def test_a_view_that_is_not_what_it_should_be_is_found(tmp_path):
     sql = "SELECT c_name AS name, count(*) AS n FROM customer GROUP BY c_name"
 
     async def scenario(db):
-        program = compile_deltas(sql, db.catalog, "byname")
         declared = DeclaredView("byname", sql)
+        program = compile_view(declared, db.catalog)
         kept = (program.relations, program.columns, program.hidden, program.key, program.states)
         await declare(db, DeferredView(declared, *kept))
         await customers(db, "ann", "ann", "bob")

@@ -135,6 +135,32 @@ def test_rows_are_kept_as_long_as_they_mean_the_same(shop):
     assert not [name for name in shop.run(shop.database.store.tables()) if name[:2] == "d."]
 
 
+def test_a_view_over_a_view_follows_its_definition(shop):
+    over = VIEW.format(more="", what="sum(o_total) AS total") + (
+        "CREATE MATERIALIZED VIEW rich WITH (refresh = 'deferred') AS\n"
+        "SELECT c_name FROM by_name WHERE total > 10;\n"
+    )
+    apply(shop, DDL + over)
+    assert shop.client.get("/v1/views/rich").json()["path"] == ["customer", "orders"]
+    assert load_ddl(shop.client.get("/v1/schema").json()["ddl"]) == load_ddl(DDL + over)
+    assert refreshed(shop)["built"] == ["by_name", "rich"]
+    table = shop.database.catalog.layout("rich").table
+    slower = over.replace(
+        "(refresh = 'deferred') AS\nSELECT c_name,",
+        "(refresh = 'deferred', interval = '9 s') AS\nSELECT c_name,",
+    )
+    apply(shop, DDL + slower)
+    assert shop.database.catalog.layout("rich").table == table
+
+    apply(shop, DDL + over.replace("sum(o_total)", "max(o_total)"))
+    assert shop.database.catalog.layout("rich").table != table
+    assert refreshed(shop)["built"] == ["by_name", "rich"]
+
+    answer = shop.post("/v1/schema/plan", {"ddl": DDL + over.partition(";")[2]})
+    assert answer.status_code == 422, answer.text
+    assert "in view rich: relation by_name is unknown" in answer.json()["detail"]
+
+
 def test_a_relation_made_anew_is_another_one(shop):
     apply(shop, DDL + SUM)
     refreshed(shop)

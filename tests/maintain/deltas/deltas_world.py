@@ -3,17 +3,19 @@ every step compared with what DuckDB answers over the base rows."""
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from zlib import crc32
 
 import pyarrow as pa
 
 from maintain.changes import Change
-from maintain.deltas.program import compile_deltas, refresh
+from maintain.deltas.program import compile_view, refresh
 from maintain.deltas.relations import changed_rows, stored_fields
 from maintain.deltas.stages import input_schema, output_schema, run_inputs
 from query.duck import column_type, connect, from_record_batch, to_record_batch
 from schema.catalog import Catalog, Forest, Index, Layout, State
 from schema.ddl import load_ddl
+from schema.model import DeclaredView
 from storage.codec.keyrange import KeyRange
 from storage.codec.rows import LayoutCodec
 from storage.snapshot import RowVersion
@@ -101,9 +103,11 @@ class World:
     """Base rows, their indexes, and the views of `sqls` by name."""
 
     def __init__(self, catalog, sqls):
+        declared = tuple(DeclaredView(name, sql) for name, sql in sqls.items())
+        catalog = replace(catalog, schema=replace(catalog.schema, views=declared))
         self.catalog = catalog
         self.sqls = sqls
-        self.programs = {n: compile_deltas(sql, catalog, n) for n, sql in sqls.items()}
+        self.programs = {view.name: compile_view(view, catalog) for view in declared}
         self.relations = {r.name: r for r in catalog.schema.relations}
         base = [catalog.layout(name) for name in [*self.relations, *catalog.index]]
         own = [layout for p in self.programs.values() for layout in view_layouts(p)]
@@ -196,17 +200,21 @@ class World:
         for name in self.views:
             assert shown(self.store.rows[name].values()) == shown(anew.store.rows[name].values())
 
-    def answers(self):
+    def answers(self, over_views=False):
+        """Of each view's SELECT over the base rows, or as it was declared over the views' rows."""
         database = connect()
-        for name, relation in self.relations.items():
-            columns = ", ".join(f'"{f.name}" {f.duck}' for f in stored_fields(relation.columns))
-            rows = to_record_batch(relation.columns, list(self.store.rows[name].values()))
-            database.execute(f'CREATE TABLE "{name}" ({columns})')
-            database.register("given", rows)
+        tables = {name: relation.columns for name, relation in self.relations.items()}
+        if over_views:
+            tables |= {name: program.columns for name, program in self.programs.items()}
+        for name, columns in tables.items():
+            typed = ", ".join(f'"{f.name}" {f.duck}' for f in stored_fields(columns))
+            stored = [row[: len(columns)] for row in self.store.rows[name].values()]
+            database.execute(f'CREATE TABLE "{name}" ({typed})')
+            database.register("given", to_record_batch(columns, stored))
             database.execute(f'INSERT INTO "{name}" SELECT * FROM given')
         found = {}
         for name, program in self.programs.items():
-            answer = database.sql(program.sql)
+            answer = database.sql(self.sqls[name] if over_views else program.sql)
             types = [column_type(type_) for type_ in answer.types]
             batches = answer.to_arrow_table().to_batches()
             found[name] = types, [r for b in batches for r in from_record_batch(b, types)]

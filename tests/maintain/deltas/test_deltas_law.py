@@ -7,8 +7,9 @@ from deltas_world import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maintain.deltas.program import compile_deltas
+from maintain.deltas.program import compile_view
 from schema.errors import SqlError
+from schema.model import DeclaredView
 
 VIEWS, BATCHES, TRIES = 2, 4, 40
 
@@ -19,7 +20,7 @@ def draw_views(random, catalog):
     for _ in range(TRIES):
         sql = Queries(random).draw()
         try:
-            compile_deltas(sql, catalog, "v")
+            compile_view(DeclaredView("v", sql), catalog)
         except SqlError:  # refused, or no SQL: a date between numbers
             continue
         sqls[f"v{len(sqls)}"] = sql

@@ -10,11 +10,12 @@ import pytest
 from deltas_world import Rows, World, catalog_of, shown
 
 from maintain.changes import Change
-from maintain.deltas.program import compile_deltas, refresh
+from maintain.deltas.program import compile_view, refresh
 from maintain.deltas.relations import changed_rows
 from query.duck import connect
 from schema.catalog import State
 from schema.errors import Corruption, SqlError, UnknownName, Unsupported
+from schema.model import DeclaredView
 
 DDL = """
 CREATE TABLE a (i INTEGER PRIMARY KEY, j INTEGER, x INTEGER, d DECIMAL(9,2), f DOUBLE, t TEXT,
@@ -27,7 +28,7 @@ CATALOG = catalog_of(DDL)
 
 
 def compiled(sql, catalog=CATALOG):
-    return compile_deltas(sql, catalog, "v")
+    return compile_view(DeclaredView("v", sql), catalog)
 
 
 def names(columns):
