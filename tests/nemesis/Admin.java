@@ -2,6 +2,7 @@
 // java -cp CONFIGURATION:JARS Admin.java split|move NAMESPACE | room FOLDER BYTES|any
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
@@ -32,13 +33,16 @@ public class Admin {
     }
   }
 
-  /** Every region that has rows on both sides of a key in its middle. */
+  /** The table at the key in its middle; no region may begin there already. */
   private static int split(Connection connection, org.apache.hadoop.hbase.client.Admin admin, TableName table)
       throws Exception {
     List<byte[]> keys = new ArrayList<>();
     try (var reader = connection.getTable(table);
         var rows = reader.getScanner(new org.apache.hadoop.hbase.client.Scan())) {
       rows.forEach(row -> keys.add(row.getRow()));
+    }
+    for (byte[] start : connection.getRegionLocator(table).getStartKeys()) {
+      keys.removeIf(key -> Arrays.equals(key, start));
     }
     if (keys.size() < 4) {
       return 0;
