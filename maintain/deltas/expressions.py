@@ -44,6 +44,9 @@ class Scope:
             scope = scope.parent
         return None
 
+    def knows(self, alias: str) -> bool:
+        return alias in self.columns or (self.parent is not None and self.parent.knows(alias))
+
     @property
     def own(self) -> frozenset[str]:
         """Names of this SELECT's columns."""
@@ -72,6 +75,11 @@ def _column(node: exp.Column, scope: Scope) -> exp.Expr:
         return exp.Paren(this=value.copy())
     place = node.meta.get("column")
     name = scope.find(place[1], place[2]) if place is not None and place[1] else None
+    if place is not None and place[1] and not scope.knows(place[1]):
+        raise Unsupported(
+            f"column {node.name} is that of a SELECT further out{at(node, scope.sql)}",
+            cure="join in FROM",
+        )
     if name is None or node.meta.get("shadowed"):
         raise Unsupported(
             f"it is not certain whose column {node.name} is{at(node, scope.sql)}",
@@ -101,13 +109,28 @@ def text(node: exp.Expr) -> str:
 
 
 def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
-    """Conditions that AND connects."""
+    """Conditions that AND connects, and those that all sides of an OR have in common: they follow
+    from it, and may be what tables are joined by."""
     if node is None:
         return
     node = node.unnest()
     if isinstance(node, exp.And):
         yield from conjuncts(node.this)
         yield from conjuncts(node.expression)
+        return
+    if isinstance(node, exp.Or):
+        first, *others = ({text(p): p for p in conjuncts(side)} for side in _sides(node))
+        common = (part for sql, part in first.items() if all(sql in other for other in others))
+        yield from (part for part in common if part.find(exp.Query) is None)
+    yield node
+
+
+def _sides(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Conditions that OR connects."""
+    node = node.unnest()
+    if isinstance(node, exp.Or):
+        yield from _sides(node.this)
+        yield from _sides(node.expression)
     else:
         yield node
 
@@ -177,9 +200,13 @@ def _check_function(node: exp.Func, sql: str) -> None:
 
 
 def _called(node: exp.Func) -> set[str]:
-    """Its name here and in what DuckDB is given."""
-    written = _CALL.match(node.sql(DIALECT))
-    return {function_name(node), *([written[1].lower()] if written else [])}
+    """Its name here and in what DuckDB is given. (AND is a function, too, whose text may begin with
+    a call: that is its first operand's.)"""
+    sql = text(node)
+    written = _CALL.match(sql)
+    if written is None or any(sql.startswith(text(each)) for each in node.iter_expressions()):
+        return {function_name(node)}
+    return {function_name(node), written[1].lower()}
 
 
 @functools.cache

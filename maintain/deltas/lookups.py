@@ -8,7 +8,7 @@ whoever asks compares again. Everything is read through one `RowReader`, as of S
   the columns (through which the row is then got by its key);
 * a projection or filter by the columns that it passes on;
 * a join by one side, then the other side by the join columns of what was found;
-* an aggregate by its grouping columns, from its state.
+* an aggregate by its grouping columns, or by what it gives, from its state.
 
 What cannot be looked up is refused when the view is declared, never read whole in silence.
 """
@@ -16,7 +16,7 @@ What cannot be looked up is refused when the view is declared, never read whole 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -43,7 +43,8 @@ from storage.snapshot import RowReader
 
 
 class State(Protocol):
-    """What an aggregate keeps: one row per group, of `fields`, under a key of `order`."""
+    """What an aggregate keeps: one row per group, of `fields`, under a key of `order`; `ranks` are
+    indexes of them by what calls give."""
 
     @property
     def layout(self) -> Layout: ...
@@ -51,6 +52,8 @@ class State(Protocol):
     def fields(self) -> Fields: ...
     @property
     def order(self) -> tuple[str, ...]: ...
+    @property
+    def ranks(self) -> Mapping[str, Layout]: ...
     def finish(self, stored: Typed) -> Typed:
         """Rows of the aggregate, from rows of its state."""
 
@@ -155,10 +158,15 @@ class Between:
 
     async def rows(self, reader: RowReader, keys: Typed) -> Typed:
         given = quoted(keys.fields[0].name)
-        cast = f"TRY_CAST({given} AS {self.target.duck})"
+        doubles = "DOUBLE" in (keys.fields[0].duck, self.target.duck)
+        casts = [
+            f"TRY_CAST({_widened(given, sign) if doubles else given} AS {self.target.duck})"
+            for sign in "-+"
+        ]
         # Rounding to the column's type passes none of the column's own values.
-        columns = [f"MIN({cast})", f"MAX({cast})"]
-        counts = [f"COUNT({value}) AS {name}" for name, value in (("n", given), ("exact", cast))]
+        columns = [f"MIN({casts[0]})", f"MAX({casts[1]})"]
+        exact = f"{casts[0]} IS NOT NULL AND {casts[1]} IS NOT NULL"
+        counts = [f"COUNT({given}) AS n", f"COUNT(*) FILTER (WHERE {exact}) AS exact"]
         fields = (*(replace(self.target, name=name) for name in ("low", "high")), *_COUNTS)
         sql = f"SELECT {', '.join([*columns, *counts])} FROM keys"
         ((low, high, count, castable),) = evaluate(sql, {"keys": keys}, fields).rows()
@@ -170,6 +178,11 @@ class Between:
 
     def words(self) -> str:
         return f"{self.source.words()} by {self.target.name}, between the old and the new bound"
+
+
+def _widened(given: str, sign: str) -> str:
+    """A number with what a comparison of doubles may take for equal to it."""
+    return f"CASE WHEN isfinite({given}) THEN {given} {sign} abs({given}) * 1e-12 ELSE {given} END"
 
 
 @dataclass(frozen=True)
@@ -400,35 +413,55 @@ def _on_side(node: Join, wanted: Sequence[str], left: bool) -> dict[str, str]:
     return here
 
 
-def group_orders(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
-    """In which order the groups stand in the keys of states, by the aggregate's id: first those
-    that the first join above looks them up by. Depends on the operators alone, never on indexes:
-    a state must not look different once another index can be read.
-    """
-    orders: dict[int, tuple[str, ...]] = {}
+def _asked(nodes: Sequence[Node]) -> Iterator[tuple[Aggregate, list[str]]]:
+    """The aggregates below joins, with the columns that the join looks them up by. Depends on the
+    operators alone, never on indexes: a state must not look different once another index can be
+    read."""
 
-    def visit(node: Node, wanted: Sequence[str]) -> None:
+    def visit(node: Node, wanted: Sequence[str]) -> Iterator[tuple[Aggregate, list[str]]]:
         match node:
             case Map():
-                visit(node.input, [node.passes[name] for name in wanted if name in node.passes])
+                passed = [node.passes[name] for name in wanted if name in node.passes]
+                yield from visit(node.input, passed)
             case Union():
                 for part in node.parts:
-                    visit(part, wanted)
+                    yield from visit(part, wanted)
             case Join():
                 for left in (True, False):
-                    visit(node.left if left else node.right, list(_on_side(node, wanted, left)))
+                    side = node.left if left else node.right
+                    yield from visit(side, list(_on_side(node, wanted, left)))
             case Aggregate():
-                names = [group.name for group in node.groups]
-                first = [name for name in wanted if name in names]
-                if first:
-                    rest = (name for name in names if name not in first)
-                    orders.setdefault(id(node), (*first, *rest))
+                yield node, list(wanted)
 
     for node in nodes:
         if isinstance(node, Join):
             for i, side in enumerate(node.inputs):
-                visit(side, list(dict.fromkeys(pair[i] for pair in node.keys)))
+                yield from visit(side, list(dict.fromkeys(pair[i] for pair in node.keys)))
+            if node.bound is not None:
+                yield from visit(node.left, [node.bound.left])
+
+
+def group_orders(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
+    """In which order the groups stand in the keys of states, by the aggregate's id: first those
+    that the first join above looks them up by."""
+    orders: dict[int, tuple[str, ...]] = {}
+    for node, wanted in _asked(nodes):
+        names = [group.name for group in node.groups]
+        first = [name for name in wanted if name in names]
+        if first:
+            rest = (name for name in names if name not in first)
+            orders.setdefault(id(node), (*first, *rest))
     return orders
+
+
+def ranked_calls(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
+    """By which calls groups are looked up, by the aggregate's id: the first, where no grouping
+    column is at hand."""
+    ranked: dict[int, dict[str, None]] = {}
+    for node, wanted in _asked(nodes):
+        if wanted and node.groups and not node.unique.intersection(wanted):
+            ranked.setdefault(id(node), {})[wanted[0]] = None
+    return {id_: tuple(names) for id_, names in ranked.items()}
 
 
 def _united(node: Union, wanted: Sequence[str], ways: Ways) -> Lookup:
@@ -438,22 +471,31 @@ def _united(node: Union, wanted: Sequence[str], ways: Ways) -> Lookup:
 
 
 def _aggregate(node: Aggregate, wanted: Sequence[str], ways: Ways) -> Lookup:
-    if ways.bound is not None:
-        raise _computed(wanted)
     state = ways.state(node)
-    if not node.groups:
-        rows = LayoutRows(state.layout, None, state.fields)
+    rows = LayoutRows(state.layout, None, state.fields)
+    if ways.bound is None and not node.groups:
         return Stored(node.fields, (), rows, (), state.finish, constant=(1,))
     columns = list(itertools.takewhile(lambda name: name in wanted, state.order))
     if not columns:
-        if not set(wanted) & set(state.order):
+        columns = [name for name in wanted if name in state.ranks][:1]
+        if columns:
+            rows = LayoutRows(state.ranks[columns[0]], state.layout, state.fields)
+        elif not wanted:
+            raise Unsupported(
+                "all groups would have to be read when what they are compared with changes",
+                cure="compare an aggregate or a grouping column itself: SUM(x) > (SELECT …)",
+            )
+        elif not set(wanted) & set(state.order):
             raise _computed(wanted)
-        raise Unsupported(
-            f"groups are looked up by {', '.join(wanted)}, and elsewhere by {state.order[0]}",
-            cure="write the subquery twice, in two WITH queries",
-        )
+        else:
+            raise Unsupported(
+                f"groups are looked up by {', '.join(wanted)}, and elsewhere by {state.order[0]}",
+                cure="write the subquery twice, in two WITH queries",
+            )
     targets = tuple(node.field[column] for column in columns)
-    rows = LayoutRows(state.layout, None, state.fields)
+    if ways.bound is not None:
+        above = ways.bound.above
+        return Between(node.fields, tuple(columns), rows, targets[0], above, state.finish)
     return Stored(node.fields, tuple(columns), rows, targets, state.finish)
 
 

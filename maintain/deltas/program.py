@@ -12,7 +12,14 @@ from sqlglot import exp
 from maintain.changes import Mutation
 from maintain.deltas.algebra import Aggregate, Join, Map, Node, Scan, Union, walk
 from maintain.deltas.expressions import check, check_repeatable, spelled_out, text
-from maintain.deltas.lookups import Lookup, Narrowed, Ways, find_lookup, group_orders
+from maintain.deltas.lookups import (
+    Lookup,
+    Narrowed,
+    Ways,
+    find_lookup,
+    group_orders,
+    ranked_calls,
+)
 from maintain.deltas.nesting import written_out
 from maintain.deltas.relations import (
     WEIGHT,
@@ -168,10 +175,14 @@ class _Compiler:
         self._result = _with_one(result)
         self._nodes = list(walk(self._result))
         aggregates = [node for node in self._nodes if isinstance(node, Aggregate)]
-        orders = group_orders(self._nodes)
+        orders, ranked = group_orders(self._nodes), ranked_calls(self._nodes)
         self._states = {
             id(node): GroupState(
-                name, i, node, orders.get(id(node), tuple(group.name for group in node.groups))
+                name,
+                i,
+                node,
+                orders.get(id(node), tuple(group.name for group in node.groups)),
+                ranked.get(id(node), ()),
             )
             for i, node in enumerate(aggregates)
         }

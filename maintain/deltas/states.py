@@ -6,6 +6,8 @@ as long as the group has rows. COUNT and SUM are distributive, AVG is made of SU
 `(group, value, multiplicity)` in the order of the values (VMS 4.4, pre-aggregation), so when the
 least value goes, the next one is the first row of a prefix.
 
+Where groups are looked up by what an aggregate gives, rows `(value, group)` stand beside them.
+
 The only group of an aggregate without GROUP BY has the key `_one` = 1 and stays when it is empty.
 """
 
@@ -34,6 +36,7 @@ from query.duck import quoted
 from schema.catalog import Layout, StateLayout
 from schema.errors import Corruption
 from schema.model import Column, KeyPart
+from schema.rows import projection
 from schema.types import ColumnType, Kind, Row, Value
 from storage.codec.keyrange import KeyRange
 from storage.codec.rows import LayoutCodec
@@ -80,12 +83,14 @@ class Part:
 
 @dataclass(frozen=True)
 class GroupState:
-    """The state of one aggregate. `order` is that of the groups in the key."""
+    """The state of one aggregate. `order` is that of the groups in the key; by the values of the
+    calls `ranked` groups are looked up, too."""
 
     view: str
     number: int
     node: Aggregate
     order: tuple[str, ...]
+    ranked: tuple[str, ...] = ()
 
     @cached_property
     def groups(self) -> Fields:
@@ -135,13 +140,22 @@ class GroupState:
 
     @cached_property
     def layouts(self) -> tuple[StateLayout, ...]:
-        """Of the groups, then of the values."""
+        """Of the groups, then of the values, then by calls."""
         groups = _state_layout(f"groups{self.number}", self.fields, len(self.groups))
         values = (
             _state_layout(f"values{self.number}_{i}", self.value_fields(i), len(self.groups) + 1)
             for i in self.valued
         )
-        return (groups, *values)
+        ranks = (
+            _state_layout(f"ranks{self.number}_{i}", (value, *self.groups), len(self.groups) + 1)
+            for i, value in enumerate(self._ranked_values())
+        )
+        return (groups, *values, *ranks)
+
+    def _ranked_values(self) -> Iterator[Field]:
+        for name in self.ranked:
+            field = self.node.field[name]
+            yield Field("value", field.duck, field.type)
 
     @cached_property
     def layout(self) -> Layout:
@@ -153,8 +167,24 @@ class GroupState:
 
     @cached_property
     def value_codecs(self) -> dict[int, LayoutCodec]:
-        layouts = zip(self.valued, self.layouts[1:], strict=True)
-        return {i: LayoutCodec(stored_layout(self.view, layout)) for i, layout in layouts}
+        layouts = self.layouts[1 : 1 + len(self.valued)]
+        return {
+            i: LayoutCodec(stored_layout(self.view, layout))
+            for i, layout in zip(self.valued, layouts, strict=True)
+        }
+
+    @cached_property
+    def rank_codecs(self) -> dict[str, LayoutCodec]:
+        layouts = self.layouts[1 + len(self.valued) :]
+        return {
+            name: LayoutCodec(stored_layout(self.view, layout))
+            for name, layout in zip(self.ranked, layouts, strict=True)
+        }
+
+    @property
+    def ranks(self) -> dict[str, Layout]:
+        """Indexes of the groups, by the call whose value they begin with."""
+        return {name: codec.layout for name, codec in self.rank_codecs.items()}
 
     # -- reading
 
@@ -201,7 +231,21 @@ class GroupState:
         after = self._merged(tables)
         mutations += self._mutations(before.rows(), after.rows())
         present = after if not self.order else _where(after, f"{COUNT} > 0")
-        return self._difference(before, present), mutations
+        changed = self._difference(before, present)
+        return changed, [*mutations, *self._rank_mutations(changed)]
+
+    def _rank_mutations(self, changed: Typed) -> Iterator[Mutation]:
+        """A value that is NULL meets no comparison: its group needs not be found by it."""
+        place = {field.name: i for i, field in enumerate(self.node.fields)}
+        for name, codec in self.rank_codecs.items():
+            ranked = projection([place[name], *(place[group] for group in self.order)])
+            gone, come = (
+                {ranked(row) for row in changed.rows() if row[-1] == weight} for weight in (-1, 1)
+            )
+            for row in gone ^ come:
+                if row[0] is not None:
+                    old, new = (row, None) if row in gone else (None, row)
+                    yield Mutation(codec.layout.name, codec.key(row), old, new)
 
     def _summed(self, zset: Typed) -> Typed:
         """Per group, what is added to each distributive part."""

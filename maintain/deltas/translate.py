@@ -3,13 +3,14 @@
 Names are resolved by `query/binder.py`'s notes. Conditions that read one FROM item only are applied
 to it before it is joined (where no outer join forbids it), equalities of two columns become join
 keys, [NOT] EXISTS and [NOT] IN in the WHERE become semi and anti joins, and a subquery that is one
-value becomes a join with its only row.
+value becomes a join with its only row; one that reads columns from further out, with its groups by
+what it equates with them.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -151,7 +152,8 @@ class Translator:
         group, having = node.args.get("group"), node.args.get("having")
         grouped = group is not None or having is not None
         if grouped or any(aggregates_in(value) for _, value in outputs):
-            result = self._aggregated(node, base, outputs, scope)
+            keys = self._group_keys(node, outputs, scope)
+            result = self._aggregated(node, base, outputs, keys, ctes, scope)
         else:
             result = self._map(base, outputs)
         if node.args.get("distinct") is not None:
@@ -242,10 +244,7 @@ class Translator:
         pool = list(conjuncts(where.this if where is not None else None))
         from_ = _From(self, ctes, scope)
         from_.plan(origin.this, node.args.get("joins") or ())
-        simple: list[exp.Expr] = []
-        nested: list[exp.Expr] = []
-        for part in pool:
-            (nested if part.find(exp.Query) else simple).append(part)
+        simple, nested = _parted(pool)
         renamed = [rename(part, scope) for part in simple]
         for part in renamed:
             if aggregates_in(part):
@@ -274,7 +273,7 @@ class Translator:
             if negated:
                 self._check_null_safe(part, left, base, right, on)
             return self.join(JoinKind.ANTI if negated else JoinKind.SEMI, base, right, on, part)
-        return self._scalars(part, base, ctes, scope)
+        return self._compared(part, base, *self._value(part, ctes, scope))
 
     def _inner_rows(
         self,
@@ -316,27 +315,86 @@ class Translator:
                     cure="write NOT EXISTS (SELECT … WHERE inner = outer)",
                 )
 
-    def _scalars(self, part: exp.Expr, base: Node, ctes: Ctes, scope: Scope) -> Node:
-        """A condition with subqueries that are one value each: a join with their only rows."""
+    def _value(
+        self, part: exp.Expr, ctes: Ctes, scope: Scope
+    ) -> tuple[Node, list[exp.Expr]]:  # fmt: skip
+        """The value of the subquery in a condition, as rows, one for each value of the columns that
+        it has from further out; and what these rows and an outer one must meet, `part` last."""
         part = part.copy()
         found = [s for s in part.find_all(exp.Subquery) if not s.find_ancestor(exp.Subquery)]
         if len(found) != 1 or not isinstance(found[0].parent, _VALUES):
             self.no_subquery(part)
         subquery = found[0]
-        node = _prefixed(self.query(subquery.this, ctes), self.alias("subquery"))
-        if node.unique != frozenset() or len(node.fields) != 1:
+        node, equal = self._only_values(subquery, ctes, scope)
+        if equal and not _needs(part, subquery):
             raise Unsupported(
-                f"a subquery that may have several rows, as a value{at(subquery, self.sql)}",
-                cure="write an aggregate without GROUP BY",
+                f"a subquery that reads a SELECT further out is not compared"
+                f"{at(subquery, self.sql)}",
+                cure="compare it with =, <>, <, <=, > or >=, by itself or in a sum or product",
             )
-        name = node.fields[0].name
+        name = node.fields[-1].name
         only = column(name)
         only.meta["column"] = (None, _ONLY, name)
         subquery.replace(only)
         condition = rename(part, Scope(self.sql, scope, {_ONLY: {name: name}}, scope.aliased))
         self.no_subquery(condition)
-        join = self.join(JoinKind.SEMI, base, node, [condition], part)
-        return replace(join, bound=_bound(condition, join))
+        return node, [*equal, condition]
+
+    def _compared(
+        self, part: exp.Expr, base: Node, value: Node, on: Sequence[exp.Expr]
+    ) -> Node:  # fmt: skip
+        join = self.join(JoinKind.SEMI, base, value, on, part)
+        return replace(join, bound=_bound(on[-1], join)) if value.unique == frozenset() else join
+
+    def _only_values(
+        self, subquery: exp.Subquery, ctes: Ctes, scope: Scope
+    ) -> tuple[Node, list[exp.Expr]]:
+        """Rows of a subquery that is one value, which is their last column. What it equates with
+        columns from further out it is grouped by, and is to be equated again."""
+        query, equal = subquery.this, list[exp.Expr]()
+        prefix = self.alias("subquery")
+        if isinstance(query, exp.Select) and _is_one_row(query):
+            inner = Scope(self.sql, scope)
+            known = self._ctes(query, ctes)
+            base, correlated = self._from_where(query, known, inner)
+            outputs = self._outputs(query, inner)
+            pairs = [self._correlation(each, inner, subquery) for each in correlated]
+            keys = {text(mine): mine for mine, _ in pairs}
+            names = {sql: f"key{i}" for i, sql in enumerate(keys)}
+            equal = [
+                exp.EQ(this=theirs.copy(), expression=column(f"{prefix}.{names[text(mine)]}"))
+                for mine, theirs in pairs
+            ]
+            shown = [*((names[sql], key) for sql, key in keys.items()), *outputs]
+            if equal and not all(_is_null_over_nothing(value) for _, value in outputs):
+                raise Unsupported(
+                    "a subquery that reads a SELECT further out, and has a value where it finds no"
+                    f" rows{at(subquery, self.sql)}",
+                    cure="LEFT JOIN a subquery with GROUP BY in FROM, and COALESCE what it counts",
+                )
+            rows = self._aggregated(query, base, shown, list(keys.values()), known, inner)
+        else:
+            outputs, rows = [], self.query(query, ctes)
+        node = _prefixed(rows, prefix)
+        if len(node.fields) > len(equal) + 1 or not (equal or node.unique == frozenset()):
+            raise Unsupported(
+                f"a subquery that may have several rows, as a value{at(subquery, self.sql)}",
+                cure="write an aggregate without GROUP BY",
+            )
+        return node, equal
+
+    def _correlation(
+        self, part: exp.Expr, inner: Scope, subquery: exp.Expr
+    ) -> tuple[exp.Expr, exp.Expr]:
+        """The sides of an equality, of the subquery's own columns and of others."""
+        sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
+        for mine, theirs in (sides, sides[::-1]) if sides else ():
+            if names_in(mine) and names_in(mine) <= inner.own and not names_in(theirs) & inner.own:
+                return mine, theirs
+        raise Unsupported(
+            f"a value that reads a SELECT further out other than by ={at(subquery, self.sql)}",
+            cure="compare columns of both with = in its WHERE, or join in FROM",
+        )
 
     def join(
         self, kind: JoinKind, left: Node, right: Node, on: Sequence[exp.Expr], place: exp.Expr
@@ -376,13 +434,16 @@ class Translator:
     # -- aggregation
 
     def _aggregated(
-        self, node: exp.Select, base: Node, outputs: Sequence[Output], scope: Scope
+        self,
+        node: exp.Select,
+        base: Node,
+        outputs: Sequence[Output],
+        keys: Sequence[exp.Expr],
+        ctes: Ctes,
+        scope: Scope,
     ) -> Map:
-        keys = self._group_keys(node, outputs, scope)
         having = node.args.get("having")
-        if having is not None:
-            self.no_subquery(having)
-        condition = rename(having.this, scope) if having is not None else None
+        simple, nested = _parted(conjuncts(having.this if having is not None else None))
         calls = _Calls(self, base)
         prefix = self.alias("group")
         group_names = [f"{prefix}.{plain(key) or i}" for i, key in enumerate(keys)]
@@ -397,7 +458,11 @@ class Translator:
             return part
 
         values = [(name, value.copy().transform(replace)) for name, value in outputs]
-        where = condition.copy().transform(replace) if condition is not None else None
+        where = [rename(part, scope).transform(replace) for part in simple]
+        compared = []
+        for part in nested:
+            value, on = self._value(part, ctes, scope)
+            compared.append((part, value, [each.transform(replace) for each in on]))
         below = [*zip(group_names, keys, strict=True), *calls.arguments()]
         inner = self._map(base, below or [("nothing", exp.Literal.number(1))])
         groups = inner.fields[: len(keys)]
@@ -406,11 +471,14 @@ class Translator:
             aggregate = calls.aggregate(inner, groups)
         else:
             raise refused("an empty GROUP BY", node, self.sql, "leave it out")
-        for value in [*(v for _, v in values), *([where] if where is not None else [])]:
-            if not names_in(value) <= set(aggregate.field):
-                unknown = sorted(names_in(value) - set(aggregate.field))
+        for each in [*(v for _, v in values), *where]:
+            if not names_in(each) <= set(aggregate.field):
+                unknown = sorted(names_in(each) - set(aggregate.field))
                 raise Unsupported(f"{unknown[0]} is neither grouped nor aggregated")
-        return self._map(_filtered(aggregate, [where] if where is not None else []), values)
+        result = _filtered(aggregate, where)
+        for part, value, on in compared:
+            result = self._compared(part, result, value, on)
+        return self._map(result, values)
 
     def _group_keys(
         self, node: exp.Select, outputs: Sequence[Output], scope: Scope
@@ -761,7 +829,7 @@ def _pair(part: exp.Expr, left: Node, right: Node) -> tuple[str, str] | None:
 
 
 def _bound(condition: exp.Expr, join: Join) -> Bound | None:
-    """A comparison of two columns whose values can be compared in the left one's type."""
+    """A comparison of two columns of one kind, or of numbers."""
     condition = condition.unnest()
     if not isinstance(condition, exp.GT | exp.GTE | exp.LT | exp.LTE):
         return None
@@ -774,10 +842,8 @@ def _bound(condition: exp.Expr, join: Join) -> Bound | None:
     assert a is not None
     assert b is not None
     left, right = join.left.field[a].type, join.right.field[b].type
-    alike = left.kind is right.kind or {left.kind, right.kind} <= set(_NUMBERS)
-    # As doubles, numbers of up to 15 digits stay apart.
-    short = left.kind is Kind.INTEGER or (left.precision or 99) <= 15
-    return Bound(a, b, above) if alike or (right.kind is Kind.DOUBLE and short) else None
+    alike = left.kind is right.kind or {left.kind, right.kind} <= {*_NUMBERS, Kind.DOUBLE}
+    return Bound(a, b, above) if alike else None
 
 
 def _join_shape(
@@ -843,6 +909,43 @@ def _filtered(node: Node, conditions: Sequence[exp.Expr]) -> Node:
 
 def _columns(fields: Fields) -> str:
     return ", ".join(quoted(field.name) for field in fields)
+
+
+def _parted(parts: Iterable[exp.Expr]) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    """Conditions without and with subqueries."""
+    simple: list[exp.Expr] = []
+    nested: list[exp.Expr] = []
+    for part in parts:
+        (nested if part.find(exp.Query) else simple).append(part)
+    return simple, nested
+
+
+def _is_one_row(select: exp.Select) -> bool:
+    """Is it an aggregate without GROUP BY?"""
+    return not any(select.args.get(part) for part in ("group", "having", "distinct")) and any(
+        aggregates_in(projection) for projection in select.expressions
+    )
+
+
+def _is_null_over_nothing(value: exp.Expr) -> bool:
+    """Is an expression over aggregates NULL where there are no rows?"""
+    match value:
+        case exp.Sum() | exp.Avg() | exp.Min() | exp.Max():
+            return True
+        case exp.Filter() | exp.Paren() | exp.Neg() | exp.Cast():
+            return _is_null_over_nothing(value.this)
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
+            return any(map(_is_null_over_nothing, (value.this, value.expression)))
+    return False
+
+
+def _needs(part: exp.Expr, subquery: exp.Expr) -> bool:
+    """Is a condition never true where the subquery's value is NULL?"""
+    node = subquery.parent
+    while isinstance(node, exp.Paren | exp.Neg | exp.Add | exp.Sub | exp.Mul | exp.Div):
+        node = node.parent
+    compares = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+    return node is part.unnest() and isinstance(node, compares)
 
 
 def _is_aggregated(select: exp.Select) -> bool:

@@ -194,6 +194,7 @@ class Queries:
         choices = [
             f"{column} > 0", f"{column} IN (1, 2, 0.1)", f"({column} < 2 OR {column} IS NULL)",
             f"{column} BETWEEN 0 AND 5", f"NOT {column} = 1",
+            f"({column} > 0 AND {column} < 9 OR {column} < 2 AND {column} > 0)",
             *(f"{name} LIKE 'a%'" for name in text),
         ]  # fmt: skip
         return self.random.choice(choices)
@@ -216,11 +217,37 @@ class Queries:
         numbers = self.all(sources, "number")[0], self.all([inner], "number")[0]
         if self.random.random() < 0.2:
             more += f" AND {numbers[1]} <> {numbers[0]}"
+        if self.random.random() < 0.35:
+            where = self.random.choice([f" WHERE {mine} = {theirs}{more}"] * 2 + [""])
+            left = self.random.choice([mine, numbers[0]])
+            return self.compared(left, [theirs, numbers[1]], f"{inner.sql}{where}")
         kind = self.random.random()
         if kind < 0.35:
             return f"{mine} IN (SELECT {theirs} FROM {inner.sql} WHERE TRUE{more})"
         word = "EXISTS" if kind < 0.65 else "NOT EXISTS"
         return f"{word} (SELECT * FROM {inner.sql} WHERE {mine} = {theirs}{more})"
+
+    def compared(self, left, columns, text):
+        """With the only value of a subquery."""
+        function = self.random.choice(["MIN", "MAX", "MAX", "SUM", "AVG"])
+        value = f"{function}({self.random.choice(columns)})"
+        value = self.random.choice([value, value, f"2 * {value}"])
+        operator = self.random.choice([">", ">=", "<", "<=", "=", "=", "<>"])
+        return f"{left} {operator} (SELECT {value} FROM {text})"
+
+    def having(self, sources, keys):
+        kind = self.random.random()
+        if kind < 0.25:
+            return f" HAVING {self.random.choice(['COUNT(*) > 1', 'SUM(1) < 3', 'COUNT(*) <> 2'])}"
+        if kind > 0.45:
+            return ""
+        inner = self.source(2)
+        numbers = self.numbers([inner])
+        key = [value for name, value in keys.items() if name.startswith("j")]
+        correlated = key and self.random.random() < 0.4
+        where = f" WHERE {key[0]} = {inner.columns('join')[0]}" if correlated else ""
+        call = self.random.choice([f"SUM({self.numbers(sources)[0]})", "COUNT(*)", "MAX(1)"])
+        return f" HAVING {self.compared(call, numbers, inner.sql + where)}"
 
     def aggregated(self, sources, text, depth):
         keys = {}
@@ -237,11 +264,7 @@ class Queries:
         shown = {**keys, **values} if depth or self.random.random() < 0.7 else values
         listed = ", ".join(f"{value} AS {name}" for name, value in shown.items())
         group = f" GROUP BY {', '.join(dict.fromkeys(keys.values()))}" if keys else ""
-        having = ""
-        if self.random.random() < 0.25:
-            having = (
-                f" HAVING {self.random.choice(['COUNT(*) > 1', 'SUM(1) < 3', 'COUNT(*) <> 2'])}"
-            )
+        having = self.having(sources, keys) if keys else ""
         return f"SELECT {listed} FROM {text}{group}{having}", list(shown)
 
     def call(self, sources):

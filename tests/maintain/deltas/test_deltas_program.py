@@ -65,6 +65,15 @@ REFUSED = {
     "SELECT i FROM a WHERE x = 1 OR EXISTS (SELECT * FROM b WHERE b.i = a.i)": "a subquery here",
     "SELECT i, (SELECT MAX(x) FROM b) AS m FROM a": "a subquery here",
     "SELECT i FROM a WHERE x > (SELECT x FROM b)": "may have several rows",
+    "SELECT i FROM a WHERE x > (SELECT x FROM b WHERE b.i = a.i)": "a SELECT further out",
+    "SELECT i FROM a WHERE x > (SELECT MAX(x) FROM b WHERE b.i < a.i)": "other than by =",
+    "SELECT i FROM a WHERE 0 = (SELECT COUNT(*) FROM b WHERE b.i = a.i)": "where it finds no rows",
+    "SELECT i FROM a WHERE x > (SELECT COALESCE(SUM(x), 0) FROM b WHERE b.i = a.i)": "finds no row",
+    "SELECT i FROM a WHERE ((SELECT MAX(x) FROM b WHERE b.i = a.i) > 1) IS NULL": "is not compared",
+    "SELECT i FROM a WHERE NOT (x > (SELECT MAX(x) FROM b WHERE b.i = a.i))": "is not compared",
+    "SELECT i FROM a WHERE x IS DISTINCT FROM (SELECT MAX(x) FROM b WHERE b.i = a.i)": "not comp",
+    "SELECT t FROM a GROUP BY t HAVING EXISTS (SELECT * FROM b WHERE b.t = a.t)": "a subquery",
+    "SELECT t FROM a GROUP BY t HAVING SUM(x) + 1 > (SELECT MAX(x) FROM b)": "all groups would",
     "SELECT i FROM a WHERE x + 1 > (SELECT MAX(x) FROM b)": "looked up by nothing",
     "SELECT i FROM a WHERE x > (SELECT MAX(x) FROM b)": "rows of a are looked up by x",
     "SELECT COUNT(*) AS n FROM a GROUP BY o": "GROUP BY by the JSON column",
@@ -153,6 +162,64 @@ def test_states_depend_on_the_select_alone():
     assert "   right rows: v.groups0 by group.b.j" in [*program.explain()]
     more = catalog_of(DDL + "CREATE INDEX a_x ON a (x);")
     assert compiled(sql, more).states == program.states
+
+
+VALUES = {
+    "correlated": "SELECT i FROM a WHERE x >= (SELECT MAX(x) FROM b WHERE b.i = a.i)",
+    "in_sums": "SELECT i FROM a WHERE x < (SELECT 2 * AVG(x) - 1 FROM b WHERE b.i = a.i) + 1",
+    "twice": "SELECT i FROM a WHERE x = (SELECT MIN(x) FROM b WHERE b.i = a.i AND b.t = a.t)"
+    " AND j <= (SELECT SUM(n) FROM b WHERE b.i = a.i)",
+    "between": "SELECT i FROM a WHERE x BETWEEN 0 AND (SELECT SUM(x) FROM b WHERE a.i = b.i)",
+    "same": "SELECT i FROM a WHERE x <> (SELECT MAX(x) FROM b WHERE b.i = a.i AND b.i = a.j)",
+    "having": "SELECT i, SUM(x) AS s FROM b GROUP BY i HAVING SUM(x) > (SELECT AVG(x) FROM b)"
+    " AND COUNT(*) > 0",
+    "most": "SELECT i, n FROM (SELECT i, COUNT(*) AS n, AVG(x) AS m FROM b GROUP BY i) AS c"
+    " WHERE n = (SELECT MAX(k) FROM (SELECT COUNT(*) AS k FROM b GROUP BY i) AS d)",
+    "group": "SELECT i, MIN(x) AS m FROM b GROUP BY i HAVING i >= (SELECT MAX(j) FROM a)",
+    "their_own": "SELECT t, SUM(x) AS s FROM b GROUP BY t"
+    " HAVING SUM(x) <= (SELECT SUM(x) FROM a WHERE a.t = b.t)",
+    "either": "SELECT a.i, b.n FROM a, b WHERE a.x > 1 AND a.i = b.i OR a.i = b.i AND b.x < 2",
+}
+
+
+def test_values_of_subqueries_are_compared():
+    more = catalog_of(DDL + "CREATE INDEX a_j ON a (j); CREATE INDEX a_x ON a (x);"
+                      "CREATE INDEX a_t ON a (t);")  # fmt: skip
+    world = World(more, VALUES)
+    states = {name: [s.name for s in p.states] for name, p in world.programs.items()}
+    ranked = {name for name, found in states.items() if any("ranks" in state for state in found)}
+    assert ranked == {"having", "most"}
+    random, seen = Random(2), set()
+    for _ in range(7):
+        writes = []
+        for _ in range(10):
+            i, small = random.randint(0, 4), random.choice([None, -1, 0, 1, 2, 3])
+            text = random.choice(["u", "v", None])
+            if random.random() < 0.5:
+                writes.append(("a", a_row(i, random.randint(0, 4), small, t=text)))
+            else:
+                writes.append(("b", (i, random.randint(0, 2), None, small, text)))
+            if random.random() < 0.3:
+                writes[-1] = (*writes[-1][:1], writes[-1][1][: 1 + (writes[-1][0] == "b")], None)
+        world.commit(*writes)
+        world.check()
+        seen |= {name for name in VALUES if world.store.rows[name]}
+    world.check_anew()
+    assert seen == VALUES.keys(), "a view without rows shows little"
+
+
+def test_groups_are_looked_up_by_what_they_give():
+    """Only those between the old bound and the new are read, not all."""
+    sql = "SELECT i, SUM(x) AS s FROM b GROUP BY i HAVING SUM(x) > (SELECT MAX(x) FROM a)"
+    world = World(CATALOG, {"v": sql})
+    words = "v.groups0 through v.ranks0_0 by call.0, between the old and the new bound"
+    assert f"   left rows: {words}" in [*world.programs["v"].explain()]
+    world.commit(("a", a_row(1, x=50)), *(("b", (i, 0, None, i, None)) for i in range(100)))
+    world.store.reads.clear()
+    world.commit(("a", a_row(2, x=52)))
+    world.check()
+    assert world.store.reads["get", "v.groups0"] == 3  # 50, 51, 52
+    assert len(world.store.rows["v"]) == 47
 
 
 def test_types_are_duckdbs():
