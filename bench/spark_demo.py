@@ -1,7 +1,7 @@
 """The bulk work in one command: TPC-H on an embedded database, with Spark beside it.
 
 Loads TPC-H, lets a writer change all relations, and meanwhile builds join views by Spark, keeps
-nine of its queries as deferred views and compares each with its query after every batch, damages a
+its 22 queries as deferred views and compares each with its query after every batch, damages a
 view and has it reconciled. `python -m bench.spark_demo --help` lists the options; `make demo-spark`
 runs it.
 """

@@ -6,7 +6,6 @@ The files lie in the user's cache: they are the same for everybody, and no part 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,8 +13,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.tpch import VIEWS
+from bench.tpch import SCHEMA, VIEWS
 from hornbeam import Connection
+from maintain.deltas.nesting import written_out
+from query.parse import DIALECT
+from schema.ddl import load_ddl
 from schema.errors import InvalidRequest
 
 RELATIONS = (
@@ -30,14 +32,12 @@ RELATIONS = (
 )
 """Parents first."""
 LOAD_ROWS = 5_000
-_VIEW = re.compile(
-    r"^CREATE MATERIALIZED VIEW (\w+)\b.*? AS\n(SELECT.*?);$", re.DOTALL | re.MULTILINE
-)
 
 
 def queries() -> dict[str, str]:
-    """The SELECT of each view by its name."""
-    return dict(_VIEW.findall(VIEWS.read_text()))
+    """The SELECT of each view by its name, over the relations alone."""
+    views = load_ddl(SCHEMA.read_text() + VIEWS.read_text()).views
+    return {view.name: written_out(view, views).sql(DIALECT) for view in views}
 
 
 def files(scale: float, cache: Path | None = None) -> dict[str, Path]:

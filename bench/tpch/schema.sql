@@ -37,3 +37,5 @@ CREATE TABLE lineitem (
   FOREIGN KEY (l_partkey, l_suppkey) REFERENCES partsupp (ps_partkey, ps_suppkey));
 -- Query 22 compares balances with an average that changes.
 CREATE INDEX customer_acctbal ON customer (c_acctbal);
+-- Queries 7, 8, 9 and 21 look up the lines of suppliers that change.
+CREATE INDEX lineitem_supplier ON lineitem (l_suppkey);

@@ -1,4 +1,4 @@
--- Queries of TPC-H as deferred views, with the values that the specification validates with.
+-- The queries of TPC-H as deferred views, with the values that the specification validates with.
 -- A view has no order: ORDER BY and the limits that go with it are left out.
 CREATE MATERIALIZED VIEW q1 WITH (refresh = 'deferred', interval = '5 s') AS
 SELECT l_returnflag, l_linestatus, sum(l_quantity) AS sum_qty,
@@ -10,6 +10,15 @@ SELECT l_returnflag, l_linestatus, sum(l_quantity) AS sum_qty,
 FROM lineitem
 WHERE l_shipdate <= DATE '1998-09-02'
 GROUP BY l_returnflag, l_linestatus;
+
+CREATE MATERIALIZED VIEW q2 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT s_acctbal, s_name, n_name, p_partkey, p_mfgr, s_address, s_phone, s_comment
+FROM part, supplier, partsupp, nation, region
+WHERE p_partkey = ps_partkey AND s_suppkey = ps_suppkey AND p_size = 15 AND p_type LIKE '%BRASS'
+  AND s_nationkey = n_nationkey AND n_regionkey = r_regionkey AND r_name = 'EUROPE'
+  AND ps_supplycost = (SELECT min(ps_supplycost) FROM partsupp, supplier, nation, region
+    WHERE p_partkey = ps_partkey AND s_suppkey = ps_suppkey AND s_nationkey = n_nationkey
+      AND n_regionkey = r_regionkey AND r_name = 'EUROPE');
 
 CREATE MATERIALIZED VIEW q3 WITH (refresh = 'deferred', interval = '5 s') AS
 SELECT l_orderkey, sum(l_extendedprice * (1 - l_discount)) AS revenue, o_orderdate, o_shippriority
@@ -26,11 +35,50 @@ WHERE o_orderdate >= DATE '1993-07-01' AND o_orderdate < DATE '1993-10-01'
     SELECT * FROM lineitem WHERE l_orderkey = o_orderkey AND l_commitdate < l_receiptdate)
 GROUP BY o_orderpriority;
 
+CREATE MATERIALIZED VIEW q5 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT n_name, sum(l_extendedprice * (1 - l_discount)) AS revenue
+FROM customer, orders, lineitem, supplier, nation, region
+WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey AND l_suppkey = s_suppkey
+  AND c_nationkey = s_nationkey AND s_nationkey = n_nationkey AND n_regionkey = r_regionkey
+  AND r_name = 'ASIA' AND o_orderdate >= DATE '1994-01-01' AND o_orderdate < DATE '1995-01-01'
+GROUP BY n_name;
+
 CREATE MATERIALIZED VIEW q6 WITH (refresh = 'deferred', interval = '5 s') AS
 SELECT sum(l_extendedprice * l_discount) AS revenue
 FROM lineitem
 WHERE l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01'
   AND l_discount BETWEEN 0.05 AND 0.07 AND l_quantity < 24;
+
+CREATE MATERIALIZED VIEW q7 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT supp_nation, cust_nation, l_year, sum(volume) AS revenue FROM (
+  SELECT n1.n_name AS supp_nation, n2.n_name AS cust_nation, extract(year FROM l_shipdate) AS l_year,
+    l_extendedprice * (1 - l_discount) AS volume
+  FROM supplier, lineitem, orders, customer, nation n1, nation n2
+  WHERE s_suppkey = l_suppkey AND o_orderkey = l_orderkey AND c_custkey = o_custkey
+    AND s_nationkey = n1.n_nationkey AND c_nationkey = n2.n_nationkey
+    AND ((n1.n_name = 'FRANCE' AND n2.n_name = 'GERMANY') OR (n1.n_name = 'GERMANY' AND n2.n_name = 'FRANCE'))
+    AND l_shipdate BETWEEN DATE '1995-01-01' AND DATE '1996-12-31') AS shipping
+GROUP BY supp_nation, cust_nation, l_year;
+
+CREATE MATERIALIZED VIEW q8 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT o_year, sum(CASE WHEN nation = 'BRAZIL' THEN volume ELSE 0 END) / sum(volume) AS mkt_share FROM (
+  SELECT extract(year FROM o_orderdate) AS o_year, l_extendedprice * (1 - l_discount) AS volume,
+    n2.n_name AS nation
+  FROM part, supplier, lineitem, orders, customer, nation n1, nation n2, region
+  WHERE p_partkey = l_partkey AND s_suppkey = l_suppkey AND l_orderkey = o_orderkey AND o_custkey = c_custkey
+    AND c_nationkey = n1.n_nationkey AND n1.n_regionkey = r_regionkey AND r_name = 'AMERICA'
+    AND s_nationkey = n2.n_nationkey AND o_orderdate BETWEEN DATE '1995-01-01' AND DATE '1996-12-31'
+    AND p_type = 'ECONOMY ANODIZED STEEL') AS all_nations
+GROUP BY o_year;
+
+CREATE MATERIALIZED VIEW q9 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT nation, o_year, sum(amount) AS sum_profit FROM (
+  SELECT n_name AS nation, extract(year FROM o_orderdate) AS o_year,
+    l_extendedprice * (1 - l_discount) - ps_supplycost * l_quantity AS amount
+  FROM part, supplier, lineitem, partsupp, orders, nation
+  WHERE s_suppkey = l_suppkey AND ps_suppkey = l_suppkey AND ps_partkey = l_partkey AND p_partkey = l_partkey
+    AND o_orderkey = l_orderkey AND s_nationkey = n_nationkey AND p_name LIKE '%green%') AS profit
+GROUP BY nation, o_year;
 
 CREATE MATERIALIZED VIEW q10 WITH (refresh = 'deferred', interval = '5 s') AS
 SELECT c_custkey, c_name, sum(l_extendedprice * (1 - l_discount)) AS revenue, c_acctbal, n_name,
@@ -40,6 +88,15 @@ WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey
   AND o_orderdate >= DATE '1993-10-01' AND o_orderdate < DATE '1994-01-01'
   AND l_returnflag = 'R' AND c_nationkey = n_nationkey
 GROUP BY c_custkey, c_name, c_acctbal, c_phone, n_name, c_address, c_comment;
+
+CREATE MATERIALIZED VIEW q11 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT ps_partkey, sum(ps_supplycost * ps_availqty) AS value
+FROM partsupp, supplier, nation
+WHERE ps_suppkey = s_suppkey AND s_nationkey = n_nationkey AND n_name = 'GERMANY'
+GROUP BY ps_partkey
+HAVING sum(ps_supplycost * ps_availqty) > (SELECT sum(ps_supplycost * ps_availqty) * 0.0001
+  FROM partsupp, supplier, nation
+  WHERE ps_suppkey = s_suppkey AND s_nationkey = n_nationkey AND n_name = 'GERMANY');
 
 CREATE MATERIALIZED VIEW q12 WITH (refresh = 'deferred', interval = '5 s') AS
 SELECT l_shipmode,
@@ -68,6 +125,68 @@ SELECT 100.00 * sum(CASE WHEN p_type LIKE 'PROMO%' THEN l_extendedprice * (1 - l
 FROM lineitem, part
 WHERE l_partkey = p_partkey
   AND l_shipdate >= DATE '1995-09-01' AND l_shipdate < DATE '1995-10-01';
+
+CREATE MATERIALIZED VIEW revenue WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT l_suppkey AS supplier_no, sum(l_extendedprice * (1 - l_discount)) AS total_revenue
+FROM lineitem
+WHERE l_shipdate >= DATE '1996-01-01' AND l_shipdate < DATE '1996-04-01'
+GROUP BY l_suppkey;
+
+CREATE MATERIALIZED VIEW q15 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT s_suppkey, s_name, s_address, s_phone, total_revenue
+FROM supplier, revenue
+WHERE s_suppkey = supplier_no AND total_revenue = (SELECT max(total_revenue) FROM revenue);
+
+CREATE MATERIALIZED VIEW q16 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT p_brand, p_type, p_size, count(DISTINCT ps_suppkey) AS supplier_cnt
+FROM partsupp, part
+WHERE p_partkey = ps_partkey AND p_brand <> 'Brand#45' AND p_type NOT LIKE 'MEDIUM POLISHED%'
+  AND p_size IN (49, 14, 23, 45, 19, 3, 36, 9)
+  AND ps_suppkey NOT IN (SELECT s_suppkey FROM supplier WHERE s_comment LIKE '%Customer%Complaints%')
+GROUP BY p_brand, p_type, p_size;
+
+CREATE MATERIALIZED VIEW q17 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT sum(l_extendedprice) / 7.0 AS avg_yearly FROM lineitem, part
+WHERE p_partkey = l_partkey AND p_brand = 'Brand#23' AND p_container = 'MED BOX'
+  AND l_quantity < (SELECT 0.2 * avg(l_quantity) FROM lineitem WHERE l_partkey = p_partkey);
+
+CREATE MATERIALIZED VIEW q18 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice, sum(l_quantity) AS quantity
+FROM customer, orders, lineitem
+WHERE o_orderkey IN (SELECT l_orderkey FROM lineitem GROUP BY l_orderkey HAVING sum(l_quantity) > 300)
+  AND c_custkey = o_custkey AND o_orderkey = l_orderkey
+GROUP BY c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice;
+
+CREATE MATERIALIZED VIEW q19 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT sum(l_extendedprice * (1 - l_discount)) AS revenue FROM lineitem, part
+WHERE (p_partkey = l_partkey AND p_brand = 'Brand#12' AND p_container IN ('SM CASE', 'SM BOX', 'SM PACK', 'SM PKG')
+    AND l_quantity >= 1 AND l_quantity <= 11 AND p_size BETWEEN 1 AND 5 AND l_shipmode IN ('AIR', 'AIR REG')
+    AND l_shipinstruct = 'DELIVER IN PERSON')
+  OR (p_partkey = l_partkey AND p_brand = 'Brand#23' AND p_container IN ('MED BAG', 'MED BOX', 'MED PKG', 'MED PACK')
+    AND l_quantity >= 10 AND l_quantity <= 20 AND p_size BETWEEN 1 AND 10 AND l_shipmode IN ('AIR', 'AIR REG')
+    AND l_shipinstruct = 'DELIVER IN PERSON')
+  OR (p_partkey = l_partkey AND p_brand = 'Brand#34' AND p_container IN ('LG CASE', 'LG BOX', 'LG PACK', 'LG PKG')
+    AND l_quantity >= 20 AND l_quantity <= 30 AND p_size BETWEEN 1 AND 15 AND l_shipmode IN ('AIR', 'AIR REG')
+    AND l_shipinstruct = 'DELIVER IN PERSON');
+
+CREATE MATERIALIZED VIEW q20 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT s_name, s_address FROM supplier, nation
+WHERE s_suppkey IN (SELECT ps_suppkey FROM partsupp
+    WHERE ps_partkey IN (SELECT p_partkey FROM part WHERE p_name LIKE 'forest%')
+      AND ps_availqty > (SELECT 0.5 * sum(l_quantity) FROM lineitem
+        WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppkey
+          AND l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01'))
+  AND s_nationkey = n_nationkey AND n_name = 'CANADA';
+
+CREATE MATERIALIZED VIEW q21 WITH (refresh = 'deferred', interval = '5 s') AS
+SELECT s_name, count(*) AS numwait FROM supplier, lineitem l1, orders, nation
+WHERE s_suppkey = l1.l_suppkey AND o_orderkey = l1.l_orderkey AND o_orderstatus = 'F'
+  AND l1.l_receiptdate > l1.l_commitdate
+  AND EXISTS (SELECT * FROM lineitem l2 WHERE l2.l_orderkey = l1.l_orderkey AND l2.l_suppkey <> l1.l_suppkey)
+  AND NOT EXISTS (SELECT * FROM lineitem l3 WHERE l3.l_orderkey = l1.l_orderkey
+    AND l3.l_suppkey <> l1.l_suppkey AND l3.l_receiptdate > l3.l_commitdate)
+  AND s_nationkey = n_nationkey AND n_name = 'SAUDI ARABIA'
+GROUP BY s_name;
 
 CREATE MATERIALIZED VIEW q22 WITH (refresh = 'deferred', interval = '5 s') AS
 SELECT cntrycode, count(*) AS numcust, sum(c_acctbal) AS totacctbal

@@ -16,6 +16,8 @@ from schema.ddl import load_ddl
 
 SCALE = 0.001
 TRANSACTIONS = 250
+FEW = {f"q{number}" for number in (2, 5, 7, 8, 11, 17, 18, 19, 20, 21)}
+"""They ask for what so few rows may not have, with ten suppliers."""
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +87,9 @@ def number(text):
 
 def test_queries_answer_as_duckdb_does(db, duck):
     rows = dict(answered(db, duck))
-    assert list(rows) == ["q1", "q3", "q4", "q6", "q10", "q12", "q13", "q14", "q22"]
+    assert rows.keys() == {"revenue", *(f"q{number}" for number in range(1, 23))}
     assert rows["q1"] == 4
-    assert all(rows.values())
+    assert {name for name, count in rows.items() if not count} < FEW
 
 
 def test_the_views_are_views_of_the_schema():
@@ -112,8 +114,8 @@ def test_random_changes_keep_foreign_keys_and_reach_every_query(db, tables, requ
     assert {name for kind, name in kinds if kind == "DELETE"} >= {"orders", "lineitem", "customer"}
     duck = request.getfixturevalue("duck")
     after = {name: exact(duck.sql(sql).fetchall()) for name, sql in queries().items()}
-    assert len(dict(answered(db, duck))) == 9
-    assert [name for name in after if after[name] == before[name]] == []
+    assert len(dict(answered(db, duck))) == 23
+    assert {name for name in after if after[name] == before[name]} < FEW
 
 
 def test_the_same_seed_gives_the_same_changes(tables):
