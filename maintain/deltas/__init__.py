@@ -8,7 +8,8 @@ between the two snapshots, exactly: types, multiplicities, NULLs and empty group
 * `relations.py`: tables, Z-sets, and DuckDB as the one place where expressions are evaluated, so
   that a view's values are the query engine's.
 * `nesting.py`: the views that a view reads, written out.
-* `expressions.py`, `translate.py`: from SQL to the five operators of `algebra.py`.
+* `expressions.py`, `calls.py`, `operators.py`, `translate.py`: from SQL to the five operators of
+  `algebra.py`.
 * `lookups.py`: rows at S0 of any operator, by some of its columns.
 * `states.py`: what aggregates keep; `stages.py`: the steps of a program; `program.py`: compiling,
   and the executor that runs all of it in one process.

@@ -17,9 +17,6 @@ from sqlglot import exp
 
 from maintain.deltas.algebra import (
     Aggregate,
-    Bound,
-    Call,
-    Function,
     Join,
     JoinKind,
     Map,
@@ -28,6 +25,7 @@ from maintain.deltas.algebra import (
     Union,
     null_of,
 )
+from maintain.deltas.calls import Calls, Output
 from maintain.deltas.expressions import (
     Scope,
     aggregates_in,
@@ -41,31 +39,30 @@ from maintain.deltas.expressions import (
     rename,
     text,
 )
+from maintain.deltas.operators import (
+    bound_of,
+    check_keys,
+    filtered,
+    join_shape,
+    mapped,
+    named,
+    pair_of,
+    passed_on,
+    prefixed,
+    renamed,
+)
 from maintain.deltas.relations import WEIGHT, Field, Fields, describe, stored_fields
 from query.binder import output_name
 from query.duck import quoted
 from query.parse import at
 from schema.catalog import Catalog
 from schema.errors import Unsupported
-from schema.types import ColumnType, Kind
-
-_NUMBERS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
-_SUMMABLE = ("HUGEINT", "DECIMAL")
-_FUNCTIONS: dict[type[exp.Expr], Function] = {
-    exp.Sum: Function.SUM,
-    exp.Avg: Function.AVG,
-    exp.Min: Function.MIN,
-    exp.Max: Function.MAX,
-    exp.Count: Function.COUNT,
-}
+from schema.types import Kind
 
 _VALUES = (exp.Binary, exp.Paren, exp.Between)
 """Where a subquery is a value of a condition."""
 _ONLY = "?"
 """The alias of such a value; no alias of SQL's is spelled like it."""
-
-Output = tuple[str, exp.Expr]
-"""An output column: its name and its renamed expression."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +119,9 @@ class Translator:
         tables = {f"p{i}": part.fields for i, part in enumerate(parts)}
         types = describe(" UNION ALL ".join(selects), tables)
         prefix = self.alias("union")
-        fields = tuple(_as(field, f"{prefix}.{field.name}") for field in types)
+        fields = tuple(named(field, f"{prefix}.{field.name}") for field in types)
         alike = tuple(
-            _map(part, [
+            mapped(part, [
                 (field, f"CAST({quoted(own.name)} AS {field.duck})", None)
                 for field, own in zip(fields, part.fields, strict=True)
             ])
@@ -134,11 +131,11 @@ class Translator:
         if node.args.get("distinct"):
             union = self._distinct(union)
         names = [field.name for field in parts[0].fields]
-        return _renamed(union, dict(zip(names, [f.name for f in fields], strict=True)))
+        return renamed(union, dict(zip(names, [f.name for f in fields], strict=True)))
 
     def _distinct(self, node: Node) -> Aggregate:
-        inner = _renamed(node, {field.name: field.name for field in node.fields})
-        self.check_keys(node.fields, "DISTINCT")
+        inner = renamed(node, {field.name: field.name for field in node.fields})
+        check_keys(node.fields, "DISTINCT")
         return Aggregate(inner, node.fields, (), ())
 
     def _select(
@@ -160,7 +157,7 @@ class Translator:
             if node.args["distinct"].args.get("on"):
                 raise refused("DISTINCT ON", node, self.sql, "write MIN or MAX with GROUP BY")
             distinct = self._distinct(result)
-            return _renamed(distinct, {f.name: f.name for f in distinct.fields})
+            return renamed(distinct, {f.name: f.name for f in distinct.fields})
         return self._with_unique(result) if keep_unique else result
 
     def _with_unique(self, result: Map) -> Map:
@@ -171,7 +168,7 @@ class Translator:
         given = set(result.passes.values())
         missing = [f for f in result.input.fields if f.name in unique and f.name not in given]
         prefix = self.alias("hidden")
-        fields = tuple(_as(field, f"{prefix}.{field.name}") for field in missing)
+        fields = tuple(named(field, f"{prefix}.{field.name}") for field in missing)
         passes = result.passes | {
             hidden.name: field.name for hidden, field in zip(fields, missing, strict=True)
         }
@@ -181,7 +178,7 @@ class Translator:
             (*result.expressions, *(quoted(field.name) for field in missing)),
             result.where,
             passes,
-            _passed(unique, passes),
+            passed_on(unique, passes),
         )
 
     def _outputs(self, node: exp.Select, scope: Scope) -> list[Output]:
@@ -245,12 +242,12 @@ class Translator:
         from_ = _From(self, ctes, scope)
         from_.plan(origin.this, node.args.get("joins") or ())
         simple, nested = _parted(pool)
-        renamed = [rename(part, scope) for part in simple]
-        for part in renamed:
+        parts = [rename(part, scope) for part in simple]
+        for part in parts:
             if aggregates_in(part):
                 raise Unsupported("an aggregate in WHERE", cure="write HAVING")
-        local = [part for part in renamed if names_in(part) <= scope.own]
-        correlated = [part for part in renamed if not names_in(part) <= scope.own]
+        local = [part for part in parts if names_in(part) <= scope.own]
+        correlated = [part for part in parts if not names_in(part) <= scope.own]
         base = from_.join(local)
         for part in nested:
             base = self._nested(part, base, ctes, scope)
@@ -291,7 +288,7 @@ class Translator:
             node, on = self._from_where(query, known, scope)
             inner = [v for _, v in self._outputs(query, scope)] if left else []
         else:
-            node = _prefixed(self.query(query, ctes), self.alias("subquery"))
+            node = prefixed(self.query(query, ctes), self.alias("subquery"))
             on, inner = [], [column(field.name) for field in node.fields]
         if left and len(inner) != len(left):
             raise Unsupported(f"IN compares {len(left)} values with {len(inner)}")
@@ -344,7 +341,7 @@ class Translator:
         self, part: exp.Expr, base: Node, value: Node, on: Sequence[exp.Expr]
     ) -> Node:  # fmt: skip
         join = self.join(JoinKind.SEMI, base, value, on, part)
-        return replace(join, bound=_bound(on[-1], join)) if value.unique == frozenset() else join
+        return replace(join, bound=bound_of(on[-1], join)) if value.unique == frozenset() else join
 
     def _only_values(
         self, subquery: exp.Subquery, ctes: Ctes, scope: Scope
@@ -375,7 +372,7 @@ class Translator:
             rows = self._aggregated(query, base, shown, list(keys.values()), known, inner)
         else:
             outputs, rows = [], self.query(query, ctes)
-        node = _prefixed(rows, prefix)
+        node = prefixed(rows, prefix)
         if len(node.fields) > len(equal) + 1 or not (equal or node.unique == frozenset()):
             raise Unsupported(
                 f"a subquery that may have several rows, as a value{at(subquery, self.sql)}",
@@ -407,9 +404,9 @@ class Translator:
             if not names_in(part) <= set(known):
                 raise self.further_out(place)
         right_names = set(right.field)
-        right = _filtered(right, [part for part in on if names_in(part) <= right_names])
+        right = filtered(right, [part for part in on if names_in(part) <= right_names])
         both = [part for part in on if not names_in(part) <= right_names]
-        pairs = [_pair(part, left, right) for part in both]
+        pairs = [pair_of(part, left, right) for part in both]
         keys = tuple(dict.fromkeys(pair for pair in pairs if pair is not None))
         rest = [part for part, pair in zip(both, pairs, strict=True) if pair is None]
         if not keys and right.unique != frozenset():
@@ -418,18 +415,13 @@ class Translator:
                 cure="join on columns: a.x = b.y",
             )
         for name in itertools.chain.from_iterable(keys):
-            self.check_keys((known[name],), "a join")
-        return Join(kind, left, right, keys, all_of(rest), *_join_shape(kind, left, right, keys))
+            check_keys((known[name],), "a join")
+        return Join(kind, left, right, keys, all_of(rest), *join_shape(kind, left, right, keys))
 
     def further_out(self, place: exp.Expr) -> Unsupported:
         return Unsupported(
             f"a condition reads a SELECT further out{at(place, self.sql)}", cure="join in FROM"
         )
-
-    def check_keys(self, fields: Fields, what: str) -> None:
-        for field in fields:
-            if field.type.kind is Kind.JSON:
-                raise Unsupported(f"{what} by the JSON column {field.name}", cure="CAST it to TEXT")
 
     # -- aggregation
 
@@ -444,7 +436,7 @@ class Translator:
     ) -> Map:
         having = node.args.get("having")
         simple, nested = _parted(conjuncts(having.this if having is not None else None))
-        calls = _Calls(self, base)
+        calls = Calls(self.alias("call"), self.sql)
         prefix = self.alias("group")
         group_names = [f"{prefix}.{plain(key) or i}" for i, key in enumerate(keys)]
         replaced = {text(key.unnest()): name for key, name in zip(keys, group_names, strict=True)}
@@ -466,7 +458,7 @@ class Translator:
         below = [*zip(group_names, keys, strict=True), *calls.arguments()]
         inner = self._map(base, below or [("nothing", exp.Literal.number(1))])
         groups = inner.fields[: len(keys)]
-        self.check_keys(groups, "GROUP BY")
+        check_keys(groups, "GROUP BY")
         if keys or not node.args.get("group"):
             aggregate = calls.aggregate(inner, groups)
         else:
@@ -475,7 +467,7 @@ class Translator:
             if not names_in(each) <= set(aggregate.field):
                 unknown = sorted(names_in(each) - set(aggregate.field))
                 raise Unsupported(f"{unknown[0]} is neither grouped nor aggregated")
-        result = _filtered(aggregate, where)
+        result = filtered(aggregate, where)
         for part, value, on in compared:
             result = self._compared(part, result, value, on)
         return self._map(result, values)
@@ -513,13 +505,13 @@ class Translator:
         for (name, value), sql, described in zip(outputs, texts, types, strict=True):
             source = plain(value)
             if source is not None:
-                parts.append((_as(node.field[source], name), quoted(source), source))
+                parts.append((named(node.field[source], name), quoted(source), source))
                 continue
             double = described.type.kind is Kind.DOUBLE
             # There is no negative zero: keys and rows agree.
             computed = f"({sql}) + 0.0" if double else f"CAST({sql} AS {described.duck})"
-            parts.append((_as(described, name), computed, None))
-        return _map(node, parts)
+            parts.append((named(described, name), computed, None))
+        return mapped(node, parts)
 
     def alias(self, alias: str) -> str:
         """What the names of a FROM item's columns begin with: its alias, unlike all others, as
@@ -539,105 +531,9 @@ class Translator:
         used = self._used.get(alias, set()) | set(found.primary_key)
         kept = [c for c in found.columns if c.name in used]
         names = {c.name: f"{prefix}.{c.name}" for c in kept}
-        fields = tuple(_as(field, names[field.name]) for field in stored_fields(kept))
+        fields = tuple(named(field, names[field.name]) for field in stored_fields(kept))
         unique = frozenset(names[name] for name in found.primary_key)
         return Scan(relation, tuple(names), fields, unique), names
-
-
-class _Calls:
-    """Aggregate calls of one SELECT, each computed once, over arguments that are columns."""
-
-    def __init__(self, translator: Translator, base: Node) -> None:
-        self._translator = translator
-        self._base = base
-        self._prefix = translator.alias("call")
-        self._names: dict[tuple[Function, str], str] = {}
-        self._arguments: dict[str, exp.Expr] = {}
-
-    def name(self, part: exp.Expr) -> str:
-        """The column that holds this aggregate's value."""
-        function, argument = self._parsed(part)
-        if argument is not None:
-            sql = text(argument)
-            if aggregates_in(argument):
-                raise Unsupported("an aggregate of an aggregate", cure="write a subquery in FROM")
-            self._arguments.setdefault(sql, argument)
-            place = str(list(self._arguments).index(sql))
-        else:
-            place = ""
-        key = function, place
-        if key not in self._names:
-            self._names[key] = f"{self._prefix}.{len(self._names)}"
-        return self._names[key]
-
-    def _parsed(self, part: exp.Expr) -> tuple[Function, exp.Expr | None]:
-        condition = None
-        if isinstance(part, exp.Filter):
-            condition = part.expression.this
-            part = part.this
-        function = _FUNCTIONS.get(type(part))
-        sql = self._translator.sql
-        if function is None:
-            raise refused(f"the aggregate {text(part)}", part, sql, "")
-        if part.expressions and not isinstance(part, exp.Count):
-            raise refused(f"{text(part)}", part, sql, "one argument only")
-        argument = part.this
-        if isinstance(argument, exp.Distinct):
-            if function is Function.COUNT and len(argument.expressions) == 1:
-                function = Function.DISTINCT
-            elif function not in (Function.MIN, Function.MAX):
-                raise refused(f"{text(part)}", part, sql, "aggregate over SELECT DISTINCT in FROM")
-            argument = argument.expressions[0]
-        if isinstance(argument, exp.Star) or argument is None:
-            if condition is None:
-                return Function.ROWS, None
-            argument = exp.Literal.number(1)
-        if isinstance(part, exp.Count) and part.expressions:
-            raise refused(f"{text(part)}", part, sql, "count one expression")
-        if condition is not None:
-            argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
-        return function, argument
-
-    def arguments(self) -> Iterator[Output]:
-        """Output columns of the projection below the aggregation."""
-        for i, argument in enumerate(self._arguments.values()):
-            yield self._argument(i), argument
-
-    def _argument(self, i: int) -> str:
-        return f"argument.{i}"
-
-    def aggregate(self, inner: Map, groups: Fields) -> Aggregate:
-        calls: list[Call] = []
-        sums: dict[str, Field] = {}
-        for (function, place), name in self._names.items():
-            argument = self._argument(int(place)) if place else ""
-            if function in (Function.SUM, Function.AVG):
-                sums[argument] = self._sum(inner, argument)
-            calls.append(Call(function, argument, self._field(inner, function, argument, name)))
-        for call in calls:
-            if call.function in (Function.MIN, Function.MAX, Function.DISTINCT):
-                self._translator.check_keys((inner.field[call.argument],), call.function.value)
-        return Aggregate(inner, groups, tuple(calls), tuple(sums.items()))
-
-    def _field(self, inner: Map, function: Function, argument: str, name: str) -> Field:
-        if function in (Function.ROWS, Function.COUNT, Function.DISTINCT):
-            return Field(name, "BIGINT", ColumnType(Kind.BIGINT), nullable=False)
-        return _as(_described(inner, f"{function.value}({quoted(argument)})"), name)
-
-    def _sum(self, inner: Map, argument: str) -> Field:
-        kind = inner.field[argument].type.kind
-        found = _described(inner, f"sum({quoted(argument)})")
-        if kind not in (*_NUMBERS, Kind.BOOLEAN) or not found.duck.startswith(_SUMMABLE):
-            raise Unsupported(
-                f"SUM and AVG of {inner.field[argument].duck} cannot be kept up to date from "
-                "changes: sums of floating-point numbers depend on their order",
-                cure="CAST the argument to a DECIMAL",
-            )
-        return found
-
-
-def _described(inner: Map, sql: str) -> Field:
-    return describe(f"SELECT {sql} FROM t", {"t": inner.fields})[0]
 
 
 class _From:
@@ -679,7 +575,7 @@ class _From:
         node = self._translator.query(cte.node.this, cte.known)
         names = [part.name for part in cte.node.args["alias"].columns]
         kept = [names[i] if i < len(names) else f.name for i, f in enumerate(node.fields)]
-        return _renamed(node, dict(zip(kept, [f.name for f in node.fields], strict=True)))
+        return renamed(node, dict(zip(kept, [f.name for f in node.fields], strict=True)))
 
     def _relation(self, node: exp.Table) -> Node:
         if node.name not in self._translator.catalog.schema:
@@ -703,7 +599,7 @@ class _From:
         names = {name: f"{prefix}.{name}" for name in visible}
         self._scope.columns[alias] = names
         own = [field.name for field in query.fields]
-        return _renamed(query, dict(zip(names.values(), own, strict=True)))
+        return renamed(query, dict(zip(names.values(), own, strict=True)))
 
     def join(self, where: Sequence[exp.Expr]) -> Node:
         """All items joined, with the WHERE's conditions as far down as they may go."""
@@ -771,12 +667,12 @@ class _From:
             return join(JoinKind.LEFT, right, left, on, place)
         first = join(JoinKind.LEFT, left, right, on, place)
         second = join(JoinKind.ANTI, right, left, on, place)
-        padded = _map(second, [
+        padded = mapped(second, [
             (field, quoted(field.name), field.name) if field.name in right.field
             else (field, null_of(field), None)
             for field in first.fields
         ])  # fmt: skip
-        fields = tuple(_as(f, f.name, nullable=True) for f in first.fields)
+        fields = tuple(named(f, f.name, nullable=True) for f in first.fields)
         return Union((first, padded), fields)
 
     def _inner(
@@ -791,16 +687,16 @@ class _From:
             used.extend(found)
             return found
 
-        waiting = [_filtered(item, take(set(item.field))) for item in items]
+        waiting = [filtered(item, take(set(item.field))) for item in items]
         node = waiting.pop(0)
         while waiting:
             item = next((w for w in waiting if _connected(node, w, pool)), waiting[0])
             waiting = [w for w in waiting if w is not item]
             on = take({*node.field, *item.field})
-            keyed = [part for part in on if _pair(part, node, item) is not None]
+            keyed = [part for part in on if pair_of(part, node, item) is not None]
             rest = [part for part in on if not _is_one_of(part, keyed)]
             place = self._steps[-1][0] or exp.Join()
-            node = _filtered(self._translator.join(JoinKind.INNER, node, item, keyed, place), rest)
+            node = filtered(self._translator.join(JoinKind.INNER, node, item, keyed, place), rest)
         return node, used
 
 
@@ -809,102 +705,7 @@ def _is_one_of(part: exp.Expr, parts: Sequence[exp.Expr]) -> bool:
 
 
 def _connected(node: Node, item: Node, pool: Sequence[exp.Expr]) -> bool:
-    return any(_pair(part, node, item) is not None for part in pool)
-
-
-def _pair(part: exp.Expr, left: Node, right: Node) -> tuple[str, str] | None:
-    """The columns of left and right that `part` equates, if it is that and they can be looked up
-    by each other's values."""
-    if not isinstance(part, exp.EQ):
-        return None
-    a, b = plain(part.this), plain(part.expression)
-    if a in right.field and b in left.field:
-        a, b = b, a
-    if a not in left.field or b not in right.field:
-        return None
-    assert a is not None
-    assert b is not None
-    kinds = {left.field[a].type.kind, right.field[b].type.kind}
-    return (a, b) if len(kinds) == 1 or kinds <= set(_NUMBERS) else None
-
-
-def _bound(condition: exp.Expr, join: Join) -> Bound | None:
-    """A comparison of two columns of one kind, or of numbers."""
-    condition = condition.unnest()
-    if not isinstance(condition, exp.GT | exp.GTE | exp.LT | exp.LTE):
-        return None
-    a, b = plain(condition.this), plain(condition.expression)
-    above = isinstance(condition, exp.GT | exp.GTE)
-    if a in join.right.field:
-        a, b, above = b, a, not above
-    if a not in join.left.field or b not in join.right.field:
-        return None
-    assert a is not None
-    assert b is not None
-    left, right = join.left.field[a].type, join.right.field[b].type
-    alike = left.kind is right.kind or {left.kind, right.kind} <= {*_NUMBERS, Kind.DOUBLE}
-    return Bound(a, b, above) if alike else None
-
-
-def _join_shape(
-    kind: JoinKind, left: Node, right: Node, keys: Sequence[tuple[str, str]]
-) -> tuple[Fields, frozenset[str] | None]:
-    """Fields of a join, and what identifies its rows."""
-    if kind in (JoinKind.SEMI, JoinKind.ANTI):
-        return left.fields, left.unique
-    one_right = right.unique is not None and right.unique <= {b for _, b in keys}
-    one_left = left.unique is not None and left.unique <= {a for a, _ in keys}
-    outer = kind is JoinKind.LEFT
-    theirs = tuple(_as(f, f.name, nullable=f.nullable or outer) for f in right.fields)
-    unique: frozenset[str] | None = None
-    if one_right:
-        unique = left.unique
-    elif one_left and not outer:
-        unique = right.unique
-    elif left.unique is not None and right.unique is not None:
-        unique = left.unique | right.unique
-    return (*left.fields, *theirs), unique
-
-
-def _as(field: Field, name: str, *, nullable: bool | None = None) -> Field:
-    return Field(name, field.duck, field.type, field.nullable if nullable is None else nullable)
-
-
-def _map(node: Node, parts: Sequence[tuple[Field, str, str | None]], where: str = "") -> Map:
-    passes = {field.name: source for field, _, source in parts if source is not None}
-    return Map(
-        node,
-        tuple(field for field, _, _ in parts),
-        tuple(sql for _, sql, _ in parts),
-        where,
-        passes,
-        _passed(node.unique, passes),
-    )
-
-
-def _passed(unique: frozenset[str] | None, passes: Mapping[str, str]) -> frozenset[str] | None:
-    """`unique` under the names of a projection, if it passes all of it on."""
-    back = {source: name for name, source in reversed([*passes.items()])}
-    if unique is None or not unique <= back.keys():
-        return None
-    return frozenset(back[name] for name in unique)
-
-
-def _renamed(node: Node, names: Mapping[str, str]) -> Map:
-    """The columns of `names`: name → name in `node`."""
-    return _map(node, [(_as(node.field[old], new), quoted(old), old) for new, old in names.items()])
-
-
-def _prefixed(node: Map, prefix: str) -> Map:
-    """A subquery's rows under names that nothing else has."""
-    return _renamed(node, {f"{prefix}.{field.name}": field.name for field in node.fields})
-
-
-def _filtered(node: Node, conditions: Sequence[exp.Expr]) -> Node:
-    if not conditions:
-        return node
-    parts = [(field, quoted(field.name), field.name) for field in node.fields]
-    return _map(node, parts, all_of(conditions))
+    return any(pair_of(part, node, item) is not None for part in pool)
 
 
 def _columns(fields: Fields) -> str:

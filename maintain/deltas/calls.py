@@ -1,0 +1,123 @@
+"""The aggregate calls of one SELECT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from maintain.deltas.algebra import Aggregate, Call, Function, Map
+from maintain.deltas.expressions import aggregates_in, refused, text
+from maintain.deltas.operators import NUMBERS, check_keys, named
+from maintain.deltas.relations import Field, Fields, describe
+from query.duck import quoted
+from schema.errors import Unsupported
+from schema.types import ColumnType, Kind
+
+_SUMMABLE = ("HUGEINT", "DECIMAL")
+_FUNCTIONS: dict[type[exp.Expr], Function] = {
+    exp.Sum: Function.SUM,
+    exp.Avg: Function.AVG,
+    exp.Min: Function.MIN,
+    exp.Max: Function.MAX,
+    exp.Count: Function.COUNT,
+}
+
+Output = tuple[str, exp.Expr]
+"""An output column: its name and its renamed expression."""
+
+
+class Calls:
+    """Aggregate calls of one SELECT, each computed once, over arguments that are columns."""
+
+    def __init__(self, prefix: str, sql: str) -> None:
+        """`prefix` begins their names; positions are those of `sql`."""
+        self._prefix = prefix
+        self._sql = sql
+        self._names: dict[tuple[Function, str], str] = {}
+        self._arguments: dict[str, exp.Expr] = {}
+
+    def name(self, part: exp.Expr) -> str:
+        """The column that holds this aggregate's value."""
+        function, argument = self._parsed(part)
+        if argument is not None:
+            sql = text(argument)
+            if aggregates_in(argument):
+                raise Unsupported("an aggregate of an aggregate", cure="write a subquery in FROM")
+            self._arguments.setdefault(sql, argument)
+            place = str(list(self._arguments).index(sql))
+        else:
+            place = ""
+        key = function, place
+        if key not in self._names:
+            self._names[key] = f"{self._prefix}.{len(self._names)}"
+        return self._names[key]
+
+    def _parsed(self, part: exp.Expr) -> tuple[Function, exp.Expr | None]:
+        condition = None
+        if isinstance(part, exp.Filter):
+            condition = part.expression.this
+            part = part.this
+        function = _FUNCTIONS.get(type(part))
+        sql = self._sql
+        if function is None:
+            raise refused(f"the aggregate {text(part)}", part, sql, "")
+        if part.expressions and not isinstance(part, exp.Count):
+            raise refused(f"{text(part)}", part, sql, "one argument only")
+        argument = part.this
+        if isinstance(argument, exp.Distinct):
+            if function is Function.COUNT and len(argument.expressions) == 1:
+                function = Function.DISTINCT
+            elif function not in (Function.MIN, Function.MAX):
+                raise refused(f"{text(part)}", part, sql, "aggregate over SELECT DISTINCT in FROM")
+            argument = argument.expressions[0]
+        if isinstance(argument, exp.Star) or argument is None:
+            if condition is None:
+                return Function.ROWS, None
+            argument = exp.Literal.number(1)
+        if isinstance(part, exp.Count) and part.expressions:
+            raise refused(f"{text(part)}", part, sql, "count one expression")
+        if condition is not None:
+            argument = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
+        return function, argument
+
+    def arguments(self) -> Iterator[Output]:
+        """Output columns of the projection below the aggregation."""
+        for i, argument in enumerate(self._arguments.values()):
+            yield self._argument(i), argument
+
+    def _argument(self, i: int) -> str:
+        return f"argument.{i}"
+
+    def aggregate(self, inner: Map, groups: Fields) -> Aggregate:
+        calls: list[Call] = []
+        sums: dict[str, Field] = {}
+        for (function, place), name in self._names.items():
+            argument = self._argument(int(place)) if place else ""
+            if function in (Function.SUM, Function.AVG):
+                sums[argument] = self._sum(inner, argument)
+            calls.append(Call(function, argument, self._field(inner, function, argument, name)))
+        for call in calls:
+            if call.function in (Function.MIN, Function.MAX, Function.DISTINCT):
+                check_keys((inner.field[call.argument],), call.function.value)
+        return Aggregate(inner, groups, tuple(calls), tuple(sums.items()))
+
+    def _field(self, inner: Map, function: Function, argument: str, name: str) -> Field:
+        if function in (Function.ROWS, Function.COUNT, Function.DISTINCT):
+            return Field(name, "BIGINT", ColumnType(Kind.BIGINT), nullable=False)
+        return named(_described(inner, f"{function.value}({quoted(argument)})"), name)
+
+    def _sum(self, inner: Map, argument: str) -> Field:
+        kind = inner.field[argument].type.kind
+        found = _described(inner, f"sum({quoted(argument)})")
+        if kind not in (*NUMBERS, Kind.BOOLEAN) or not found.duck.startswith(_SUMMABLE):
+            raise Unsupported(
+                f"SUM and AVG of {inner.field[argument].duck} cannot be kept up to date from "
+                "changes: sums of floating-point numbers depend on their order",
+                cure="CAST the argument to a DECIMAL",
+            )
+        return found
+
+
+def _described(inner: Map, sql: str) -> Field:
+    return describe(f"SELECT {sql} FROM t", {"t": inner.fields})[0]

@@ -1,0 +1,120 @@
+"""Operators of the algebra made of others: what they pass on, and what identifies their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from maintain.deltas.algebra import Bound, Join, JoinKind, Map, Node
+from maintain.deltas.expressions import all_of, plain
+from maintain.deltas.relations import Field, Fields
+from query.duck import quoted
+from schema.errors import Unsupported
+from schema.types import Kind
+
+NUMBERS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
+
+
+def check_keys(fields: Fields, what: str) -> None:
+    """Raises Unsupported for columns whose values cannot be told apart by a key."""
+    for field in fields:
+        if field.type.kind is Kind.JSON:
+            raise Unsupported(f"{what} by the JSON column {field.name}", cure="CAST it to TEXT")
+
+
+def pair_of(part: exp.Expr, left: Node, right: Node) -> tuple[str, str] | None:
+    """The columns of left and right that `part` equates, if it is that and they can be looked up
+    by each other's values."""
+    if not isinstance(part, exp.EQ):
+        return None
+    a, b = plain(part.this), plain(part.expression)
+    if a in right.field and b in left.field:
+        a, b = b, a
+    if a not in left.field or b not in right.field:
+        return None
+    assert a is not None
+    assert b is not None
+    kinds = {left.field[a].type.kind, right.field[b].type.kind}
+    return (a, b) if len(kinds) == 1 or kinds <= set(NUMBERS) else None
+
+
+def bound_of(condition: exp.Expr, join: Join) -> Bound | None:
+    """A comparison of two columns of one kind, or of numbers."""
+    condition = condition.unnest()
+    if not isinstance(condition, exp.GT | exp.GTE | exp.LT | exp.LTE):
+        return None
+    a, b = plain(condition.this), plain(condition.expression)
+    above = isinstance(condition, exp.GT | exp.GTE)
+    if a in join.right.field:
+        a, b, above = b, a, not above
+    if a not in join.left.field or b not in join.right.field:
+        return None
+    assert a is not None
+    assert b is not None
+    left, right = join.left.field[a].type, join.right.field[b].type
+    alike = left.kind is right.kind or {left.kind, right.kind} <= {*NUMBERS, Kind.DOUBLE}
+    return Bound(a, b, above) if alike else None
+
+
+def join_shape(
+    kind: JoinKind, left: Node, right: Node, keys: Sequence[tuple[str, str]]
+) -> tuple[Fields, frozenset[str] | None]:
+    """Fields of a join, and what identifies its rows."""
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return left.fields, left.unique
+    one_right = right.unique is not None and right.unique <= {b for _, b in keys}
+    one_left = left.unique is not None and left.unique <= {a for a, _ in keys}
+    outer = kind is JoinKind.LEFT
+    theirs = tuple(named(f, f.name, nullable=f.nullable or outer) for f in right.fields)
+    unique: frozenset[str] | None = None
+    if one_right:
+        unique = left.unique
+    elif one_left and not outer:
+        unique = right.unique
+    elif left.unique is not None and right.unique is not None:
+        unique = left.unique | right.unique
+    return (*left.fields, *theirs), unique
+
+
+def named(field: Field, name: str, *, nullable: bool | None = None) -> Field:
+    return Field(name, field.duck, field.type, field.nullable if nullable is None else nullable)
+
+
+def mapped(node: Node, parts: Sequence[tuple[Field, str, str | None]], where: str = "") -> Map:
+    passes = {field.name: source for field, _, source in parts if source is not None}
+    return Map(
+        node,
+        tuple(field for field, _, _ in parts),
+        tuple(sql for _, sql, _ in parts),
+        where,
+        passes,
+        passed_on(node.unique, passes),
+    )
+
+
+def passed_on(unique: frozenset[str] | None, passes: Mapping[str, str]) -> frozenset[str] | None:
+    """`unique` under the names of a projection, if it passes all of it on."""
+    back = {source: name for name, source in reversed([*passes.items()])}
+    if unique is None or not unique <= back.keys():
+        return None
+    return frozenset(back[name] for name in unique)
+
+
+def renamed(node: Node, names: Mapping[str, str]) -> Map:
+    """The columns of `names`: name → name in `node`."""
+    return mapped(
+        node, [(named(node.field[old], new), quoted(old), old) for new, old in names.items()]
+    )
+
+
+def prefixed(node: Map, prefix: str) -> Map:
+    """A subquery's rows under names that nothing else has."""
+    return renamed(node, {f"{prefix}.{field.name}": field.name for field in node.fields})
+
+
+def filtered(node: Node, conditions: Sequence[exp.Expr]) -> Node:
+    if not conditions:
+        return node
+    parts = [(field, quoted(field.name), field.name) for field in node.fields]
+    return mapped(node, parts, all_of(conditions))
