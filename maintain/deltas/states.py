@@ -174,17 +174,17 @@ class GroupState:
         }
 
     @cached_property
-    def rank_codecs(self) -> dict[str, LayoutCodec]:
+    def ranks(self) -> dict[str, Layout]:
+        """Indexes of the groups, by the call whose value they begin with."""
         layouts = self.layouts[1 + len(self.valued) :]
         return {
-            name: LayoutCodec(stored_layout(self.view, layout))
+            name: stored_layout(self.view, layout)
             for name, layout in zip(self.ranked, layouts, strict=True)
         }
 
-    @property
-    def ranks(self) -> dict[str, Layout]:
-        """Indexes of the groups, by the call whose value they begin with."""
-        return {name: codec.layout for name, codec in self.rank_codecs.items()}
+    @cached_property
+    def rank_codecs(self) -> dict[str, LayoutCodec]:
+        return {name: LayoutCodec(layout) for name, layout in self.ranks.items()}
 
     # -- reading
 

@@ -189,6 +189,7 @@ def test_values_of_subqueries_are_compared():
     states = {name: [s.name for s in p.states] for name, p in world.programs.items()}
     ranked = {name for name, found in states.items() if any("ranks" in state for state in found)}
     assert ranked == {"having", "most"}
+    pickle.dumps([compiled(sql, more) for sql in VALUES.values()])
     random, seen = Random(2), set()
     for _ in range(7):
         writes = []
