@@ -26,6 +26,10 @@ class Lost(Exception):
     """The request may have arrived; its answer has not come, or not to its end."""
 
 
+class CutShort(Lost):
+    """A part of the answer has come."""
+
+
 def _nothing() -> None:
     pass
 

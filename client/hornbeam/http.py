@@ -10,10 +10,16 @@ import selectors
 import socket
 import ssl
 from collections.abc import Iterator
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    IncompleteRead,
+)
 from urllib.parse import urlsplit
 
-from hornbeam.exchange import Answer, Lost, NotSent, Request
+from hornbeam.exchange import Answer, CutShort, Lost, NotSent, Request
 
 PIECE_BYTES = 1 << 16
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
@@ -100,14 +106,17 @@ class _Body:
         self._open = True
 
     def __iter__(self) -> Iterator[bytes]:
+        count = 0
         try:
             while piece := self._response.read1(PIECE_BYTES):
+                count += len(piece)
                 yield piece
             if self._response.length:  # else it is 0, or the last chunk has said so
-                raise Lost("The answer has ended too early.")
+                raise HTTPException("the node has closed the connection")
         except (OSError, HTTPException) as error:
             self.close()
-            raise Lost(_said(error)) from error
+            why = "the node has gone" if isinstance(error, IncompleteRead) else _said(error)
+            raise CutShort(f"after {count:,} bytes: {why}") from error
         except BaseException:
             self.close()
             raise

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from hornbeam.errors import Error, InterfaceError, OperationalError, from_problem
-from hornbeam.exchange import Answer, Carrier, Lost, NotSent, Request
+from hornbeam.exchange import Answer, Carrier, CutShort, Lost, NotSent, Request
 from hornbeam.http import Http
 from hornbeam.nodes import BEHIND, Nodes
 from hornbeam.security import Secret, Tls, key_of, redacted, require_private, tls_of
@@ -179,7 +179,8 @@ class Transport:
                 "retryable": not sent,
                 "outcome": "unknown" if sent else "none",
             }
-            message = f"The database at {self._where} does not answer: {error}"
+            what = "has not ended its answer" if isinstance(error, CutShort) else "does not answer"
+            message = f"The database at {self._where} {what}: {error}"
             raise OperationalError(message, problem) from error
 
 

@@ -10,8 +10,10 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from hornbeam.exchange import Lost, NotSent, Request
+from hornbeam import OperationalError
+from hornbeam.exchange import CutShort, Lost, NotSent, Request
 from hornbeam.http import Http
+from hornbeam.transport import Transport
 
 GET = Request("GET", "/", {})
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nName: value\r\n\r\nok"
@@ -154,6 +156,21 @@ def test_an_answer_that_is_cut_off_is_lost(text):
             http.send(GET).read()
         assert http.send(GET).read() == b"ok"
         assert node.connections == 2
+
+
+@pytest.mark.parametrize(
+    "text", [b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok", CHUNKED + b"2\r\nok\r\n"]
+)
+def test_an_answer_that_is_cut_off_is_told_from_one_that_does_not_come(text):
+    with http_to(answers(text)) as (http, _):
+        pieces = []
+        with pytest.raises(CutShort, match="after 2 bytes: the node has"):
+            pieces.extend(http.send(GET).pieces)
+        assert pieces == [b"ok"]
+    with http_to(answers(text)) as (http, _):
+        transport = Transport(http, "here")
+        with pytest.raises(OperationalError, match="at here has not ended its answer: after 2"):
+            transport.json("GET", "/")
 
 
 def test_an_answer_that_does_not_come_is_lost():
