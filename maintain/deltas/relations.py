@@ -182,9 +182,14 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 def describe(sql: str, tables: Mapping[str, Fields]) -> Fields:
     """Names and types of a query's columns. Raises SqlError and Unsupported."""
+    return _described(sql, tuple(tables.items()))
+
+
+@functools.lru_cache(maxsize=4_096)  # each batch compiles its views: the same questions each time
+def _described(sql: str, tables: tuple[tuple[str, Fields], ...]) -> Fields:
     with _database().cursor() as cursor:
         try:
-            for name, fields in tables.items():
+            for name, fields in tables:
                 cursor.execute(f"CREATE TEMP TABLE {quoted(name)} ({_declared(fields)})")
             relation = cursor.sql(sql)
             found = list(zip(relation.columns, relation.types, strict=True))
