@@ -1,17 +1,17 @@
-"""An initial load by Spark against the same rows by transactions.
+"""An initial load by Spark, and a data frame's append, against the same rows by transactions.
 
 Part of `bench.spark`, on an embedded store, and of `bench.spark_cluster`, on a real HBase. Each
 round has a customer relation and one of orders of its own, with the join of both as a view and an
 index for each foreign key. One is loaded from two CSV files by Spark, from reading to publishing;
-another one by transactions of 5 000 rows, which keep the view. Spark's session has been warmed up
-by a load that does not count.
+one is filled with data frames of these files, and another one by transactions of 5 000 rows from
+one client; both keep the view. Spark's session has been warmed up by a load that does not count.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -33,13 +33,17 @@ CREATE TABLE orders{n} (
 """
 WORKLOAD = "SELECT c_name, o_total FROM customer{n}, orders{n} WHERE c_id = o_c_id AND o_id = ?;\n"
 CUSTOMER, ORDERS = "c_id,c_name,c_city", "o_id,o_c_id,o_total,o_note"
+TYPES = {
+    "customer": "c_id INT, c_name STRING, c_city STRING",
+    "orders": "o_id INT, o_c_id INT, o_total DECIMAL(15,2), o_note STRING",
+}
 SECTION = "load"
 
 
 def initial(spark: SparkSession, url: str, rounds: int, rows: int = 200_000) -> list[Figure]:
     """On a database without relations."""
-    numbers = range(2 * rounds + 1)
-    loaded, inserted = [], []
+    numbers = range(3 * rounds + 1)
+    loaded, appended, inserted = [], [], []
     with (
         hornbeam.connect(url, autocommit=True, timeout_s=600) as db,
         tempfile.TemporaryDirectory(prefix="hornbeam-bench-") as folder,
@@ -54,12 +58,15 @@ def initial(spark: SparkSession, url: str, rounds: int, rows: int = 200_000) -> 
             took = _load(spark, url, {f"{name}{n}": [path] for name, path in sources.items()})
             if n:  # the first one warms up
                 loaded.append(rows / took)
+                appended.append(rows / _append(spark, url, 2 * rounds + n, sources))
                 inserted.append(rows / _insert(db, rounds + n, rows))
     note = f"{rows} orders, with a join view and an index"
     return [
         Figure(SECTION, "loaded by Spark", "rows/s", tuple(loaded), at_least=15_000, note=note),
+        Figure(SECTION, "appended by a data frame", "rows/s", tuple(appended)),
         Figure(SECTION, "by transactions of 5 000", "rows/s", tuple(inserted)),
         Figure(SECTION, "loaded ÷ transactions", "×", ratios(loaded, inserted)),
+        Figure(SECTION, "appended ÷ transactions", "×", ratios(appended, inserted)),
     ]
 
 
@@ -74,6 +81,16 @@ def _load(spark: SparkSession, url: str, sources: dict[str, Sequence[str]]) -> f
     with closing(open_transport(parse_url(url), 600)) as node:
         plan = planned(node, sources, single_lines=True)
         Driver(node, url, plan, lambda _written, _staged: None).load(spark, None, 0, resume=False)
+    return time.perf_counter() - began
+
+
+def _append(spark: SparkSession, url: str, n: int, sources: Mapping[str, str]) -> float:
+    """Seconds, from reading the files on."""
+    began = time.perf_counter()
+    for name, path in sources.items():
+        frame = spark.read.csv(path, schema=TYPES[name], header=True)
+        to = {"url": url, "relation": f"{name}{n}"}
+        frame.write.format("hornbeam").options(**to).mode("append").save()
     return time.perf_counter() - began
 
 

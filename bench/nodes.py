@@ -114,6 +114,7 @@ class NodeProcesses:
             for node in self.nodes:
                 node.start()
             self.settled()
+            self.leading()
         except BaseException:
             self._stop()
             raise

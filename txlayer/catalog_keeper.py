@@ -316,11 +316,12 @@ class CatalogKeeper:
         return self._leading is not None
 
     def _led(self) -> tuple[Claim, Barrier]:
-        """Raises Unavailable when another node leads."""
+        """Raises Unavailable when another node leads, or this one has only begun to."""
         if self._leading is None:
+            where = f"at {self.leader}, once that is ready" if self.leader else "nowhere yet"
             raise Unavailable(
-                "Another node changes the catalog" + (f": {self.leader}." if self.leader else "."),
-                cure="Send it to that node, or again in a moment.",
+                f"The catalog is changed {where}.",
+                cure="Send it there, or again in a moment.",
                 standby=True,
                 leader=self.leader,
             )

@@ -136,6 +136,7 @@ def _described(
     allowed(tree, declared.sql)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise Unsupported("a view is a SELECT", cure="write SELECT … FROM …")
+    named_relations(tree, catalog)
     relations = {r.name: stored_fields(r.columns) for r in catalog.schema.relations}
     return describe(tree.sql(DIALECT), relations)
 
@@ -145,7 +146,7 @@ def named_relations(tree: exp.Expr, catalog: Catalog) -> tuple[str, ...]:
     names = [table.name for table in tree.find_all(exp.Table) if "source" in table.meta]
     views = [name for name in names if name not in catalog.schema]
     if views:
-        raise Unsupported(f"{views[0]} is no relation", cure="write out what that view is made of")
+        raise Unsupported(f"{views[0]} is no relation", cure="name the relations it is made of")
     return tuple(dict.fromkeys(names))
 
 

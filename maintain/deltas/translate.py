@@ -578,12 +578,6 @@ class _From:
         return renamed(node, dict(zip(kept, [f.name for f in node.fields], strict=True)))
 
     def _relation(self, node: exp.Table) -> Node:
-        if node.name not in self._translator.catalog.schema:
-            raise Unsupported(
-                f"{node.name} is a view, whose changes are in no log"
-                f"{at(node, self._translator.sql)}",
-                cure="read the relations it is made of",
-            )
         alias = node.alias or node.name
         scan, names = self._translator.scan(node.name, alias)
         self._scope.columns[alias] = names
