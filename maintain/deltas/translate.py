@@ -348,8 +348,9 @@ class Translator:
     ) -> tuple[Node, list[exp.Expr]]:
         """Rows of a subquery that is one value, which is their last column. What it equates with
         columns from further out it is grouped by, and is to be equated again."""
-        query, equal = subquery.this, list[exp.Expr]()
-        prefix = self.alias("subquery")
+        query, prefix = subquery.this, self.alias("subquery")
+        keys: dict[str, exp.Expr] = {}
+        equal: list[exp.Expr] = []
         if isinstance(query, exp.Select) and _is_one_row(query):
             inner = Scope(self.sql, scope)
             known = self._ctes(query, ctes)
@@ -371,9 +372,9 @@ class Translator:
                 )
             rows = self._aggregated(query, base, shown, list(keys.values()), known, inner)
         else:
-            outputs, rows = [], self.query(query, ctes)
+            rows = self.query(query, ctes)
         node = prefixed(rows, prefix)
-        if len(node.fields) > len(equal) + 1 or not (equal or node.unique == frozenset()):
+        if len(node.fields) != len(keys) + 1 or not (keys or node.unique == frozenset()):
             raise Unsupported(
                 f"a subquery that may have several rows, as a value{at(subquery, self.sql)}",
                 cure="write an aggregate without GROUP BY",
