@@ -372,7 +372,9 @@ def timing(measured: Measured) -> Timing:
     return Timing(tuple(measured.times_ms), measured.error, measured.rows, measured.equal)
 
 
-def run(options: Options, console: Console) -> Results:
+def run(options: Options, console: Console) -> Iterator[Results]:
+    """All but whole joins, then these with them, one number of customers after the other: the last
+    may take most of an hour, and leaves a cluster that is busy for a while."""
     began = dt.datetime.now(dt.UTC)
     source = tpcw(Size(options.customers, options.items))
     shutil.rmtree(options.folder, ignore_errors=True)
@@ -400,36 +402,38 @@ def run(options: Options, console: Console) -> Results:
             console.rule("Shoppers, on one system at a time")
             shopped_by = shopped(base, systems, options, source, console)
             versions = {name: dict(system.versions) for name, system in systems.items()}
-        whole = {}
-        for customers in options.joins:
-            console.rule(f"Whole joins, {customers} customers")
-            whole[customers] = whole_joins(base, options, customers, console)
         console.rule("Locks")
         locked = locks(base, options, console)
         console.rule("Shoppers at one node of Hornbeam, and at several")
         throughput_of_nodes, pieces = nodes(base, options, source, console)
-    return Results(
-        began=began.isoformat(timespec="seconds"),
-        command=shlex.join(["python", "-m", "bench.peers.run", *sys.argv[1:]]),
-        options={k: str(v) if isinstance(v, Path) else v for k, v in asdict(options).items()},
-        machine=machine(options.folder),
-        versions_by_system=versions,
-        systems=tuple(rates),
-        statements=statements(source.tasks, source.design.views),
-        timings={
-            system: {name: timing(each) for name, each in of_system.items()}
-            for system, of_system in found.items()
-        },
-        storage=storage,
-        bare={name: Timing(tuple(times)) for name, times in bare.items()},
-        joins=whole,
-        load_rows_s=rates,
-        locks=locked,
-        contention=contended,
-        throughput=throughput_of_nodes,
-        shopping=shopped_by,
-        pieces=pieces,
-    )
+        results = Results(
+            began=began.isoformat(timespec="seconds"),
+            command=shlex.join(["python", "-m", "bench.peers.run", *sys.argv[1:]]),
+            options={k: str(v) if isinstance(v, Path) else v for k, v in asdict(options).items()},
+            machine=machine(options.folder),
+            versions_by_system=versions,
+            systems=tuple(rates),
+            statements=statements(source.tasks, source.design.views),
+            timings={
+                system: {name: timing(each) for name, each in of_system.items()}
+                for system, of_system in found.items()
+            },
+            storage=storage,
+            bare={name: Timing(tuple(times)) for name, times in bare.items()},
+            joins={},
+            load_rows_s=rates,
+            locks=locked,
+            contention=contended,
+            throughput=throughput_of_nodes,
+            shopping=shopped_by,
+            pieces=pieces,
+        )
+        yield results
+        for customers in options.joins:
+            console.rule(f"Whole joins, {customers} customers")
+            of_size = whole_joins(base, options, customers, console)
+            results = replace(results, joins={**results.joins, customers: of_size})
+            yield results
 
 
 def _measured(
@@ -446,15 +450,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options, console = parse_options(arguments), Console()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     settle_collector()
+    found, broken = None, False
     try:
-        results = run(options, console)
+        for results in run(options, console):
+            found = report.Report(results)
+            report.write(found, options.output)
     except (HornbeamError, Cannot) as error:
+        broken = True
         console.print(f"bench-peers: {error}", style="red", markup=False, highlight=False)
+    if found is not None:
+        console.print(report.markdown(found), markup=False, highlight=False, soft_wrap=True)
+        console.print(f"Written: {options.output} and {options.output.with_suffix('.html')}")
+    if broken:
         sys.exit(1)
-    found = report.Report(results)
-    report.write(found, options.output)
-    console.print(report.markdown(found), markup=False, highlight=False, soft_wrap=True)
-    console.print(f"Written: {options.output} and {options.output.with_suffix('.html')}")
 
 
 if __name__ == "__main__":
