@@ -902,15 +902,17 @@ class Database:
         return await self._purge_tables(horizon)
 
     async def _purge_tables(self, horizon: int) -> int:
-        """One that cannot be purged now does not keep the others from it. Raises Unavailable."""
+        """One that cannot be purged now does not keep the others from it, and of one that is
+        dropped meanwhile nothing is left. Raises Unavailable, Corruption."""
         dropped, failed = 0, None
         for table in await self.store.tables():
             if table == catalog_keeper.TABLE:
                 continue
             try:
                 dropped += await self.store.purge(table, horizon)
-            except Unavailable as error:
-                failed = failed or error
+            except (Unavailable, Corruption) as error:
+                if failed is None and table in await self.store.tables():
+                    failed = error
         if failed is not None:
             raise failed
         return dropped

@@ -477,6 +477,23 @@ def test_money_is_neither_made_nor_lost(tmp_path):
     on_shop(tmp_path, test)
 
 
+def test_a_table_that_is_dropped_while_tables_are_purged_is_no_failure(tmp_path, monkeypatch):
+    async def test(database):
+        store, tables = database.store, database.store.tables
+        await store.create_table("gone")
+        known = [["gone", *await tables()]]
+
+        async def tables_then():
+            return known.pop() if known else await tables()
+
+        await store.drop_table("gone")
+        monkeypatch.setattr(store, "tables", tables_then)
+        await database.purge()
+        assert not known
+
+    on_shop(tmp_path, test)
+
+
 def test_a_query_that_outlasts_the_retention_still_sees_its_snapshot(tmp_path):
     clock = LaterClock()
 
