@@ -25,6 +25,7 @@ from query.explain import Explanation
 from schema.catalog import Catalog, Index
 from schema.codec import encode_catalog
 from schema.ddl import render_ddl
+from schema.diff import DiffRow
 from schema.model import DefaultKind, Relation
 from schema.sqltext import literal_sql
 from schema.types import Kind, Row, Value
@@ -136,10 +137,15 @@ def plan_document(planned: PlannedSchema) -> dict[str, Any]:
         "base_version": planned.base_version,
         "text": selection.text(),
         "plan": selection.json(),
-        "changes": [asdict(row) for row in planned.changes.rows()],
+        "changes": [asdict(row) for row in [*planned.changes.rows(), *_rebuilt(planned)]],
         "mermaid": selection.mermaid(),
         "svg": selection.svg(),
     }
+
+
+def _rebuilt(planned: PlannedSchema) -> list[DiffRow]:
+    why = "made anew: what it reads is another"
+    return [DiffRow("rebuild", "view", name, why) for name in planned.rebuilt]
 
 
 def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:

@@ -41,12 +41,14 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSchema:
-    """A plan, what it changes, and the catalog that applying it gives."""
+    """A plan, what it changes, and the catalog that applying it gives. `rebuilt` are deferred views
+    that are declared as before, but are made anew since what they read is another."""
 
     plan_id: str
     base_version: int
     plan: SelectionPlan
     changes: SchemaDiff
+    rebuilt: tuple[str, ...]
     catalog: Catalog
 
 
@@ -83,7 +85,8 @@ def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
     )
     catalog = _with_deferred(selection.to_catalog(current.version + 1, current), current, request)
     plan_id = _plan_id(request, current, catalog)
-    return PlannedSchema(plan_id, current.version, selection, changes, catalog)
+    rebuilt = _rebuilt(catalog, current, changes)
+    return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
 
 
 def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) -> BoundStatement:
@@ -119,6 +122,16 @@ def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Cat
         deferred=views,
         incarnations=tuple(numbers.items()),
         states=tuple(states.items()),
+    )
+
+
+def _rebuilt(catalog: Catalog, base: Catalog, changes: SchemaDiff) -> tuple[str, ...]:
+    new = {view.name for view in changes.added_views}
+    return tuple(
+        view.name
+        for view in catalog.deferred
+        if view.name not in new
+        and dict(catalog.incarnations)[view.name] != dict(base.incarnations)[view.name]
     )
 
 

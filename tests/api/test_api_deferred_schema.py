@@ -152,6 +152,12 @@ def test_a_view_over_a_view_follows_its_definition(shop):
     apply(shop, DDL + slower)
     assert shop.database.catalog.layout("rich").table == table
 
+    def rebuilt(ddl):
+        planned = shop.post("/v1/schema/plan", {"ddl": DDL + ddl, "workload": WORKLOAD}).json()
+        return [row["name"] for row in planned["changes"] if row["action"] == "rebuild"]
+
+    assert rebuilt(slower) == []
+    assert rebuilt(over.replace("sum(o_total)", "max(o_total)")) == ["rich"]
     apply(shop, DDL + over.replace("sum(o_total)", "max(o_total)"))
     assert shop.database.catalog.layout("rich").table != table
     assert refreshed(shop)["built"] == ["by_name", "rich"]
