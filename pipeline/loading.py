@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -209,7 +209,7 @@ def unpack(data: bytes) -> Packed:
 class Task:
     """Write the rows of a relation with keys in `span`, but those of origins in `without`.
 
-    `checks_only`: look up parents, and put nothing. More than `limit` rejects end it early.
+    `checks_only`: find what is rejected, and put nothing. More than `limit` rejects end it early.
     """
 
     export: Export
@@ -224,7 +224,7 @@ class Task:
 @dataclass(frozen=True, slots=True)
 class Done:
     """So many rows of the relation are in their table, with all that is made of them, and on disk;
-    those that lack a parent are not."""
+    those that lack a parent, or make a row that is too large, are not."""
 
     rows: int
     rejected: tuple[Rejected, ...]
@@ -282,17 +282,17 @@ class Writer:
         for data in packed:
             origins, found, rows = self._wanted(unpack(data))
             orphans = await self._references.orphans(self._reader, rows)
+            faults = {i: (ForeignKeyViolation.code, reason) for i, reason in orphans.items()}
+            writes = await self._made(found, rows, faults)
             rejected += (
-                no_parent(origins[i], reason, shown(self._relation, rows[i]))
-                for i, reason in sorted(orphans.items())
+                Rejected(origins[i], code, reason, shown(self._relation, rows[i]))
+                for i, (code, reason) in sorted(faults.items())
             )
             if len(rejected) > task.limit:
                 break
-            if not task.checks_only:
-                good = [i for i in range(len(rows)) if i not in orphans]
-                if good:
-                    await self._put([found[i] for i in good], [rows[i] for i in good])
-                written += len(good)
+            if not task.checks_only and len(faults) < len(rows):
+                await self._sink.put(writes, task.export.snapshot)
+                written += len(rows) - len(faults)
             remembered += len(rows)
             if remembered > REMEMBERED:
                 self._reader.forget()
@@ -314,14 +314,36 @@ class Writer:
         rows = self._codec.decode_all([put.value for put in found])
         return [origin for origin, _ in wanted], found, rows
 
-    async def _put(self, found: list[Put], rows: list[Row]) -> None:
-        codecs = self._codecs
-        writes: dict[str, Sequence[Put]] = {self._codec.layout.table: found}
-        for names in self._groups:
-            built = build_batches(codecs.catalog, codecs, names, self._reader, _once(rows))
-            async for batch in built:
-                writes |= stored(codecs, batch)
-        await self._sink.put(writes, self._task.export.snapshot)
+    async def _made(
+        self, found: Sequence[Put], rows: Sequence[Row], faults: dict[int, tuple[str, str]]
+    ) -> Mapping[str, Sequence[Put]]:
+        """Of all rows without faults, with their puts, all that is stored. Those of which a view's
+        or an index's row is made that is too large are added to `faults`, with code and reason."""
+        good = [i for i in range(len(rows)) if i not in faults]
+        writes = await self._made_of(found, rows, good)
+        try:
+            require_storable(writes)
+        except LimitExceeded:
+            for i in good:
+                try:
+                    require_storable(await self._made_of(found, rows, [i]))
+                except LimitExceeded as error:
+                    faults[i] = (error.code, error.message)
+            writes = await self._made_of(found, rows, [i for i in good if i not in faults])
+        return writes
+
+    async def _made_of(
+        self, found: Sequence[Put], rows: Sequence[Row], numbers: Sequence[int]
+    ) -> Mapping[str, Sequence[Put]]:
+        codecs, writes = self._codecs, dict[str, Sequence[Put]]()
+        if numbers:
+            writes[self._codec.layout.table] = [found[i] for i in numbers]
+            of = [rows[i] for i in numbers]
+            for names in self._groups:
+                built = build_batches(codecs.catalog, codecs, names, self._reader, _once(of))
+                async for batch in built:
+                    writes |= stored(codecs, batch)
+        return writes
 
 
 async def _once(rows: list[Row]) -> AsyncIterator[list[Row]]:

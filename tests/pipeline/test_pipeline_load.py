@@ -372,6 +372,47 @@ def test_orphans_are_left_out_once_whoever_finds_them(shop, tmp_path):
     files.require_loaded()
 
 
+LARGE = """
+CREATE TABLE region (r_id INTEGER PRIMARY KEY, r_text TEXT);
+CREATE TABLE customer (
+  c_id INTEGER PRIMARY KEY, c_text TEXT, c_r_id INTEGER REFERENCES region (r_id),
+  c_boss INTEGER REFERENCES customer (c_id));
+CREATE TABLE orders (o_id INTEGER PRIMARY KEY, o_c_id INTEGER REFERENCES customer (c_id));
+"""
+LARGE_WORKLOAD = """
+SELECT r_text, c_text FROM region, customer WHERE r_id = c_r_id AND c_id = ?;
+SELECT r_text, c_text, o_id FROM region, customer, orders
+WHERE r_id = c_r_id AND c_id = o_c_id AND o_id = ?;
+"""
+
+
+def test_rows_that_make_too_large_a_row_of_a_view_are_left_out(spark, tmp_path):
+    """Each may be stored, but not beside its parent; whoever rests on one has no parent then."""
+    large = "x" * 5_200_000
+    people = [(3, large, 0, None), (4, large, 1, None)]
+    people += [(n, "", 0, boss) for n, boss in ((5, 3), (6, 5), (7, 4), (8, None))]
+    with world(tmp_path) as shop:
+        assert shop.apply(ddl=LARGE, workload=LARGE_WORKLOAD, roots=None).status_code == 200
+        for region, text in ((0, large), (1, "")):
+            assert shop.transact("INSERT INTO region VALUES (?, ?)", region, text).is_success
+        files = Shop(shop, tmp_path, 0, 0)
+        files.sources = {
+            "customer": [write_lines(tmp_path / "c.csv", "c_id,c_text,c_r_id,c_boss", people)],
+            "orders": [write_lines(tmp_path / "o.csv", "o_id,o_c_id", [(1, 3), (2, 4), (3, 8)])],
+        }
+        assert files.load(spark).rows == {"customer": 3, "orders": 2}
+        rejected = files.rejected()
+        assert [(each["relation"], each["place"], each["code"]) for each in rejected] == [
+            ("customer", 2, "limit-exceeded"),
+            ("customer", 4, "foreign-key-violation"),
+            ("customer", 5, "foreign-key-violation"),
+            ("orders", 2, "foreign-key-violation"),
+        ]
+        assert "10000000 are the most that can be stored" in rejected[0]["reason"]
+        assert shop.rows("SELECT c_id FROM customer ORDER BY c_id") == [[4], [7], [8]]
+        assert shop.verify() == 0
+
+
 def test_rejects_that_are_told_twice_are_there_once(tmp_path):
     path = tmp_path / "rejects.jsonl"
     made = [Reject("orders", "o.csv", n, "code", f"reason {n}", "…") for n in range(4)]
