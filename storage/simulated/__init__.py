@@ -10,7 +10,8 @@ Fault model
   one service answers one process late for seconds, while nobody takes that for dead. Wall clocks
   of processes are skewed and jump, forwards and backwards; monotonic time is right.
 - Network. A request is lost, comes late, twice, or after its sender is gone; a reply is lost after
-  the request took effect, so that the caller does not know.
+  the request took effect, so that the caller does not know. Connections between members break off;
+  two members hear nothing of each other for a while, and all else hears both.
 - Table store. Each row is written at a moment of its own: the rows of one put may become visible
   in any order and interleave with everything else; a put that fails has written any part. Calls
   fail before or after their effect; the service is away for a while. What is not flushed is lost

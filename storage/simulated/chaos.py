@@ -48,6 +48,8 @@ class Fault(enum.StrEnum):
     """The coordination service hears no more of a live process, and gives it up for dead."""
     LINK_BROKEN = "link broken"
     """A connection between members ends, with or without what is on its way."""
+    PARTITION = "partition"
+    """Two members hear nothing of each other for a while; all else hears both."""
     CLOCK_SKEW = "clock skew"
     """A process begins with a wall clock that is wrong."""
     CLOCK_JUMP = "clock jump"
@@ -77,6 +79,7 @@ class Profile:
     away_s: tuple[float, float] = (0.1, 3.0)
     frozen_s: tuple[float, float] = (0.05, 8.0)
     lag_s: tuple[float, float] = (0.2, 5.0)
+    apart_s: tuple[float, float] = (0.2, 8.0)
     down_s: tuple[float, float] = (0.0, 1.0)
     rate: Mapping[Fault, float] = field(default_factory=dict)
     every_s: Mapping[Fault, float] = field(default_factory=dict)

@@ -2,8 +2,9 @@
 
 A connection is in the world, outside of every process: what a crashed or frozen process had sent
 goes on to arrive, in order. At a dead process it vanishes, at a frozen one it waits, and is begun
-when that thaws. The two ends of a connection break at different moments, each when it learns of it:
-by a fault, from the other end, or because the other process is dead or silent for too long.
+when that thaws. Between two processes that are parted it is sent again until they are not. The two
+ends of a connection break at different moments, each when it learns of it: by a fault, from the
+other end, or because the other process is dead or silent for too long.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from storage.simulated.network import settle
 LOOK_S = 0.5
 """How often an end looks whether the process at the other end lives."""
 SILENCE_S = 2.0
-"""An end breaks when the other process has stood still for so long."""
+"""An end breaks when it has heard nothing of the other process for so long."""
 CONNECT_S = 2.0
+RESEND_S = 0.2
 
 
 class SimulatedNetwork:
@@ -35,6 +37,7 @@ class SimulatedNetwork:
         self.chaos = chaos
         self._listening: dict[str, SimulatedPeers] = {}
         self._ports = itertools.count(1)
+        self._parted: set[frozenset[Process]] = set()
 
     def listen(self, peers: SimulatedPeers) -> str:
         """An address that was never given before."""
@@ -49,6 +52,19 @@ class SimulatedNetwork:
         """Who listens there and is not dead."""
         peers = self._listening.get(address)
         return None if peers is None or peers.process.dead else peers
+
+    def part(self, one: Process, other: Process) -> None:
+        """Neither hears of the other until they are joined."""
+        self._parted.add(frozenset((one, other)))
+
+    def join(self, one: Process, other: Process) -> None:
+        self._parted.discard(frozenset((one, other)))
+
+    def join_all(self) -> None:
+        self._parted.clear()
+
+    def are_parted(self, one: Process, other: Process) -> bool:
+        return frozenset((one, other)) in self._parted
 
 
 class SimulatedPeers:
@@ -110,10 +126,12 @@ class SimulatedPeers:
 
 
 class _Way:
-    """One direction of a connection. What is sent arrives in this order, whatever each takes."""
+    """One direction of a connection. What is sent arrives in this order, whatever each takes, and
+    not while it `is_cut`."""
 
-    def __init__(self, network: SimulatedNetwork) -> None:
+    def __init__(self, network: SimulatedNetwork, is_cut: Callable[[], bool]) -> None:
         self._network = network
+        self._is_cut = is_cut
         self._under_way: deque[Callable[[], object]] = deque()
         self._last = 0.0
 
@@ -130,7 +148,9 @@ class _Way:
 
     def _deliver(self) -> None:
         """The foremost, whosever timer this is: by rounding, timers may change places."""
-        if self._under_way:
+        if self._under_way and self._is_cut():
+            self._network.loop.in_world(RESEND_S, self._deliver)
+        elif self._under_way:
             self._under_way.popleft()()
 
 
@@ -142,18 +162,25 @@ class _Connection:
     ) -> None:
         self.network = network
         self.caller = caller
-        self.there = _Way(network)
-        self.back = _Way(network)
+        self._address = address
+        self.there = _Way(network, self.is_cut)
+        self.back = _Way(network, self.is_cut)
         self.asking = _AskingEnd(self, process)
         self.answering: _AnsweringEnd | None = None
         if process.dead:
             raise asyncio.CancelledError
-        self.there.send(lambda: self._hello(address))
+        self.there.send(self._hello)
 
-    def _hello(self, address: str) -> None:
-        peers = self.network.at(address)
+    def is_cut(self) -> bool:
+        """Are the two processes parted?"""
+        peers = self.network.at(self._address)
+        return peers is not None and self.network.are_parted(self.asking.process, peers.process)
+
+    def _hello(self) -> None:
+        peers = self.network.at(self._address)
         if peers is None:
-            self.back.send(lambda: self.asking.broke(f"nobody listens at {address}"))
+            why = f"nobody listens at {self._address}"
+            self.back.send(lambda: self.asking.broke(why))
         else:
             self.answering = _AnsweringEnd(self, peers)
 
@@ -178,12 +205,13 @@ class _Connection:
             self.tell_asking("it broke off")
 
     def watch(self, other: Process, over: Callable[[], bool], lost: Callable[[str], None]) -> None:
-        """Call `lost` with the reason when `other` is dead or has stood still for too long."""
+        """Call `lost` with the reason when `other` is dead, or nothing was heard of it for too
+        long."""
         silent_s = 0.0
 
         def look() -> None:
             nonlocal silent_s
-            silent_s = silent_s + LOOK_S if other.frozen else 0.0
+            silent_s = silent_s + LOOK_S if other.frozen or self.is_cut() else 0.0
             if over():
                 return
             if other.dead or silent_s >= SILENCE_S:

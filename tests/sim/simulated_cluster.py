@@ -416,6 +416,7 @@ class Cluster:
             Fault.FREEZE: self._freeze,
             Fault.LAG: self._lag,
             Fault.SESSION_EXPIRED: self._expire,
+            Fault.PARTITION: self._part,
             Fault.CLOCK_JUMP: self._jump,
             Fault.STORE_AWAY: self._take_store_away,
             Fault.DISK_FULL: self._fill_disk,
@@ -477,6 +478,10 @@ class Cluster:
             lasts_s = way.lag_s + self.chaos.between(self.chaos.profile.away_s)
             self.loop.in_world(lasts_s, _end_lag, way)
         return True
+
+    async def _part(self, node: Node) -> bool:
+        """Who serves alone has nobody to be parted from."""
+        return False
 
     async def _expire(self, node: Node) -> bool:
         return self.registry.cut_off(node.log)

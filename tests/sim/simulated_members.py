@@ -58,6 +58,10 @@ class MembersCluster(Cluster):
         if self._stops_s is not None:
             self._world.append(asyncio.ensure_future(self._stop_in_turn(self._stops_s)))
 
+    async def heal(self) -> Database:
+        self.network.join_all()
+        return await super().heal()
+
     @property
     def serving(self) -> list[Node]:
         return self._places
@@ -163,6 +167,16 @@ class MembersCluster(Cluster):
 
     def _victim(self) -> Node:
         return self.chaos.random.choice(self._places)
+
+    async def _part(self, node: Node) -> bool:
+        """From another that serves."""
+        other = self.chaos.random.choice([place for place in self._places if place is not node])
+        if self.network.are_parted(node.process, other.process):
+            return False
+        self.network.part(node.process, other.process)
+        lasts_s = self.chaos.between(self.chaos.profile.apart_s)
+        self.loop.in_world(lasts_s, self.network.join, node.process, other.process)
+        return True
 
     async def _flip(self, node: Node) -> bool:
         """A bit that nobody will read any more does not keep others from flipping."""

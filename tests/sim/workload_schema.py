@@ -2,8 +2,8 @@
 
 Books stand on shelves. Three clients are administrators too: each has a view with its index, an
 index or a UNIQUE index of its own, which comes and goes. They change the schema at the same time,
-through whichever process answers them. The seed draws whether they do so while everybody works, or
-one a night, in the last hours, when nobody else does.
+through whichever process answers them. The seed draws whether they do so while everybody works, now
+and then or with every other step, or one a night, in the last hours, when nobody else does.
 
 Readers see at every snapshot: the view is the join and the index finds what it should, stored or
 not; while the UNIQUE index is known to be in force no two books have one place. At the end what an
@@ -118,7 +118,7 @@ class ChangingSchema:
         self.books = rng.choice([40, 120, 300])
         self.nights = rng.random() < 0.5
         self.think_s = rng.choice([0.6, 1.0]) if self.nights else rng.choice([0.0, 0.0, 0.1])
-        self.change_rate = rng.choice([0.04, 0.1])
+        self.change_rate = rng.choice([0.04, 0.1, 0.5])
         self._known: dict[Thing, tuple[bool, ...] | None] = dict.fromkeys(Thing)
         """What is in force for certain."""
 

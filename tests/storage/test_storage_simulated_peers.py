@@ -129,6 +129,43 @@ def test_a_frozen_caller_is_given_up_and_finds_its_link_broken():
     run_simulated(scenario())
 
 
+def test_what_is_sent_between_the_parted_arrives_when_they_are_joined():
+    async def scenario():
+        a, b = two_members()
+        await b.listen()
+        link = await connected(a, b)
+        a.peers._network.part(a.process, b.process)
+        replies = [link.ask(b"1"), link.ask(b"2")]
+        await asyncio.sleep(SILENCE_S / 2)
+        assert b.begun == []
+        a.peers._network.join(b.process, a.process)
+        assert await asyncio.gather(*replies) == [b"1", b"2"]
+        assert not link.broken
+
+    run_simulated(scenario())
+
+
+def test_who_is_parted_for_long_is_given_up_by_both_and_reached_by_others():
+    async def scenario():
+        a, b = two_members()
+        await b.listen()
+        c = Member(a.peers._network, "c")
+        link = await connected(a, b)
+        a.peers._network.part(a.process, b.process)
+        reply = link.ask(b"1")
+        with pytest.raises(Unavailable, match="silent"):
+            await reply
+        with pytest.raises(Unavailable, match="has not answered"):
+            await connected(a, b, 2)
+        assert await (await c.process.start(c.peers.connect("c", b.address, 1))).ask(b"x") == b"x"
+        a.peers._network.join_all()
+        assert await (await connected(a, b, 3)).ask(b"y") == b"y"
+        await asyncio.sleep(1)
+        assert b.begun == [(("c", 1), b"x"), (("a", 3), b"y")]
+
+    run_simulated(scenario())
+
+
 def test_an_idle_link_stays():
     async def scenario():
         a, b = two_members()
