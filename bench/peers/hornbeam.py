@@ -29,7 +29,11 @@ class Hornbeam:
         remote.apply(self._db, source)
 
     def load(self, relation: str, rows: Iterable[Row]) -> None:
-        remote.load(self._db, relation, rows)
+        """Raises Cannot."""
+        try:
+            remote.load(self._db, relation, rows)
+        except hornbeam.Error as error:
+            raise Cannot(str(error)) from error
 
     def loaded(self) -> None:
         remote.wait_built(self._db)
