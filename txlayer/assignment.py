@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -218,13 +219,12 @@ def _settled(now: Assignment, known: Known) -> Assignment:
     slots have owners."""
     if not now.members or any(member.name not in known.recovered for member in now.dead):
         return now
-    given = handed_over(now.slots, _staying(now, known), _weights(now, known))
-    return replace(
-        now,
-        members=tuple(replace(member, commits=True) for member in now.members),
-        dead=(),
-        slots=tuple(owner or new for owner, new in zip(now.slots, given, strict=True)),
-    )
+    members = tuple(replace(member, commits=True) for member in now.members)
+    slots = now.slots
+    if NOBODY in slots:
+        given = handed_over(slots, _staying(now, known), _weights(now, known))
+        slots = tuple(owner or new for owner, new in zip(slots, given, strict=True))
+    return replace(now, members=members, dead=(), slots=slots)
 
 
 def _joined(now: Assignment, known: Known) -> Assignment:
@@ -248,6 +248,8 @@ def _gate(now: Assignment, known: Known) -> Assignment:
 
 
 def _moved(now: Assignment, _: Known) -> Assignment:
+    if not now.leaving:
+        return now
     slots = tuple(now.leaving.get(slot, owner) for slot, owner in enumerate(now.slots))
     return replace(now, slots=slots, leaving={})
 
@@ -257,7 +259,7 @@ def _leaving(now: Assignment, known: Known) -> Assignment:
     if now.dead or now.gate_closed:
         return now
     by_load = measured(now, known) is not None
-    new = rebalanced(now.slots, _staying(now, known), _weights(now, known), by_load=by_load)
+    new = _owners(now.slots, _staying(now, known), _weights(now, known), by_load=by_load)
     changed = (slot for slot, owner in enumerate(now.slots) if owner != new[slot])
     return replace(now, leaving={slot: new[slot] for slot in changed})
 
@@ -274,13 +276,17 @@ def measured(now: Assignment, known: Known) -> dict[int, int] | None:
     return rates
 
 
-def _weights(now: Assignment, known: Known) -> list[int]:
+_owners = lru_cache(maxsize=8)(rebalanced)
+"""The master asks at every look, and mostly the same as before."""
+
+
+def _weights(now: Assignment, known: Known) -> tuple[int, ...]:
     rates = measured(now, known) or {}
-    return [known.idle_rate + rates.get(slot, 0) for slot in range(SLOTS)]
+    return tuple([known.idle_rate + rates.get(slot, 0) for slot in range(SLOTS)])
 
 
-def _staying(now: Assignment, known: Known) -> list[str]:
-    return [member.name for member in now.members if not known.words[member.name].leaves]
+def _staying(now: Assignment, known: Known) -> tuple[str, ...]:
+    return tuple(m.name for m in now.members if not known.words[m.name].leaves)
 
 
 _STEPS = (_settled, _joined, _gate, _moved, _leaving)
