@@ -15,7 +15,7 @@ from storage.simulated.chaos import Fault
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-SEEDS, TRANSACTIONS = 150, 480
+SEEDS, TRANSACTIONS = 200, 560
 COMMITTED_SEEDS = tomllib.loads((HERE / "seeds.toml").read_text())["seed"]
 
 
@@ -42,7 +42,7 @@ def test_no_seed_finds_a_violation(capsys):
         )
     assert totals["failures"] == []
     assert totals["seeds"] == SEEDS
-    assert totals["transactions"] >= 60_000
+    assert totals["transactions"] >= 100_000
     assert set(totals["fired"]) == {str(fault) for fault in Fault}
     assert {name.split(" × ")[0] for name in totals["scenarios"]} == set(WORKLOADS)
     assert {int(name.split(" × ")[2]) for name in totals["scenarios"]} == set(load_nodes())
