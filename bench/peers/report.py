@@ -5,14 +5,16 @@ read, so that both cannot disagree. Reasons for missed goals come from a profile
 
     python -m bench.peers.report bench/reports/peers.json --reason "slower=the gateway's round trip"
 
-writes document and page anew, with the reason, and prints the tables.
+writes document and page anew, with the reason, and prints the tables. `--joins OTHER` adds the
+whole joins of another report: those of many customers take longer, and more of a disk, than all
+the rest.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +84,20 @@ def decode(document: bytes) -> Report:
     if found.format != FORMAT:
         raise OtherFormat(f"Format {found.format} is not {FORMAT}; run the benchmark again.")
     return Report(found.results, found.reasons)
+
+
+def with_joins(report: Report, other: Report) -> Report:
+    """`report`, with the whole joins of `other` and the command that measured them."""
+    ours, theirs = report.results, other.results
+    added = f"whole joins of {_listed(theirs.joins)} customers: {theirs.command}"
+    results = replace(
+        ours, joins={**ours.joins, **theirs.joins}, command=f"{ours.command}; {added}"
+    )
+    return Report(results, report.reasons)
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(number, sorted(numbers)))
 
 
 def write(report: Report, output: Path) -> None:
@@ -158,9 +174,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--reason", action="append", default=[], metavar="KEY=TEXT", help="why a goal is missed"
     )
+    parser.add_argument("--joins", type=Path, metavar="OTHER", help="adds its whole joins")
     given = parser.parse_args(arguments)
     try:
         read = decode(given.report.read_bytes())
+        if given.joins is not None:
+            read = with_joins(read, decode(given.joins.read_bytes()))
     except (OSError, OtherFormat) as error:
         parser.error(str(error))
     new = dict(each.partition("=")[::2] for each in given.reason)

@@ -239,6 +239,21 @@ def test_a_reason_is_added_by_hand(tmp_path, capsys):
     assert "slower" in capsys.readouterr().err
 
 
+def test_whole_joins_of_another_run_are_added_with_its_command(tmp_path, capsys):
+    file, other = tmp_path / "peers.json", tmp_path / "joins.json"
+    results = example()
+    write(Report(results, {"slower": "a"}), file)
+    more = {50_000: next(iter(results.joins.values()))}
+    write(Report(replace(results, joins=more, command="another one")), other)
+    main([str(file), "--joins", str(other)])
+    read = decode(file.read_bytes())
+    assert read.results.joins == {**results.joins, **more}
+    assert read.results.command.endswith("whole joins of 50 000 customers: another one")
+    assert read.results.command.startswith(results.command)
+    assert (read.results.locks, read.reasons) == (results.locks, {"slower": "a"})
+    assert "Whole joins" in file.with_suffix(".html").read_text()
+
+
 def test_the_readmes_tables():
     results = failed(example(), BASELINE, "get_book", "no such function")
     lines = markdown(Report(results)).splitlines()
