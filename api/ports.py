@@ -98,11 +98,12 @@ async def session(settings: Settings) -> Coordination:
 
 def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | None) -> Ports:
     """Of the database on the cluster that `settings` name, with `tls` among its nodes; nothing is
-    sent yet."""
+    sent yet. Raises InvalidRequest when there can be no folder to spill to."""
     from storage.hbase.store import HBaseStore
     from storage.hdfs.log import HdfsLog, hdfs_logs
 
     gateways = [_host_and_port(gateway) for gateway in settings.gateways.split(",")]
+    _made(settings.data)
     folder = f"/{settings.database}/log"
 
     async def open_log(name: str, epoch: int, catalog_version: int) -> Log:

@@ -15,9 +15,10 @@ import pytest
 
 from api import logs
 from api.database import Database
+from api.ports import cluster_ports
 from api.serve import serve
 from api.settings import Settings, describe, load_settings
-from schema.errors import HornbeamError
+from schema.errors import HornbeamError, InvalidRequest
 
 ROOT = Path(__file__).parents[2]
 
@@ -119,3 +120,14 @@ def test_statements_of_clients_are_nothing_for_the_log(tmp_path, caplog):
 
     assert asyncio.run(ask()) == [(2024,)]
     assert not caplog.records
+
+
+def test_a_node_on_hbase_makes_the_folder_that_its_queries_spill_to(tmp_path):
+    given = {"store": "hbase", "zookeeper": "127.0.0.1:1", "gateways": "127.0.0.1:1"}
+    given |= {"hdfs": "hdfs://127.0.0.1:1", "node_secret": "00" * 32}
+    settings = Settings(data=tmp_path / "not" / "there", **given)
+    cluster_ports(settings, None, None)
+    assert settings.data.is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidRequest, match="cannot be made"):
+        cluster_ports(settings.model_copy(update={"data": tmp_path / "file"}), None, None)
