@@ -120,7 +120,9 @@ QUICK = Options(
     clients=(1, 16),
     mixes=("shopping",),
     seconds=3.0,
+    without=(MVCC_A, PAPER, POSTGRES_VIEWS),
 )
+"""Each system more takes half a minute to make its tables and indexes."""
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> Options:
