@@ -69,7 +69,7 @@ async def finish_ranges(body: FinishedBody, db: Db) -> Response:
 
 @router.delete(
     "/v1/builds/{name}",
-    responses=answers.of(answers.BuildCancelled, 404, 422, 503),
+    responses=answers.of(answers.BuildCancelled, 404, 422, 503, 507),
     openapi_extra=ADMIN,
 )
 async def cancel_build(name: str, request: Request, db: Db) -> Response:
@@ -129,7 +129,7 @@ async def end_load(body: LoadEndBody, request: Request, db: Db) -> Response:
 
 
 @router.delete(
-    "/v1/loads", responses=answers.of(answers.LoadCancelled, 404, 503), openapi_extra=ADMIN
+    "/v1/loads", responses=answers.of(answers.LoadCancelled, 404, 503, 507), openapi_extra=ADMIN
 )
 async def cancel_load(request: Request, db: Db) -> Response:
     """Give up the load under way: its tables go, and the relations are empty as before."""

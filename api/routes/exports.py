@@ -19,7 +19,7 @@ ADMIN = needs(Role.ADMIN)
 
 @router.post(
     "/v1/exports",
-    responses=answers.of(answers.Exported, 400, 404, 410, 422, 503),
+    responses=answers.of(answers.Exported, 400, 404, 410, 422, 503, 507),
     openapi_extra=ADMIN,
 )
 async def begin(body: ExportBody, request: Request, db: Db) -> Response:
@@ -33,7 +33,9 @@ async def begin(body: ExportBody, request: Request, db: Db) -> Response:
 
 
 @router.delete(
-    "/v1/exports/{name}", responses=answers.of(answers.ExportEnded, 404, 503), openapi_extra=ADMIN
+    "/v1/exports/{name}",
+    responses=answers.of(answers.ExportEnded, 404, 503, 507),
+    openapi_extra=ADMIN,
 )
 async def end(name: str, db: Db) -> Response:
     """Give up what keeps the rows of an export; otherwise it goes when its time is over."""
@@ -44,7 +46,7 @@ async def end(name: str, db: Db) -> Response:
 
 @router.post(
     "/v1/changes",
-    responses=answers.of(answers.ChangesFound, 400, 410, 422, 503),
+    responses=answers.of(answers.ChangesFound, 400, 410, 422, 503, 507),
     openapi_extra=ADMIN,
 )
 async def changes(body: ChangesBody, request: Request, db: Db) -> Response:

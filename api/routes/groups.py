@@ -32,7 +32,7 @@ async def groups(db: ReadDb, asking: Asking) -> Response:
 
 @router.post(
     "/v1/groups/{group}/batches",
-    responses=answers.of(answers.Batch, 404, 410, 503),
+    responses=answers.of(answers.Batch, 404, 410, 503, 507),
     openapi_extra=ADMIN,
 )
 async def begin_batch(group: str, request: Request, db: Db) -> Response:
@@ -47,7 +47,7 @@ async def begin_batch(group: str, request: Request, db: Db) -> Response:
 
 @router.post(
     "/v1/groups/{group}/batches/{upto}/results",
-    responses=answers.of(answers.Agreed, 400, 404, 409, 422, 503),
+    responses=answers.of(answers.Agreed, 400, 404, 409, 422, 503, 507),
     openapi_extra=ADMIN,
 )
 async def agree_on_result(group: str, upto: int, body: ResultBody, db: Db) -> Response:
@@ -59,7 +59,7 @@ async def agree_on_result(group: str, upto: int, body: ResultBody, db: Db) -> Re
 
 @router.post(
     "/v1/groups/{group}/batches/{upto}",
-    responses=answers.of(answers.BatchFinished, 400, 404, 409, 422, 503),
+    responses=answers.of(answers.BatchFinished, 400, 404, 409, 422, 503, 507),
     openapi_extra=ADMIN,
 )
 async def finish_batch(
@@ -73,7 +73,7 @@ async def finish_batch(
 
 @router.post(
     "/v1/groups/rebuild",
-    responses=answers.of(answers.Rebuilding, 400, 404, 422, 503),
+    responses=answers.of(answers.Rebuilding, 400, 404, 422, 503, 507),
     openapi_extra=ADMIN,
 )
 async def rebuild(body: RebuildBody, request: Request, db: Db) -> Response:

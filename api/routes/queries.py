@@ -37,7 +37,7 @@ BEHIND = "Hornbeam-Behind-S"
 
 @router.post(
     "/v1/query",
-    responses=answers.query(400, 409, 410, 413, 422, 429, 503, 504),
+    responses=answers.query(400, 409, 410, 413, 422, 429, 503, 504, 507),
     openapi_extra=READER,
 )
 async def query(

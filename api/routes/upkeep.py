@@ -39,7 +39,7 @@ async def verify(body: VerifyBody, request: Request, db: Db, asking: Asking) -> 
 
 @router.post(
     "/v1/repair/{name}",
-    responses=answers.of(answers.Repaired, 400, 404, 409, 422, 429, 503, 504),
+    responses=answers.of(answers.Repaired, 400, 404, 409, 422, 429, 503, 504, 507),
     openapi_extra=needs(Role.ADMIN),
 )
 async def repair(name: str, body: RepairBody, request: Request, db: Db) -> Response:
