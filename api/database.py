@@ -425,6 +425,21 @@ class Database:
             self._require_owner()
         return result
 
+    def _require_kept(self, at: int) -> None:
+        """What was read at `at` until now had not been purged. While this node serves, others purge
+        nothing that it reads; if it may have been replaced, nothing so young. Raises
+        Unavailable."""
+        if self._coordination.alive() and self._last is None:
+            return
+        age_s = max((self.clock.wall_ms() - at) / 1000, self.behind_s or 0)
+        if age_s > self.settings.snapshot_retention_s / 2:
+            raise Unavailable(
+                f"Snapshot {at} may have been purged: this node has lost the others, and it is"
+                f" {age_s:.0f} s old.",
+                cure="Send it to another node, or again in a moment.",
+                standby=True,
+            )
+
     def _require_owner(self) -> None:
         """What was read is the newest only as long as nobody else can have committed."""
         if not self._coordination.alive():
@@ -523,7 +538,14 @@ class Database:
             reads: list[ReadItem] | None = [] if trace else None
             if reads is not None and overlay is not None:
                 reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
-            reader = Snapshot(self.store, state.codecs, at, mutations=overlay, trace=reads)
+            reader = Snapshot(
+                self.store,
+                state.codecs,
+                at,
+                mutations=overlay,
+                trace=reads,
+                require_valid=partial(self._require_kept, at),
+            )
             deadline = self.clock.monotonic() + (timeout_s or self.settings.statement_timeout_s)
             stream = await prepared.run(reader, parameters, deadline=deadline, max_rows=max_rows)
             self.queries += 1
@@ -613,7 +635,7 @@ class Database:
         if view in self.catalog.deferred_view:
             return await self._export_deferred(view, asked)
         async with self._at(asked, strong=asked is None) as (state, at):
-            age_ms = max(self.watermark() - at, 0)
+            age_ms = max(self.committer.watermark() - at, 0)
             keep_ms = int(self.settings.snapshot_retention_s * 1000) - age_ms
             return await self.exports.begin(at, state.catalog, keep_ms)
 
@@ -648,14 +670,14 @@ class Database:
                 raise InvalidRequest(f"{ts} is newer than the newest snapshot, {newest}.")
             require_storable(writes)
             with self.keeper.readers.holding(ts):
-                if ts <= await self._kept_from(await self.deferred.held()):
+                if ts <= self._kept_from(await self.deferred.held()):
                     raise SnapshotTooOld(f"Snapshot {ts} is older than what is kept.")
                 await self.store.put(writes, ts)
 
-    async def _kept_from(self, held: Sequence[int]) -> int:
+    def _kept_from(self, held: Sequence[int]) -> int:
         """All that snapshots above this need is kept, whoever reads; `held` is what deferred views
         need."""
-        newest = await self.snapshots.read_point()  # perhaps nobody reads here
+        newest = self.watermark() if self.member is None else self.member.newest
         retention_ms = int(self.settings.snapshot_retention_s * 1000)
         return min([newest - retention_ms, *held])
 
@@ -885,6 +907,7 @@ class Database:
         held = await self.deferred.held()
         log_horizon = min([self.clock.wall_ms() - log_retention_ms, *held])
         await drop_old_segments(self.log, self.committer.checkpointed, log_horizon, self._low_water)
+        await self.snapshots.read_point()  # moves on, though nobody reads here
         if not self.keeper.leads or (self.member is not None and not self.member.may_purge):
             return 0
         building = [b.at for b in self.keeper.builds.values() if not (b.ended or b.elsewhere)]
@@ -894,7 +917,7 @@ class Database:
             holding.append(self.member.holding)
             # Else a row might come back whose deletion stands in another log.
             replayed.append(self.member.replays_above)
-        kept = await self._kept_from(held)
+        kept = self._kept_from(held)
         horizon = min([kept, *building, *filter(None, holding), *replayed])
         await self._forget_outcomes()
         if self._gone_logs is not None:

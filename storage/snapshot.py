@@ -9,7 +9,7 @@ optimistic transactions).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import gt, lt
 from typing import NamedTuple, Protocol
@@ -106,18 +106,23 @@ class Snapshot:
         *,
         mutations: Overlay | None = None,
         trace: list[ReadItem] | None = None,
+        require_valid: Callable[[], None] = lambda: None,
     ) -> None:
+        """`require_valid` is called before anything that was read is given out; it raises if that
+        may be wrong."""
         self.catalog = codecs.catalog
         self.at = at
         self._store = store
         self._codecs = codecs
         self._overlay = mutations
         self._trace = trace
+        self._require_valid = require_valid
 
     async def get(self, layout: str, keys: Sequence[tuple[Value, ...]]) -> list[RowVersion | None]:
         codec = self._codecs(layout)
         encoded = [codec.key_of(key) for key in keys]
         cells = await self._store.get(codec.layout.table, encoded, self.at)
+        self._require_valid()
         mine = self._overlay.rows(layout) if self._overlay is not None else {}
         found: list[RowVersion | None] = []
         for key, cell in zip(encoded, cells, strict=True):
@@ -136,6 +141,7 @@ class Snapshot:
         codec = self._codecs(layout)
         encoded = [codec.prefix(prefix) for prefix in prefixes]
         groups = await self._store.scan_prefixes(codec.layout.table, encoded, self.at)
+        self._require_valid()
         if self._overlay is None or not self._overlay.rows(layout):
             return [self._decoded(codec, layout, cells) for cells in groups]
         return [
@@ -161,14 +167,17 @@ class Snapshot:
         )
         if not mine:
             async for cells in stored:
+                self._require_valid()
                 if self._trace is not None:
                     self._trace += [ReadItem(layout, cell.key, cell.ts) for cell in cells]
                 yield codec.decode_all([cell.value for cell in cells])
+            self._require_valid()
             return
         assert self._overlay is not None
         merge = _Merge(self._overlay.rows(layout), mine, reverse)
         left = limit
         async for cells in stored:
+            self._require_valid()
             merged = merge.add(cells)[:left]
             if left is not None:
                 left -= len(merged)
@@ -176,6 +185,7 @@ class Snapshot:
                 yield self._rows(codec, merged)
             if left == 0:
                 return
+        self._require_valid()
         if rest := merge.rest()[:left]:
             yield self._rows(codec, rest)
 

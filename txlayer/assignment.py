@@ -111,7 +111,7 @@ class Word(msgspec.Struct, frozen=True):
     reading: int = 0
     """The oldest version of the catalog that its queries read, else the one it has in force."""
     holding: int = 0
-    """The oldest snapshot that its queries read; 0: none."""
+    """The oldest snapshot that its queries and transactions read; 0: none."""
     leaves: bool = False
     """It is being stopped: its slots are to be moved away, and when it owns none it goes."""
     rates: dict[int, int] | None = None
@@ -123,6 +123,9 @@ class Word(msgspec.Struct, frozen=True):
     """Recovery of its log puts nothing again that was committed at or below this."""
     growth: dict[str, int] = {}
     """Rows that it has inserted less those that it has deleted, per relation, view and index."""
+    newest: int = 0
+    """The newest snapshot that it knows: what it begins to read later is no older, or was asked
+    for and is no older by more than the retention."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)

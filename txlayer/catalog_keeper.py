@@ -22,18 +22,15 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections import Counter
 from collections.abc import (
-    AsyncIterator,
     Awaitable,
     Callable,
     Coroutine,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -58,6 +55,7 @@ from txlayer.admission import check_stored
 from txlayer.builds import Builds, Finished
 from txlayer.committer import Committer
 from txlayer.manager import TransactionManager
+from txlayer.readers import Readers
 from txlayer.state import CatalogState
 from txlayer.steps import Step, Steps, no_steps
 from txlayer.tables import create_tables
@@ -177,54 +175,6 @@ class Build:
         return self.finished or bool(self.error)
 
 
-class Readers:
-    """Queries under way at this node: a table is dropped only when none can read it, a version of
-    a row purged only when none needs it."""
-
-    def __init__(self) -> None:
-        self._inside: Counter[int] = Counter()
-        self._snapshots: dict[int, int] = {}
-        self._left = asyncio.Condition()
-
-    @asynccontextmanager
-    async def reading(self, version: int) -> AsyncIterator[None]:
-        self._inside[version] += 1
-        try:
-            yield
-        finally:
-            self._inside[version] -= 1
-            async with self._left:
-                self._left.notify_all()
-
-    @contextmanager
-    def holding(self, at: int) -> Iterator[None]:
-        """What snapshot `at` needs is not purged meanwhile, however long it is read."""
-        snapshots = self._snapshots
-        snapshots[at] = snapshots.get(at, 0) + 1
-        try:
-            yield
-        finally:
-            if snapshots[at] == 1:
-                del snapshots[at]
-            else:
-                snapshots[at] -= 1
-
-    def oldest_version(self, newest: int) -> int:
-        """The oldest version of the catalog that is read, or else `newest`."""
-        return min([version for version, n in self._inside.items() if n], default=newest)
-
-    def oldest_snapshot(self) -> int:
-        """The oldest that is read; 0: none."""
-        return min(self._snapshots, default=0)
-
-    async def wait_until_past(self, version: int) -> None:
-        """Return when no reader of a version below `version` is left."""
-        async with self._left:
-            await self._left.wait_for(
-                lambda: not any(n for v, n in self._inside.items() if v < version)
-            )
-
-
 class Barrier(Protocol):
     """How a change of the catalog reaches all who use it."""
 
@@ -291,7 +241,7 @@ class CatalogKeeper:
         self._building: asyncio.Task[None] | None = None
         self._build_at = 0
         """T of the builds that begin next: not before the catalog in force or this process."""
-        self.readers = Readers()
+        self.readers = manager.readers
         self.builds: dict[str, Build] = {}
         self._elsewhere = Builds(store)
         self.leader = ""
@@ -798,6 +748,9 @@ class CatalogKeeper:
                 pause_s = min(pause_s * 2, _RETRY_MAX_S)
 
     async def _build_one(self, catalog: Catalog, codecs: Codecs, build: Build) -> None:
+        """Rows are put as of T by nobody who has been replaced: his successor may have purged the
+        tombstones above T that would hide them."""
+        claim, _ = self._led()
         codec, build.rows = codecs(build.name), 0
         reader = Snapshot(self._store, codecs, build.at)
         async with aclosing(reader.scan(scanned_relation(catalog, build.name))) as scanned:
@@ -806,6 +759,7 @@ class CatalogKeeper:
                 puts = {codec.layout.table: [Put(key, codec.encode(row)) for key, row in rows]}
                 require_storable(puts)
                 self._steps(Step.BUILDING)
+                claim.require_session()
                 await self._store.put(puts, build.at)
                 build.rows += len(rows)
                 await self._clock.sleep(0)

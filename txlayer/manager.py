@@ -13,7 +13,7 @@ import asyncio
 import datetime as dt
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -60,6 +60,7 @@ from txlayer.outcomes import (
     transaction_id_for,
 )
 from txlayer.plans import WritePlan
+from txlayer.readers import Readers
 from txlayer.snapshots import Snapshots
 from txlayer.state import CatalogState
 from txlayer.transaction import Transaction
@@ -115,6 +116,7 @@ class TransactionManager:
         self.unfinished: dict[str, str] = {}
         """Transactions that have reached the log, whose outcome is not known yet: id → owner."""
         self.gate = Gate()
+        self.readers = Readers()
         self.state = CatalogState(catalog, engine)
         self.growth = Growth()
         self.committed = 0
@@ -211,7 +213,8 @@ class TransactionManager:
     async def _prepared(self, attempt: _Attempt) -> Prepared | TransactionResult:
         """`_prepare`; what is answered without a commit rests on locks that are in force."""
         try:
-            prepared = await self._prepare(attempt)
+            with ExitStack() as held:
+                prepared = await self._prepare(attempt, held)
         except HornbeamError:
             self._locks.require_in_force(attempt.owner)
             raise
@@ -219,8 +222,9 @@ class TransactionManager:
             self._locks.require_in_force(attempt.owner)
         return prepared
 
-    async def _prepare(self, attempt: _Attempt) -> Prepared | TransactionResult:
-        """Everything before the commit point; a finished result when there is none to reach."""
+    async def _prepare(self, attempt: _Attempt, held: ExitStack) -> Prepared | TransactionResult:
+        """Everything before the commit point; a finished result when there is none to reach. The
+        snapshot that it looks for rows at is `held`."""
         request, began = attempt.request, self._clock.monotonic()
         state = self.state
         plans = _plans(state, request.statements)
@@ -229,7 +233,7 @@ class TransactionManager:
             self._store,
             Numbers(self._identity, request.replay.numbers if request.replay else ()),
             self._now(request.replay),
-            partial(self._searched, max(request.bookmark, state.catalog.since)),
+            partial(self._searched, held, max(request.bookmark, state.catalog.since)),
             self._locks,
             attempt.owner,
             attempt.deadline,
@@ -274,9 +278,11 @@ class TransactionManager:
             reads.append(partial(find_outcome, self._store, attempt.transaction_id))
         return (await read_together(self._store, reads))[-1]
 
-    async def _searched(self, least: int, waited_for: int) -> int:
+    async def _searched(self, held: ExitStack, least: int, waited_for: int) -> int:
         """Where a transaction looks for rows."""
-        return await self._snapshots.read_point(max(least, waited_for))
+        at = await self._snapshots.read_point(max(least, waited_for))
+        held.enter_context(self.readers.holding(at))
+        return at
 
     async def _commit(self, attempt: _Attempt, prepared: Prepared) -> TransactionResult:
         try:
@@ -346,14 +352,15 @@ class TransactionManager:
             numbers = Numbers(self._identity, replay.numbers)
             least = max(request.bookmark, self.state.catalog.since)
             at = await self._snapshots.read_point(least)
-            transaction = self._unlocked(at, numbers, replay)
-            plans = _plans(self.state, request.statements)
-            async with _time_limit(limit_s):
-                await transaction.read_ahead(request.statements, plans)
-                await transaction.validate(request.reads, request.preconditions)
-                results = await _run(transaction, request.statements, plans)
-                await transaction.check()
-                mutations = await transaction.mutations()
+            with self.readers.holding(at):
+                transaction = self._unlocked(at, numbers, replay)
+                plans = _plans(self.state, request.statements)
+                async with _time_limit(limit_s):
+                    await transaction.read_ahead(request.statements, plans)
+                    await transaction.validate(request.reads, request.preconditions)
+                    results = await _run(transaction, request.statements, plans)
+                    await transaction.check()
+                    mutations = await transaction.mutations()
         finally:
             self.gate.leave()
         return TransactionResult(

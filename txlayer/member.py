@@ -19,7 +19,7 @@ from schema.errors import Unavailable
 from storage.ports import Caller, Clock, Coordination, TableStore
 from txlayer import assignment
 from txlayer.assignment import Word
-from txlayer.catalog_keeper import CatalogKeeper, Claim, Readers
+from txlayer.catalog_keeper import CatalogKeeper, Claim
 from txlayer.committer import Committer
 from txlayer.election import Candidate, Election
 from txlayer.hlc import HybridClock
@@ -42,6 +42,7 @@ from txlayer.messages import (
     encode,
 )
 from txlayer.rates import SlotRates
+from txlayer.readers import Readers
 from txlayer.snapshots import MembersSnapshots
 from txlayer.view import View
 
@@ -269,6 +270,13 @@ class Member:
         asked when the leader `may_purge`."""
         words = self._master.words if self._master is not None else {}
         return min((words[name].replays_above for name in self._view.members), default=0)
+
+    @property
+    def newest(self) -> int:
+        """No member begins to read at an older snapshot, as the leader knows, unless it is asked
+        for one within the retention. To be asked when the leader `may_purge`."""
+        words = self._master.words if self._master is not None else {}
+        return min((words[name].newest for name in self._view.members), default=0)
 
     @property
     def holding(self) -> int:

@@ -23,13 +23,13 @@ from schema.catalog import Catalog
 from schema.errors import Unavailable
 from storage.ports import Clock, Coordination
 from txlayer.assignment import PATH, Assignment, Word, clock_skews
-from txlayer.catalog_keeper import Readers
 from txlayer.committer import Committer
 from txlayer.hlc import HybridClock
 from txlayer.links import Links
 from txlayer.lockservice import Guests
 from txlayer.manager import TransactionManager
 from txlayer.rates import SlotRates
+from txlayer.readers import Readers
 from txlayer.snapshots import MembersSnapshots
 from txlayer.view import View
 
@@ -169,6 +169,7 @@ class Membership:
             clock=self._hlc.last,
             reading=self._readers.oldest_version(newest),
             holding=self._readers.oldest_snapshot(),
+            newest=self._snapshots.newest(),
             leaves=self._leaves,
             rates=self._rates.newest(),
             wall_ms=self._clock.wall_ms(),

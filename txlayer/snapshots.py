@@ -233,7 +233,8 @@ class LastSnapshots:
     def __init__(self, at: int, clock: Clock, retention_s: float) -> None:
         self._at = at
         self._clock = clock
-        self._began = clock.monotonic(), clock.wall_ms()
+        # It may be older than the loss of the others: some may not have answered before.
+        self._began = clock.monotonic(), min(clock.wall_ms(), at)
         self._keep_s = retention_s / 2
 
     def newest(self) -> int:
@@ -241,8 +242,8 @@ class LastSnapshots:
 
     @property
     def behind_s(self) -> float:
-        """For so long nothing was heard of commits. By the clock that went further: one stands
-        still while the machine sleeps, the other can be set back."""
+        """The snapshot is so old. By the clock that went further: one stands still while the
+        machine sleeps, the other can be set back."""
         monotonic, wall_ms = self._began
         return max(self._clock.monotonic() - monotonic, (self._clock.wall_ms() - wall_ms) / 1000)
 

@@ -85,7 +85,7 @@ def test_every_fault_belongs_to_a_mix_and_every_mix_is_drawn():
 
 def test_a_mix_may_have_few_clients():
     clients = {mix.name: mix.clients for mix in load_mixes()}
-    assert clients.pop("quiet") == 2
+    assert (clients.pop("quiet"), clients.pop("partitions")) == (2, 4)
     assert set(clients.values()) == {CLIENTS}
 
 

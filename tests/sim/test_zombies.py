@@ -12,7 +12,7 @@ from workload_bank import SCHEMA
 
 from schema.catalog import Index, Purpose, State
 from schema.errors import InvalidRequest, Unavailable, UniqueViolation
-from schema.model import KeyPart
+from schema.model import DeclaredIndex, KeyPart
 from storage.simulated.chaos import Chaos, Profile
 from storage.simulated.coordination import SESSION_S
 from storage.simulated.loop import run_simulated
@@ -20,6 +20,7 @@ from txlayer.model import Statement, TransactionRequest
 from txlayer.steps import Step, no_steps
 
 INSERT = "INSERT INTO account VALUES (?, ?)"
+BY_BALANCE = DeclaredIndex("by_balance", "account", (KeyPart("a_balance"),), (), False)
 
 
 @asynccontextmanager
@@ -186,6 +187,43 @@ def test_a_zombie_calls_no_change_damaged_whose_tables_its_successor_has_dropped
             zombie.process.thaw()
             with pytest.raises(Unavailable):
                 await changing
+
+    run_simulated(scenario())
+
+
+def test_a_zombie_brings_nothing_to_light_that_its_successor_has_purged():
+    """It is frozen while it builds an index. Its successor builds it, too, and later purges a row
+    with the tombstone that hides it."""
+
+    async def scenario():
+        async with one_owner(snapshot_retention_s=2.0) as (zombie, cluster):
+            chunk = cluster.tables.chunk
+
+            def frozen_while_it_scans(*which):
+                zombie.process.freeze()
+                return chunk(*which)
+
+            cluster.steps = lambda step: (
+                step == Step.SWITCHED and setattr(cluster.tables, "chunk", frozen_while_it_scans)
+            )
+            wanted = catalog_of(
+                replace(SCHEMA, indexes=(BY_BALANCE,)), views=[], base=zombie.database.catalog
+            )
+            await run(zombie, zombie.database.keeper.apply(wanted))
+            await asyncio.sleep(0.1)
+            assert zombie.process.frozen
+            cluster.steps, cluster.tables.chunk = no_steps, chunk
+            await asyncio.sleep(SESSION_S + 2)
+            owner = cluster.nodes[-1]
+            await run(owner, owner.database.keeper.wait_built())
+            await run(owner, owner.database.execute("DELETE FROM account WHERE a_id = 1"))
+            await asyncio.sleep(5)
+            assert "by_balance" in owner.database.catalog.index
+            zombie.process.thaw()
+            await asyncio.sleep(1)
+            sql = "SELECT a_id FROM account WHERE a_balance = 100"
+            assert BY_BALANCE.name in owner.database.prepare(sql).served_by
+            assert sorted(await run(owner, owner.database.fetch(sql))) == [(0,), (2,)]
 
     run_simulated(scenario())
 

@@ -28,7 +28,6 @@ from storage.simulated.loop import Process, run_simulated
 from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
 from txlayer.assignment import PATH, SLOTS, Assignment, Member, Word
 from txlayer.balance import handed_over
-from txlayer.catalog_keeper import Readers
 from txlayer.committer import Committer
 from txlayer.gate import Gate
 from txlayer.growth import Growth
@@ -40,6 +39,7 @@ from txlayer.member import Answering
 from txlayer.membership import Membership
 from txlayer.messages import Lock, Release, Request, decode_request
 from txlayer.rates import SlotRates
+from txlayer.readers import Readers
 from txlayer.snapshots import MembersSnapshots, OwnSnapshots
 from txlayer.view import View, slot_of
 

@@ -48,8 +48,8 @@ def test_a_copy_that_is_refused_leaves_the_first_unfinished(tmp_path, monkeypatc
             await going_on.wait()
             return await commit(prepared)
 
-        async def prepared_by_the_first(attempt):
-            found.append(await prepare(attempt))
+        async def prepared_by_the_first(attempt, held):
+            found.append(await prepare(attempt, held))
             return found[0]
 
         async def prepared_already(_):

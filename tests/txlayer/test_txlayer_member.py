@@ -608,9 +608,48 @@ async def test_what_queries_at_other_nodes_read_is_not_purged():
     go_on.set()
     rows = await reading
     assert {balance for _, balance in rows} == {100}
+    await follower.do(follower.database.purge())  # it moves on, though nobody reads there
     await asyncio.sleep(WORD_S + 1)
     assert await leader.do(leader.database.purge()) > kept
     assert await leader.value("SELECT min(a_balance) FROM account", strong=True) == 120
+    await world.end()
+
+
+@simulated
+async def test_what_a_node_reads_that_has_not_heard_of_others_for_long_is_not_purged():
+    """Nobody has read at the follower; when somebody does, nobody answers it."""
+    world = await bank_of(0, 0, snapshot_retention_s=5)
+    leader = world.leader
+    follower = next(node for node in world.all if node is not leader)
+    sql = "SELECT a_id, a_balance FROM account"
+    before = await follower.fetch(sql)
+    for _ in range(20):
+        await leader.transact("UPDATE account SET a_balance = a_balance + 1")
+        await asyncio.sleep(1)
+    world.network.part(leader.process, follower.process)
+    assert await leader.do(leader.database.purge()) == 0
+    assert sorted(await follower.fetch(sql)) == sorted(before)
+    world.network.join_all()
+    await world.end()
+
+
+@simulated
+async def test_what_a_transaction_searches_is_not_purged():
+    world = await bank_of(0, 0, snapshot_retention_s=5)
+    leader = world.leader
+    other = next(node for node in world.all if node is not leader)
+    readers, held = other.database.manager.readers, []
+    scan = other.database.store.scan
+
+    def scanned(*which, **options):
+        held.append(readers.oldest_snapshot())
+        return scan(*which, **options)
+
+    other.database.store.scan = scanned
+    await other.transact("UPDATE account SET a_balance = 0 WHERE a_balance > 0")
+    assert held
+    assert all(held)
+    assert readers.oldest_snapshot() == 0
     await world.end()
 
 

@@ -385,19 +385,29 @@ class SetClock:
 
 
 def test_the_last_snapshot_is_given_for_half_the_retention_by_the_clock_that_went_further():
+    at = SetClock().ms
     for further, back in (("s", "ms"), ("ms", "s")):
         clock = SetClock()
-        last = LastSnapshots(77, clock, retention_s=60)
-        assert asyncio.run(last.read_point(77)) == 77
+        last = LastSnapshots(at, clock, retention_s=60)
+        assert asyncio.run(last.read_point(at)) == at
         unit = 1 if further == "s" else 1000
         setattr(clock, further, getattr(clock, further) + 30 * unit)
         setattr(clock, back, 0)
-        assert asyncio.run(last.read_point()) == last.newest() == 77
+        assert asyncio.run(last.read_point()) == last.newest() == at
         assert last.behind_s == 30
         setattr(clock, further, getattr(clock, further) + unit)
         with pytest.raises(Unavailable) as refused:
             asyncio.run(last.read_point())
         assert refused.value.details["standby"]
+
+
+def test_a_last_snapshot_that_was_old_already_is_given_for_less_long():
+    clock = SetClock()
+    last = LastSnapshots(clock.ms - 20_000, clock, retention_s=60)
+    assert last.behind_s == 20
+    clock.ms += 11_000
+    with pytest.raises(Unavailable):
+        asyncio.run(last.read_point())
 
 
 def test_nothing_newer_than_the_last_snapshot_is_given():

@@ -1,0 +1,56 @@
+"""What queries and transactions read at this node, so that nothing of it is dropped or purged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+
+class Readers:
+    """Queries under way at this node: a table is dropped only when none can read it, a version of
+    a row purged only when none needs it."""
+
+    def __init__(self) -> None:
+        self._inside: Counter[int] = Counter()
+        self._snapshots: dict[int, int] = {}
+        self._left = asyncio.Condition()
+
+    @asynccontextmanager
+    async def reading(self, version: int) -> AsyncIterator[None]:
+        self._inside[version] += 1
+        try:
+            yield
+        finally:
+            self._inside[version] -= 1
+            async with self._left:
+                self._left.notify_all()
+
+    @contextmanager
+    def holding(self, at: int) -> Iterator[None]:
+        """What snapshot `at` needs is not purged meanwhile, however long it is read."""
+        snapshots = self._snapshots
+        snapshots[at] = snapshots.get(at, 0) + 1
+        try:
+            yield
+        finally:
+            if snapshots[at] == 1:
+                del snapshots[at]
+            else:
+                snapshots[at] -= 1
+
+    def oldest_version(self, newest: int) -> int:
+        """The oldest version of the catalog that is read, or else `newest`."""
+        return min([version for version, n in self._inside.items() if n], default=newest)
+
+    def oldest_snapshot(self) -> int:
+        """The oldest that is read; 0: none."""
+        return min(self._snapshots, default=0)
+
+    async def wait_until_past(self, version: int) -> None:
+        """Return when no reader of a version below `version` is left."""
+        async with self._left:
+            await self._left.wait_for(
+                lambda: not any(n for v, n in self._inside.items() if v < version)
+            )
