@@ -237,12 +237,15 @@ async def reopen(store, region_bytes):
 
 
 async def until_split(store, regions):
-    name = store._full_name("t")
-    for _ in range(120):
+    """HBase looks whether a region is to be split when it has flushed or compacted one: what is put
+    meanwhile, below all that is read, has it do so."""
+    name, rows = store._full_name("t"), list(map(Put, map(k, range(6_000)), distinct(6_000)))
+    for _ in range(40):
         found = await define(store, lambda client: client.getAllRegionLocations(name))
         if len(found) >= regions:
             return
-        await asyncio.sleep(0.25)
+        await store.put({"t": rows}, 0)
+        await asyncio.sleep(0.5)
     raise AssertionError(f"{len(found)} regions")
 
 
