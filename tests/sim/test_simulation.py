@@ -15,7 +15,7 @@ from storage.simulated.chaos import Fault
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-SEEDS, TRANSACTIONS = 200, 560
+SEEDS, TRANSACTIONS = 200, 600
 COMMITTED_SEEDS = tomllib.loads((HERE / "seeds.toml").read_text())["seed"]
 
 
