@@ -635,7 +635,8 @@ class Database:
         if view in self.catalog.deferred_view:
             return await self._export_deferred(view, asked)
         async with self._at(asked, strong=asked is None) as (state, at):
-            age_ms = max(self.committer.watermark() - at, 0)
+            # By what others may purge when they have heard of this node, which may do little.
+            age_ms = max(self.committer.watermark(), self.clock.wall_ms()) - at
             keep_ms = int(self.settings.snapshot_retention_s * 1000) - age_ms
             return await self.exports.begin(at, state.catalog, keep_ms)
 
