@@ -42,6 +42,7 @@ from pipeline.options import OptionSource
 from pipeline.types import chosen, spark_schema, to_batch
 from schema.catalog import Catalog, Layout
 from schema.codec import decode_catalog
+from schema.collector import settle_collector
 from schema.errors import Corruption, InvalidRequest, NotFound, SnapshotTooOld, StalePlan
 from schema.types import Row
 from storage.codec.rows import LayoutCodec
@@ -152,8 +153,9 @@ def change_schema(layout: Layout, at: Iterable[int]) -> spark.StructType:
 
 
 def read(part: Part) -> Iterator[pa.RecordBatch]:
-    """Raises SnapshotTooOld when the segment has been dropped meanwhile, Corruption with the
-    position when it is damaged, Unavailable."""
+    """In an executor. Raises SnapshotTooOld when the segment has been dropped meanwhile, Corruption
+    with the position when it is damaged, Unavailable."""
+    settle_collector()
     asked, columns = part.asked, [part.asked.layout.columns[i] for i in part.asked.at]
     rows: list[Row] = []
     added: list[tuple[int, int, str]] = []

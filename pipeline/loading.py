@@ -34,6 +34,7 @@ from pipeline.files import CHUNK_ROWS, Chunk, Split, as_text, cut_short, read
 from pipeline.sink import Sink, open_sink
 from schema.catalog import Catalog, Index
 from schema.codec import decode_catalog
+from schema.collector import settle_collector
 from schema.errors import ForeignKeyViolation, HornbeamError, LimitExceeded
 from schema.model import ForeignKey, Relation
 from schema.rows import Projection, projection
@@ -76,7 +77,8 @@ class Staging:
         return decode_catalog(self.catalog.encode())
 
     def stage(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Staged records of a split."""
+        """Staged records of a split. In an executor."""
+        settle_collector()
         encoder = Encoder(self.model, self.relation)
         file, split = self.splits[number]
         for chunk in read(split, encoder.relation, self.moment):
@@ -232,6 +234,7 @@ class Done:
 
 def attempt(task: Task, packed: Iterable[bytes]) -> Done | Failed:
     """In an executor, whose exceptions would come back as pages of text."""
+    settle_collector()
     try:
         return asyncio.run(_load(task, packed))
     except (HornbeamError, Error) as error:

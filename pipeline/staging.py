@@ -25,6 +25,7 @@ from pipeline.sink import Sink, open_sink
 from pipeline.types import to_batch
 from query.duck import quoted
 from schema.catalog import Catalog
+from schema.collector import settle_collector
 from schema.types import ColumnType, Kind, Row, Value
 from storage.codec.keyrange import KeyRange
 from storage.log.following import batches, changes
@@ -108,6 +109,7 @@ def _read_segment(
     job: Job, logs: LogSource, segment: Segment, share: int, shares: int
 ) -> Iterator[StageRow]:
     """Every so many-th batch of a segment."""
+    settle_collector()
     wanted = {name: _Changes(job, name, whole=False) for name in job.relations(whole=False)}
     data, read = asyncio.run(content(logs, segment)), 0
     for number, batch in enumerate(batches(data, segment.epoch, segment.sequence)):
@@ -131,6 +133,7 @@ def _read_segment(
 
 
 def _read_relation(job: Job, name: str, start: bytes, end: bytes | None) -> Iterator[StageRow]:
+    settle_collector()
     into = _Changes(job, name, whole=True)
     with asyncio.Runner() as runner:
         store = runner.run(_opened(job.export))
@@ -221,6 +224,7 @@ def running(job: Job) -> Callable[[Iterable[StageRow]], Iterator[StageRow]]:
     """Runs the stages that the rows of a part are for, each bucket by itself."""
 
     def run_all(given: Iterable[StageRow]) -> Iterator[StageRow]:
+        settle_collector()
         waiting: dict[tuple[int, int], list[bytes]] = {}
         for place, payload in given:
             waiting.setdefault(place, []).append(payload)
