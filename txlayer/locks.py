@@ -3,14 +3,17 @@
 The table is one slave's memory; a lock protects what the name stands for until the transaction
 that holds it is applied. It is plain state and futures: no I/O, no clock of its own.
 
-Why there is no deadlock. An owner that holds something may wait only if it is older than *every*
-other holder of the lock and *every* waiter ahead, compatible or not; else it dies and is tried
-again with its age kept. An owner that holds nothing may always wait. Suppose a cycle of owners
-that wait for one another. Those that hold nothing are waited for only by owners behind them in
-the same queue; leave them out, and each owner that is left waits for someone that it compared
-itself with: its elder waits for its younger, all the way round, which cannot be. The comparison
-stays true while it waits: locks are handed on in the order of the queue, so whoever comes to hold
-the lock before it was a holder or ahead of it at the start.
+Why there is no deadlock. Locks of the kinds in `FIRST` are taken before all others, in that order.
+An owner that holds any other lock may wait only if it is older than *every* other holder of the
+lock and *every* waiter ahead, compatible or not; else it dies and is tried again with its age
+kept. An owner that holds first locks at most may always wait. Suppose a cycle of owners that wait
+for one another. Who waits for an owner of first locks only, waits behind it in a queue, and so for
+everybody ahead of both; or for one of its first locks, and then holds earlier first locks at most:
+its like, and these go round in no cycle, as their order is one. Leave them out, and each owner that
+is left waits for someone that it compared itself with: its elder waits for its younger, all the
+way round, which cannot be. The comparison stays true while it waits: locks are handed on in the
+order of the queue, so whoever comes to hold the lock before it was a holder or ahead of it at the
+start.
 
 Why nobody starves. The oldest owner never dies, queues are first in first out, and a retry keeps
 its age, so each becomes the oldest in time.
@@ -43,6 +46,8 @@ class Moment(NamedTuple):
     """Of each table, by its member's name, the number of its last release."""
 
 
+FIRST = ("slow lane", "request")
+"""Kinds of locks that are taken before all others, in this order."""
 REMEMBERED = 16_384
 """Names of which a table knows when they were released last: some MB."""
 
@@ -58,7 +63,7 @@ class LockOwner:
     """One attempt of one transaction. `age` is kept over its retries; smaller is older.
 
     An owner asks for one lock at a time. `held` maps names to modes, in the order taken;
-    `elsewhere` says that it holds, or awaits, locks of other tables too.
+    `elsewhere` says that it holds, or awaits, locks of other tables too, which are not `FIRST`.
     """
 
     __slots__ = ("age", "elsewhere", "held", "waiting")
@@ -68,6 +73,15 @@ class LockOwner:
         self.held: dict[LockName, Mode] = {}
         self.elsewhere = False
         self.waiting: tuple[LockName, _Waiter] | None = None
+
+    @property
+    def must_compare(self) -> bool:
+        """Does it hold what somebody may wait for who holds something, too?"""
+        return self.elsewhere or not only_first(self.held)
+
+
+def only_first(names: Iterable[LockName]) -> bool:
+    return all(name[0] in FIRST for name in names)
 
 
 class Locks(Protocol):
@@ -240,7 +254,7 @@ class LockTable:
             self._unknown_until = self._released.pop(next(iter(self._released)))
 
     def _die_if_younger(self, owner: LockOwner, name: LockName) -> None:
-        if (owner.held or owner.elsewhere) and any(
+        if owner.must_compare and any(
             other.age <= owner.age for other in self._ahead(owner, name)
         ):
             raise TransactionAborted(

@@ -27,7 +27,7 @@ from schema.errors import StatementTimeout, TransactionAborted, Unavailable
 from storage.ports import Clock
 from txlayer.hlc import HybridClock
 from txlayer.links import Links
-from txlayer.locks import LockName, LockOwner, LockTable, Mode, Moment
+from txlayer.locks import LockName, LockOwner, LockTable, Mode, Moment, only_first
 from txlayer.messages import Freed, Granted, Lock, Refused, Release
 from txlayer.view import View, slot_of
 
@@ -147,11 +147,10 @@ class TravellingLocks:
     ) -> None:
         attempt = self._attempt(owner)
         left_s = LONGEST_S if deadline is None else deadline - self._clock.monotonic()
-        elsewhere = bool(owner.held or owner.elsewhere)
-        exclusive = mode is Mode.EXCLUSIVE
-        request = Lock(attempt.number, owner.age, elsewhere, exclusive, names, left_s)
+        compares, exclusive = owner.must_compare, mode is Mode.EXCLUSIVE
+        request = Lock(attempt.number, owner.age, compares, exclusive, names, left_s)
         attempt.asked.add(grantor)
-        owner.elsewhere = True
+        owner.elsewhere = compares or not only_first(names)
         try:
             async with asyncio.timeout_at(deadline):
                 answer = await self._links.ask(grantor, request)

@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 class Lock(msgspec.Struct, frozen=True, array_like=True, tag="lock"):
-    """Take locks for attempt number `attempt` of the sender's. `elsewhere`: it holds others;
-    `timeout_s`: it waits so long."""
+    """Take locks for attempt number `attempt` of the sender's. `elsewhere`: it holds others, not of
+    the first kinds alone; `timeout_s`: it waits so long."""
 
     attempt: int
     age: Age

@@ -287,11 +287,11 @@ class World:
             slots[slot] = owner
         self.write(slots=tuple(slots), leaving={})
 
-    def names(self, owner: str, n: int) -> list[LockName]:
+    def names(self, owner: str, n: int, kind: str = "root") -> list[LockName]:
         """`n` new names of locks, each in another slot, that `owner` grants."""
         found: dict[int, LockName] = {}
         while len(found) < n:
-            name = ("root", "r", str(next(self._keys)).encode())
+            name = (kind, "r", str(next(self._keys)).encode())
             if self.assignment.slots[slot_of(name)] == owner:
                 found.setdefault(slot_of(name), name)
         return list(found.values())

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Awaitable
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from txlayer_world import settle
 
 from schema.errors import StatementTimeout, TransactionAborted
-from txlayer.locks import LockOwner, LockTable, Mode
+from txlayer.locks import FIRST, LockName, LockOwner, LockTable, Mode
 
 S, X = Mode.SHARED, Mode.EXCLUSIVE
 
@@ -374,6 +375,26 @@ def test_who_holds_something_in_another_table_dies_as_if_it_did_here():
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("first", FIRST)
+def test_who_holds_first_locks_only_waits_for_elders_too(first):
+    """Nobody who waits for what it holds can be waited for by them."""
+
+    async def run():
+        locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
+        await locks.acquire(older, [("root", "a")], X)
+        await locks.acquire(younger, [(first, "of the younger")], X)
+        wait = begin(locks.acquire(younger, [("root", "a")], X))
+        await settle()
+        assert locks.waiting_count == 1
+        locks.release_all(older)
+        await wait
+        await locks.acquire(older, [("root", "b")], X)
+        with pytest.raises(TransactionAborted):  # it holds a root by now
+            await locks.acquire(younger, [("root", "b")], X)
+
+    asyncio.run(run())
+
+
 def test_an_attempt_dies_behind_an_earlier_one_of_its_own_age():
     """Its release may not have arrived yet: to wait for it could be to wait for oneself."""
 
@@ -438,13 +459,14 @@ def test_of_what_is_not_known_any_more_the_worst_is_assumed(monkeypatch):
 
 
 class Crowd:
-    """Transactions that take random locks in random order, and are repeated when they die."""
+    """Transactions that take random locks in random order, and are repeated when they die. Some
+    take locks of the first kinds before, as copies of a request do, and who is tried again."""
 
     def __init__(self, seed: int, names: int) -> None:
         self.random = random.Random(seed)
         self.locks = LockTable()
-        self.names = range(names)
-        self.inside: dict[int, dict[LockOwner, Mode]] = {name: {} for name in self.names}
+        self.names = [("root", str(n)) for n in range(names)]
+        self.inside: dict[LockName, dict[LockOwner, Mode]] = defaultdict(dict)
         self.deaths: dict[int, int] = {}
 
     async def transaction(self, age: int) -> None:
@@ -452,12 +474,14 @@ class Crowd:
             (self.random.choice(self.names), self.random.choice([S, X]))
             for _ in range(self.random.randint(1, 4))
         ]
+        first = [("slow lane",), ("request", str(self.random.randrange(3)))]
+        first = first[self.random.choice([0, 1, 2]) :]
         self.deaths[age] = 0
-        while not await self._attempt(LockOwner(age), wanted):
+        while not await self._attempt(LockOwner(age), [*((name, X) for name in first), *wanted]):
             self.deaths[age] += 1
             await asyncio.sleep(0)
 
-    async def _attempt(self, owner: LockOwner, wanted: list[tuple[int, Mode]]) -> bool:
+    async def _attempt(self, owner: LockOwner, wanted: list[tuple[LockName, Mode]]) -> bool:
         try:
             for name, mode in wanted:
                 await self.locks.acquire(owner, [name], mode)
@@ -472,7 +496,7 @@ class Crowd:
             self.locks.release_all(owner)
         return True
 
-    def _enter(self, owner: LockOwner, name: int) -> None:
+    def _enter(self, owner: LockOwner, name: LockName) -> None:
         self.inside[name][owner] = owner.held[name]
         modes = list(self.inside[name].values())
         assert len(modes) == 1 or X not in modes

@@ -34,6 +34,22 @@ def test_whoever_gives_up_as_the_slow_lane_becomes_free_leaves_it(tmp_path, monk
     on_shop(tmp_path, test)
 
 
+def test_requests_with_names_take_turns_on_one_row(tmp_path):
+    """None loses its locks: whoever waits for a request's name holds no row."""
+
+    async def test(database):
+        await run_all(database, *FILL)
+        (before,) = (await database.fetch("SELECT p_stock FROM product WHERE p_id = 1"))[0]
+        keys = [str(n) for n in range(12)]
+        requests = [statements(ADD, idempotency_key=key) for key in keys]
+        await asyncio.gather(*map(database.transact, requests))
+        (after,) = (await database.fetch("SELECT p_stock FROM product WHERE p_id = 1"))[0]
+        assert after == before + 12
+        assert database.manager.retried == 0
+
+    on_shop(tmp_path, test)
+
+
 def test_a_copy_that_is_refused_leaves_the_first_unfinished(tmp_path, monkeypatch):
     """Two copies of a request think to have its lock; that of the second is not in force."""
 

@@ -391,6 +391,24 @@ async def test_an_owner_that_holds_locks_of_its_own_table_says_so_to_others():
 
 
 @simulated
+async def test_a_request_that_is_locked_at_one_member_makes_nobody_die_at_another():
+    world, (a, b, c) = await members("a", "b", "c")
+    request, root = world.names("b", 1, kind="request")[0], world.names("c", 1)[0]
+    older, younger = LockOwner((1, 1, "c")), LockOwner((2, 1, "a"))
+    await c.do(c.locks.acquire(older, [root], X))
+    await a.do(a.locks.acquire(younger, [request], X))
+    waits = a.begin(a.locks.acquire(younger, [root], X))
+    await soon()
+    assert not waits.done()
+    assert not c.heard(Lock)[-1].elsewhere
+    c.begin(release(c, older))
+    await waits
+    await a.do(a.locks.acquire(younger, world.names("b", 1), X))
+    assert b.heard(Lock)[-1].elsewhere
+    await world.end()
+
+
+@simulated
 async def test_a_grantors_clock_is_merged_and_a_commits_timestamp_is_at_the_grantor():
     world, (a, b, c) = await members("a", "b", "c")
     owner = LockOwner(1)
