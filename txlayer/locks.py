@@ -254,9 +254,7 @@ class LockTable:
             self._unknown_until = self._released.pop(next(iter(self._released)))
 
     def _die_if_younger(self, owner: LockOwner, name: LockName) -> None:
-        if owner.must_compare and any(
-            other.age <= owner.age for other in self._ahead(owner, name)
-        ):
+        if owner.must_compare and any(other.age <= owner.age for other in self._ahead(owner, name)):
             raise TransactionAborted(
                 "An older transaction holds or awaits a lock that this one needs.",
                 cure="Try again; the transaction keeps its place by age.",

@@ -38,6 +38,8 @@ class Fault(enum.StrEnum):
     """An append is written and synced, and reports failure."""
     LOG_TORN = "log torn"
     """An append fails half way: part of its bytes are written."""
+    FENCE_SLOW = "fence slow"
+    """A log is fenced seconds late: its files wait for whoever wrote them last."""
     DISK_FULL = "disk full"
     """Appends fail for a while, with a part written."""
     BIT_FLIP = "bit flip"
@@ -80,6 +82,7 @@ class Profile:
     frozen_s: tuple[float, float] = (0.05, 8.0)
     lag_s: tuple[float, float] = (0.2, 5.0)
     apart_s: tuple[float, float] = (0.2, 8.0)
+    fence_s: tuple[float, float] = (0.5, 8.0)
     down_s: tuple[float, float] = (0.0, 1.0)
     rate: Mapping[Fault, float] = field(default_factory=dict)
     every_s: Mapping[Fault, float] = field(default_factory=dict)

@@ -333,6 +333,8 @@ class Cluster:
         files_calls = calls("log")
 
         async def carry(operation: files.Operation) -> Any:
+            if operation.kind is files.Kind.FENCE and self.chaos.strikes(Fault.FENCE_SLOW):
+                await asyncio.sleep(self.chaos.between(self.chaos.profile.fence_s))
             return await files_calls.one(operation.kind, operation.apply)
 
         async def open_log(name: str, epoch: int, catalog_version: int) -> SegmentedLog:
