@@ -39,6 +39,8 @@ class Kind(enum.StrEnum):
     UUID = "uuid"
     JSON = "json"
 
+    __hash__ = str.__hash__  # Enum's own is written in Python, and kinds are looked up per value
+
 
 PYTHON_TYPES: dict[Kind, type] = {
     Kind.INTEGER: int,
@@ -59,6 +61,8 @@ _INTEGER_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
 MAX_DECIMAL_PRECISION = 38
 _ROUNDING = Context(prec=2 * MAX_DECIMAL_PRECISION, rounding=ROUND_HALF_EVEN)
 """The thread's own context would refuse more than 28 digits."""
+_UNITS = [Decimal((0, (1,), -scale)) for scale in range(MAX_DECIMAL_PRECISION + 1)]
+"""By scale, what decimals are rounded to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,8 @@ def _shown(value: Any) -> str:
 
 
 def _check_number(value: Any) -> None:
+    if type(value) is Decimal or type(value) is int:
+        return
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise ValueError("a number is wanted")
     if isinstance(value, str) and "_" in value:
@@ -157,11 +163,13 @@ def _integer(type_: ColumnType, value: Any) -> int:
 def _decimal(type_: ColumnType, value: Any) -> Decimal:
     _check_number(value)
     # A float stands for its shortest decimal form: 0.1 means 0.1.
-    number = _exact(value)
+    number = value if type(value) is Decimal else _exact(value)
     if not number.is_finite():
         raise ValueError("it is not finite")
     precision, scale = type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0
-    rounded = number.quantize(Decimal((0, (1,), -scale)), context=_ROUNDING)
+    unit = _UNITS[scale]
+    same = number.same_quantum(unit)
+    rounded = number if same else number.quantize(unit, context=_ROUNDING)
     if rounded.adjusted() >= precision - scale and rounded:
         raise ValueError("out of range")
     return abs(rounded) if rounded == 0 else rounded  # no negative zero: keys and rows agree

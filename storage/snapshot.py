@@ -226,7 +226,7 @@ class RememberingSnapshot(Snapshot):
 
     def __init__(self, store: TableStore, codecs: Codecs, at: int) -> None:
         super().__init__(store, codecs, at)
-        self._known: dict[str, dict[bytes, RowVersion | None]] = {}
+        self._known: dict[str, dict[tuple[Value, ...], RowVersion | None]] = {}
 
     def forget(self) -> None:
         self._known = {}
@@ -237,14 +237,16 @@ class RememberingSnapshot(Snapshot):
         await read_together(self._store, gets)
 
     async def get(self, layout: str, keys: Sequence[tuple[Value, ...]]) -> list[RowVersion | None]:
-        known = self._known.setdefault(layout, {})
-        codec = self._codecs(layout)
-        encoded = [codec.key_of(key) for key in keys]
-        missing = {e: key for e, key in zip(encoded, keys, strict=True) if e not in known}
-        if missing:
-            found = await super().get(layout, list(missing.values()))
-            known.update(zip(missing, found, strict=True))
-        return [known[key] for key in encoded]
+        known = self._known.get(layout)
+        if known is None:
+            known = self._known[layout] = {}
+        try:
+            return [known[key] for key in keys]
+        except KeyError:
+            missing = list(dict.fromkeys(key for key in keys if key not in known))
+        found = await super().get(layout, missing)
+        known.update(zip(missing, found, strict=True))
+        return [known[key] for key in keys]
 
 
 class _Merge:

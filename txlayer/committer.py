@@ -213,11 +213,12 @@ class Committer:
 
     # ------------------------------------------------------------ commits
 
-    async def commit(self, prepared: Prepared) -> Committed:
-        """Make a transaction durable and apply it. The caller holds its locks and keeps them until
-        it is applied; it must not be cancelled meanwhile (the commit would go on without it).
+    def commit(self, prepared: Prepared) -> asyncio.Future[Committed]:
+        """Hand a transaction over, to be made durable and applied. The caller holds its locks and
+        keeps them until it is applied; whether or not anybody waits for the answer, it goes on.
 
-        Raises LimitExceeded, Overloaded and Unavailable (nothing happened), OutcomeUnknown.
+        Raises LimitExceeded, Overloaded and Unavailable: nothing happened. The answer may be
+        OutcomeUnknown, or Unavailable: nothing happened then, either.
         """
         self.require_working()
         if not self._accepting:
@@ -235,7 +236,7 @@ class Committer:
                 cure="Try again a little later; commit less at a time.",
             ) from None
         self.begun += 1
-        return await waiting.answer
+        return waiting.answer
 
     def watermark(self) -> int:
         """The newest timestamp at which everything is applied; later commits are all above it,

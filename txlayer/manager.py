@@ -31,7 +31,7 @@ from schema.errors import (
 )
 from storage.ports import Clock, Ids, Put, TableStore
 from storage.snapshot import Overlay
-from storage.together import read_together
+from storage.together import read_together, settled
 from txlayer.committer import Committed, Committer, Prepared
 from txlayer.gate import Gate
 from txlayer.growth import Growth
@@ -65,6 +65,8 @@ from txlayer.snapshots import Snapshots
 from txlayer.state import CatalogState
 from txlayer.transaction import Transaction
 
+LOG_PATIENCE_S = 5.0
+"""Who has handed a transaction over waits so much longer than its time limit."""
 ATTEMPTS_IN_PARALLEL = 2
 """A transaction that has lost its locks more often goes on in the slow lane: one at a time, so
 that many that want the same roots take turns instead of killing one another for ever."""
@@ -112,7 +114,7 @@ class TransactionManager:
         self._snapshots = snapshots
         self._name = name
         self._begun = 0
-        self._finishing: set[asyncio.Task[TransactionResult]] = set()
+        self._finishing: set[asyncio.Future[Committed]] = set()
         self.unfinished: dict[str, str] = {}
         """Transactions that have reached the log, whose outcome is not known yet: id → owner."""
         self.gate = Gate()
@@ -192,23 +194,16 @@ class TransactionManager:
             self._release(owner)
             return prepared
         # From here on the outcome is the log's: a caller that goes away changes nothing.
-        task = asyncio.ensure_future(self._commit(attempt, prepared))
-        self._finishing.add(task)
-        task.add_done_callback(self._finished)
-        remaining = max(deadline - self._clock.monotonic(), 0.0)
-        done, _ = await asyncio.wait({task}, timeout=remaining + 5.0)
-        if not done:
+        answer = self._commit(attempt, prepared)
+        await settled(answer, max(deadline - self._clock.monotonic(), 0.0) + LOG_PATIENCE_S)
+        if not answer.done():
             raise OutcomeUnknown(
                 f"The log has not answered in time; transaction {transaction_id} may commit.",
                 cure=f"Ask for transaction {transaction_id}.",
                 transaction_id=transaction_id,
             )
-        return task.result()
-
-    def _finished(self, task: asyncio.Task[TransactionResult]) -> None:
-        self._finishing.discard(task)
-        if not task.cancelled():
-            task.exception()  # seen, should the caller be gone
+        committed = answer.result()
+        return attempt.result(committed.ts, committed)
 
     async def _prepared(self, attempt: _Attempt) -> Prepared | TransactionResult:
         """`_prepare`; what is answered without a commit rests on locks that are in force."""
@@ -254,7 +249,8 @@ class TransactionManager:
         if not mutations and request.idempotency_key is None:
             seen = self._locks.clock(attempt.owner)
             return attempt.result(max(self._committer.watermark(), seen))
-        outcome = encode_outcome(request_hash(request), attempt.result(0), request.owner)
+        hash_ = request_hash(request)
+        outcome = encode_outcome(hash_, attempt.results, attempt.affected, request.owner)
         return Prepared(
             transaction_id=attempt.transaction_id,
             mutations=mutations,
@@ -284,28 +280,38 @@ class TransactionManager:
         held.enter_context(self.readers.holding(at))
         return at
 
-    async def _commit(self, attempt: _Attempt, prepared: Prepared) -> TransactionResult:
+    def _commit(self, attempt: _Attempt, prepared: Prepared) -> asyncio.Future[Committed]:
+        """Hand it over to the log. What becomes of its locks follows from the answer, before
+        anybody who waits for that goes on."""
         try:
-            # In one step with the handing over to the log: `commit` queues before it suspends.
+            # In one step with the handing over.
             self._locks.require_in_force(attempt.owner)
-        except HornbeamError:
+            answer = self._committer.commit(prepared)
+        except BaseException:
             self._release(attempt.owner)
             raise
         # Not before: a request sent twice has one name, and of two copies that both think to have
         # its lock, the one that has may be in the log's hands.
         self.unfinished[attempt.transaction_id] = attempt.request.owner
-        try:
-            committed = await self._committer.commit(prepared)
-        except OutcomeUnknown:
+        self._finishing.add(answer)
+        answer.add_done_callback(partial(self._finished, attempt, prepared))
+        return answer
+
+    def _finished(
+        self, attempt: _Attempt, prepared: Prepared, answer: asyncio.Future[Committed]
+    ) -> None:
+        self._finishing.discard(answer)
+        error = answer.exception()  # seen, should the caller be gone
+        if isinstance(error, OutcomeUnknown):
             # Whether it is in the log is found out by who recovers it. Until then it is unfinished,
             # and keeps its locks: others go on when this process is replaced.
             self.gate.leave()
-            raise
-        except BaseException:
-            del self.unfinished[attempt.transaction_id]
-            self._release(attempt.owner)
-            raise
+            return
         del self.unfinished[attempt.transaction_id]
+        if error is not None:
+            self._release(attempt.owner)
+            return
+        committed = answer.result()
         self.committed += 1
         for mutation in prepared.mutations:
             self.growth.own[mutation.layout] += (mutation.old is None) - (mutation.new is None)
@@ -316,7 +322,6 @@ class TransactionManager:
             committed.applied_future.add_done_callback(
                 lambda _: self._release(attempt.owner, committed.ts)
             )
-        return attempt.result(committed.ts, committed)
 
     def _release(self, owner: LockOwner, commit_ts: int = 0) -> None:
         self._locks.release_all(owner, commit_ts)
@@ -454,15 +459,13 @@ class _Attempt:
         self.plan_ms = self.lock_ms = self.compute_ms = 0.0
 
     def result(self, commit_ts: int, committed: Committed | None = None) -> TransactionResult:
-        timings = Timings(self.plan_ms, self.lock_ms, self.compute_ms)
-        if committed is not None:
-            timings = replace(timings, log_ms=committed.log_ms, apply_ms=committed.apply_ms)
+        logged = (0.0, 0.0) if committed is None else (committed.log_ms, committed.apply_ms)
         return TransactionResult(
             self.transaction_id,
             commit_ts,
             self.results,
             self.affected,
-            timings,
+            Timings(self.plan_ms, self.lock_ms, self.compute_ms, *logged),
             applied=committed is None or committed.applied,
         )
 
@@ -491,7 +494,7 @@ async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None)
             return await transaction.repair(work)
         case Statement():
             assert plan is not None
-            return await transaction.run(plan, work.parameters)
+            return await transaction.run(plan, work)
 
 
 def _plans(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -86,13 +86,18 @@ def request_hash(request: TransactionRequest) -> bytes:
     return hashlib.blake2b(encoded, digest_size=_HASH_BYTES).digest()
 
 
-def encode_outcome(hash_of_request: bytes, answer: TransactionResult, owner: str = "") -> bytes:
-    """The row of a transaction that is about to commit. `commit_ts` and timings are left out."""
+def encode_outcome(
+    hash_of_request: bytes,
+    results: Sequence[StatementResult],
+    affected: Mapping[str, int],
+    owner: str = "",
+) -> bytes:
+    """The row of a transaction that is about to commit."""
     statements = [
         (result.affected, result.columns, result.types, [_packed(row) for row in result.rows])
-        for result in answer.statements
+        for result in results
     ]
-    return _encoder.encode(_Stored(hash_of_request, statements, dict(answer.affected), owner))
+    return _encoder.encode(_Stored(hash_of_request, statements, dict(affected), owner))
 
 
 async def find_outcome(store: TableStore, transaction_id: str) -> Outcome | None:

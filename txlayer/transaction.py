@@ -19,6 +19,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from maintain.changes import Change, Mutation
@@ -77,6 +78,15 @@ MAX_CHANGES = 200_000
 Key = tuple[Value, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A statement with its parameters coerced, and the rows of VALUES that follow from them."""
+
+    statement: Statement
+    parameters: Parameters
+    rows: list[dict[int, Value]]
+
+
 class Transaction:
     """The working state of one attempt.
 
@@ -106,11 +116,13 @@ class Transaction:
         self._locks = locks
         self._owner = owner
         self._deadline = deadline
-        self._held: set[tuple[LockName, Mode]] = set()
+        self._held: dict[LockName, Mode] = {}
         self.reader = RememberingSnapshot(store, state.codecs, at)
         self._reading_since = locks.moment() if locks is not None else Moment(0, {})
         self._changes: dict[str, dict[bytes, Change]] = {}
         self._repairs: list[Mutation] = []
+        self._bound: dict[int, _Bound] = {}
+        """By the identity of the statement, which each of them keeps."""
 
     # ------------------------------------------------------------ locks
 
@@ -131,7 +143,7 @@ class Transaction:
             if not locks.take(owner, name, mode):
                 await locks.acquire(owner, missing[number:], mode, self._deadline)
                 break
-        self._held.update((name, mode) for name in missing)
+        self._held.update(dict.fromkeys(missing, mode))
         if locks.undisturbed(owner, missing, self._reading_since):
             return False
         self.reader.forget()
@@ -139,8 +151,8 @@ class Transaction:
         return True
 
     def _has(self, name: LockName, mode: Mode) -> bool:
-        held = self._held
-        return (name, mode) in held or (name, Mode.EXCLUSIVE) in held
+        held = self._held.get(name)
+        return held is mode or held is Mode.EXCLUSIVE
 
     async def _lock_roots(self, relation: str, rows: Sequence[Row]) -> None:
         """Lock the roots of `rows`, and look again under the lock (protocol.md, steps 1 to 3)."""
@@ -236,37 +248,46 @@ class Transaction:
             for one, plan in zip(work, plans, strict=True):
                 if not isinstance(one, Statement) or plan is None:
                     continue
-                bound = bind_parameters(one.parameters, plan.parameter_types, self._now)
-                for relation, key in self._named(plan, bound):
+                for relation, key in self._named(plan, self._bind(plan, one)):
                     if key is not None and None not in key:
                         wanted.setdefault(relation, {})[key] = None
         await self.reader.prefetch({name: list(keys) for name, keys in wanted.items()})
 
-    def _named(self, plan: WritePlan, parameters: Parameters) -> Iterator[tuple[str, Key | None]]:
+    def _named(self, plan: WritePlan, bound: _Bound) -> Iterator[tuple[str, Key | None]]:
         """Relations and keys; of a row that is inserted, those of its parents too."""
         name = plan.relation.name
         match plan:
             case InsertPlan():
                 codec, parents = self.state.codecs(name), self.state.constraints[name].parents
-                for given in plan.given(parameters):
+                for given in bound.rows:
                     row = tuple(map(given.get, range(len(plan.relation.columns))))
                     yield name, codec.key_values(row)
                     yield from ((p.foreign_key.parent, p.values(row)) for p in parents)
             case UpdatePlan(find=ByKey() as find) | DeletePlan(find=ByKey() as find):
-                yield name, find.values(parameters)
+                yield name, find.values(bound.parameters)
 
     # ------------------------------------------------------------ statements
 
-    async def run(self, plan: WritePlan, parameters: Parameters) -> StatementResult:
-        bound = bind_parameters(parameters, plan.parameter_types, self._now)
+    def _bind(self, plan: WritePlan, statement: Statement) -> _Bound:
+        """Done once: to read ahead, or else to run. Raises SqlError, TypeMismatch."""
+        bound = self._bound.get(id(statement))
+        if bound is None:
+            types = plan.parameter_types
+            parameters = bind_parameters(statement.parameters, types, self._now)
+            rows = plan.given(parameters) if isinstance(plan, InsertPlan) else []
+            bound = self._bound[id(statement)] = _Bound(statement, parameters, rows)
+        return bound
+
+    async def run(self, plan: WritePlan, statement: Statement) -> StatementResult:
+        bound = self._bind(plan, statement)
         match plan:
             case InsertPlan():
                 rows = await self._insert(plan, bound)
             case UpdatePlan():
-                rows = await self._update(plan, bound)
+                rows = await self._update(plan, bound.parameters)
             case DeletePlan():
-                rows = await self._delete(plan, bound)
-        return _result(plan.returning, rows, bound)
+                rows = await self._delete(plan, bound.parameters)
+        return _result(plan.returning, rows, bound.parameters)
 
     async def insert(self, batch: InsertRows) -> StatementResult:
         """Insert a batch of rows without SQL. Raises NotFound, TypeMismatch and the rest."""
@@ -283,19 +304,17 @@ class Transaction:
         await self.insert_rows(relation, rows)
         return StatementResult(len(rows))
 
-    async def _insert(self, plan: InsertPlan, parameters: Parameters) -> list[Row]:
-        relation = plan.relation
-        given: list[dict[int, Value]] = []
+    async def _insert(self, plan: InsertPlan, bound: _Bound) -> list[Row]:
+        relation, given = plan.relation, bound.rows
         if plan.query is not None:
-            stream = await self._run_query(plan.query, parameters)
+            given = []
+            stream = await self._run_query(plan.query, bound.parameters)
             for row in await stream.all():
                 pairs = zip(plan.query_positions, row, strict=True)
                 typed = ((i, relation.columns[i].type, value) for i, value in pairs)
                 given.append({i: t.coerce(assigned_moment(v, t.kind)) for i, t, v in typed})
-        else:
-            given = plan.given(parameters)
         rows = [await self._complete(relation, values) for values in given]
-        return await self.insert_rows(relation, rows, plan.conflict, parameters)
+        return await self.insert_rows(relation, rows, plan.conflict, bound.parameters)
 
     async def _complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
         """A whole row: given values, then defaults."""

@@ -41,7 +41,10 @@ def running(world: World, scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 def begin(world: World, number: int, keys: str) -> asyncio.Task[Committed]:
-    return asyncio.ensure_future(world.committer.commit(prepared(number, keys)))
+    async def commit():
+        return await world.committer.commit(prepared(number, keys))
+
+    return asyncio.ensure_future(commit())
 
 
 def records(world: World):

@@ -57,7 +57,7 @@ def recorded(value: bytes, transaction_id: str = ID):
 
 
 def test_an_answer_comes_back_whole_with_its_commit_timestamp():
-    outcome = recorded(encode_outcome(request_hash(REQUEST), ANSWER))
+    outcome = recorded(encode_outcome(request_hash(REQUEST), ANSWER.statements, ANSWER.affected))
     assert outcome is not None
     assert outcome.answer == replace(ANSWER, commit_ts=77)
     assert outcome.answer.statements[0].rows[0][4].as_tuple().exponent == -3
@@ -68,7 +68,7 @@ def test_an_answer_comes_back_whole_with_its_commit_timestamp():
 
 
 def test_the_same_request_gets_the_answer_and_another_is_refused():
-    outcome = recorded(encode_outcome(request_hash(REQUEST), ANSWER))
+    outcome = recorded(encode_outcome(request_hash(REQUEST), ANSWER.statements, ANSWER.affected))
     assert outcome.answer_to(replace(REQUEST, bookmark=9, timeout_s=3.0)) == outcome.answer
     other = replace(REQUEST, statements=(Statement("INSERT INTO t VALUES (?)", (2,)),))
     with pytest.raises(IdempotencyMismatch) as refused:
@@ -77,7 +77,7 @@ def test_the_same_request_gets_the_answer_and_another_is_refused():
 
 
 def test_a_transaction_that_is_not_recorded_is_none_and_a_false_id_is_refused():
-    value = encode_outcome(request_hash(REQUEST), ANSWER)
+    value = encode_outcome(request_hash(REQUEST), ANSWER.statements, ANSWER.affected)
     assert recorded(value, transaction_id_for("order 2")) is None
     with pytest.raises(InvalidRequest, match="no transaction id"):
         recorded(value, "not hexadecimal")
@@ -100,7 +100,7 @@ def test_the_id_depends_on_the_key_and_its_owner_alone():
 
 
 def test_an_answer_knows_its_owner_and_answers_from_before_owners_have_none():
-    value = encode_outcome(request_hash(REQUEST), ANSWER, "ann")
+    value = encode_outcome(request_hash(REQUEST), ANSWER.statements, ANSWER.affected, "ann")
     assert recorded(value).owner == "ann"
     before = bytes([value[0] - 1]) + value[1 : -len(b"\xa3ann")]
     assert recorded(before).owner == ""

@@ -58,9 +58,12 @@ def test_a_copy_that_is_refused_leaves_the_first_unfinished(tmp_path, monkeypatc
         manager, going_on, under_way = database.manager, asyncio.Event(), asyncio.Event()
         prepare, commit, name = manager._prepare, database.committer.commit, []
 
-        async def slowly(prepared):
+        def slowly(prepared):
             name.append(prepared.transaction_id)
             under_way.set()
+            return asyncio.ensure_future(later(prepared))
+
+        async def later(prepared):
             await going_on.wait()
             return await commit(prepared)
 
