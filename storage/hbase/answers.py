@@ -1,13 +1,16 @@
-"""The rows of a scan's answer, taken out of its bytes.
+"""The rows of an answer to a scan or to gets, taken out of its bytes.
 
 thriftpy2 makes two objects with eight attributes of every row, and that is half of what a scan
-costs. The answer to a scan of our one column has always the same shape, so here only what differs
-is looked at, and all else is compared:
+costs. The answer about our one column has always the same shape, so here only what differs is
+looked at, and all else is compared:
 
     80 01 00 02, name, number; 0f 00 00 0c, rows; row …; 00
     row: 0b 00 01, key; 0f 00 02 0c 00 00 00 01 (cells: one);
          0b 00 01, family; 0b 00 02, qualifier; 0b 00 03, value; 0a 00 04, timestamp; 03 00 06 04;
          00; 02 00 03 00; 02 00 04 00 (neither stale nor partial); 00
+    row that a get does not find: 0f 00 02 0c 00 00 00 00; 02 00 03 00; 02 00 04 00; 00
+
+The answer to a single get has 0c 00 00 and its row in the place of rows.
 
 Whatever looks different (an error, another HBase's rows) is `Unfamiliar`, and for thriftpy2.
 """
@@ -30,8 +33,18 @@ _MIDDLE = (
 )
 _TIMESTAMP = b"\x0a\x00\x04"
 _END = b"\x03\x00\x06\x04\x00\x02\x00\x03\x00\x02\x00\x04\x00\x00"
-_ANSWER = b"\x80\x01\x00\x02%b%b" % (len(FUNCTION).to_bytes(4), FUNCTION.encode())
+_ABSENT = b"\x0f\x00\x02\x0c\x00\x00\x00\x00\x02\x00\x03\x00\x02\x00\x04\x00\x00"
 _ROWS = b"\x0f\x00\x00\x0c"
+
+
+def answer_begins(function: str) -> bytes:
+    """The answer of `function` up to its number."""
+    return b"\x80\x01\x00\x02%b%b" % (len(function).to_bytes(4), function.encode())
+
+
+_ANSWER = answer_begins(FUNCTION)
+_GET = answer_begins("get") + bytes(4) + b"\x0c\x00\x00"
+_GETS = answer_begins("getMultiple") + bytes(4) + _ROWS
 _ANSWER_HEAD = Struct(f">{len(_ANSWER)}sI{len(_ROWS)}sI")
 _ROW_HEAD = Struct(f">{len(_HEAD)}sI")
 _ROW_MIDDLE = Struct(f">{len(_MIDDLE)}sI")
@@ -66,6 +79,30 @@ class Rows:
         if self._rest != b"\0":
             raise Unfamiliar
         return True
+
+
+def cells_gotten(data: bytes) -> list[Cell | None]:
+    """What `get` or `getMultiple` answers, as it is stored; None for what is absent. Raises
+    Unfamiliar."""
+    if data.startswith(_GETS):
+        at = len(_GETS) + 4
+        count = int.from_bytes(data[at - 4 : at])
+    elif data.startswith(_GET):
+        at, count = len(_GET), 1
+    else:
+        raise Unfamiliar
+    found: list[Cell | None] = []
+    for _ in range(count):
+        if data.startswith(_ABSENT, at):
+            found.append(None)
+            at += len(_ABSENT)
+        else:
+            present: list[Cell] = []
+            at = _append_rows(data, at, present, 1)
+            found += present
+    if len(found) < count or data[at:] != b"\0":
+        raise Unfamiliar
+    return found
 
 
 def _rows_announced(data: bytes) -> int:

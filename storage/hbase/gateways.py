@@ -162,6 +162,8 @@ class Gateways:
     def _close_idle(self) -> None:
         oldest = time.monotonic() - IDLE_S
         with self._lock:
+            if not self._idle or self._idle[0].used_at > oldest:
+                return
             fresh = next((i for i, c in enumerate(self._idle) if c.used_at > oldest), None)
             stale, self._idle = self._idle[:fresh], ([] if fresh is None else self._idle[fresh:])
         for connection in stale:
@@ -252,7 +254,7 @@ class _Connection:
                 with suppress(Incomplete):
                     return answer_to(name, received)
         stream.received = received
-        return await asyncio.to_thread(self.client._recv, name)
+        return await asyncio.to_thread(self.client.answer, name)
 
     def lives(self) -> bool:
         """Has the other side neither closed it nor sent what nobody asked for?"""

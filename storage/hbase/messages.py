@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from thriftpy2.protocol import TCyBinaryProtocolFactory
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TCyBufferedTransport
 
-from storage.hbase.answers import FUNCTION, Rows, Unfamiliar
+from storage.hbase.answers import FUNCTION, Rows, Unfamiliar, answer_begins, cells_gotten
 from storage.hbase.cells import FAMILY, QUALIFIER
 from storage.hbase.interface import THRIFT
 from storage.ports import Cell
@@ -54,58 +55,88 @@ class Client(TClient):
     def ask(self, name: str, call: bytes) -> Any:
         """What function `name` answers to a call that has been encoded."""
         self._stream.write(call)
-        return self._recv(name)
+        return self.answer(name)
+
+    def answer(self, name: str) -> Any:
+        """What function `name` answers. What gets find is told as cells, as they are stored, or
+        None for what is absent."""
+        told = self._recv(name)
+        match name:
+            case "get":
+                return [_cell(told)]
+            case "getMultiple":
+                return [_cell(result) for result in told]
+        return told
 
 
-def call_of(name: str, arguments: Mapping[str, Any]) -> bytes:
-    """The call of function `name`."""
-    memory = _Memory(b"")
-    Client(memory)._send(name, **arguments)
-    return bytes(memory.written)
+def _cell(result: Any) -> Cell | None:
+    if not result.columnValues:
+        return None
+    column = result.columnValues[0]
+    return Cell(result.row, column.timestamp, column.value)
 
 
-def call_of_puts(table: bytes, versions: Sequence[tuple[bytes, bytes, int]]) -> bytes:
-    """The call of `putMultiple` for rows, as they are stored, with timestamps: the same bytes that
+def call_of_puts(table: bytes, versions: Sequence[tuple[bytes, bytes, int]]) -> tuple[str, bytes]:
+    """Function and call that put rows, as they are stored, with timestamps: the same bytes that
     thriftpy2 makes of two objects for each."""
-    column = _string(1, FAMILY) + _string(2, QUALIFIER) + b"\x0b\0\3"
-    column = b"\x0f\0\2\x0c\0\0\0\1" + column
-    rows = [
-        b"\x0b\0\1%b%b%b%b%b\0\x0a\0\3%b\0"
-        % (len(row).to_bytes(4), row, column, len(value).to_bytes(4), value, ts.to_bytes(8))
+    puts = [
+        b"\x0b\0\1%b%b%b\x0b\0\3%b%b\0\x0a\0\3%b\0"
+        % (len(row).to_bytes(4), row, _COLUMN, len(value).to_bytes(4), value, ts.to_bytes(8))
         for row, value, ts in versions
     ]
-    name = b"putMultiple"
-    head = b"\x80\1\0\1%b%b\0\0\0\0" % (len(name).to_bytes(4), name)
-    head += _string(1, table) + b"\x0f\0\2\x0c" + len(rows).to_bytes(4)
-    return b"".join([head, *rows, b"\0"])
+    return _call_with("put", table, puts)
+
+
+def call_of_gets(table: bytes, rows: Sequence[bytes], behind: int) -> tuple[str, bytes]:
+    """Function and call that get the newest versions of rows, as they are stored, with timestamps
+    less than `behind`."""
+    when = b"\0\x0c\0\4\x0a\0\1%b\x0a\0\2%b\0" % (bytes(8), behind.to_bytes(8))
+    rest = b"%b%b\x08\0\5\0\0\0\1\0" % (_COLUMN, when)
+    gets = [b"\x0b\0\1%b%b%b" % (len(row).to_bytes(4), row, rest) for row in rows]
+    return _call_with("get", table, gets)
+
+
+def _call_with(function: str, table: bytes, structs: Sequence[bytes]) -> tuple[str, bytes]:
+    """The call of `function` for one struct, or of its kin for several."""
+    if len(structs) == 1:
+        name, given = function, b"\x0c\0\2"
+    else:
+        name, given = function + "Multiple", b"\x0f\0\2\x0c" + len(structs).to_bytes(4)
+    head = b"\x80\1\0\1%b%b\0\0\0\0" % (len(name).to_bytes(4), name.encode())
+    return name, b"".join([head, _string(1, table), given, *structs, b"\0"])
 
 
 def _string(field: int, content: bytes) -> bytes:
     return b"\x0b" + field.to_bytes(2) + len(content).to_bytes(4) + content
 
 
+_COLUMN = b"\x0f\0\2\x0c\0\0\0\1" + _string(1, FAMILY) + _string(2, QUALIFIER)
+"""A list of one column, up to what is said of it besides its name."""
+_DONE = {name: answer_begins(name) + bytes(5) for name in ("put", "putMultiple")}
+"""Answers that say nothing."""
+
+
 def answer_to(name: str, data: bytes) -> Any:
-    """What function `name` returns by the answer `data`, or raises. Raises Incomplete, and what
-    thriftpy2 raises when the bytes make no sense."""
+    """What function `name` returns by the answer `data` (see `Client.answer`), or raises. Raises
+    Incomplete, and what thriftpy2 raises when the bytes make no sense."""
     if not data.endswith(b"\0"):  # which is the end of every answer
         raise Incomplete
-    return Client(_Memory(data))._recv(name)
+    if data == _DONE.get(name):
+        return None
+    if name in ("get", "getMultiple"):
+        with suppress(Unfamiliar):
+            return cells_gotten(data)
+    return Client(_Memory(data)).answer(name)
 
 
 class _Memory:
-    """Bytes to read, and those written, as thriftpy2's buffered transport wants them."""
+    """Bytes to read, as thriftpy2's buffered transport wants them."""
 
     def __init__(self, data: bytes) -> None:
         self._left = memoryview(data)
-        self.written = bytearray()
 
     def read(self, size: int) -> bytes:
         data, self._left = bytes(self._left[:size]), self._left[size:]
         if not data:
             raise Incomplete
         return data
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-    def flush(self) -> None: ...

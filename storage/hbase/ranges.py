@@ -43,8 +43,14 @@ def behind(ranges: Sequence[Range], key: bytes) -> list[Range]:
 
 
 def moment(oldest: int, newest: int) -> Any:
-    """Versions with oldest ≤ ts ≤ newest. HBase's own end of time belongs to no version."""
-    return THRIFT.TTimeRange(minStamp=oldest, maxStamp=min(newest + 1, NEWEST))
+    """Versions with oldest ≤ ts ≤ newest."""
+    return THRIFT.TTimeRange(minStamp=oldest, maxStamp=behind_moment(newest))
+
+
+def behind_moment(newest: int) -> int:
+    """What the timestamps of versions up to `newest` are less than. HBase's own end of time belongs
+    to no version."""
+    return min(newest + 1, NEWEST)
 
 
 def scan(ranges: Sequence[Range], rows: int, **options: Any) -> Any:

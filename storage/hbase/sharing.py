@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -56,46 +56,51 @@ class SharedCalls(Generic[Route, Item, Answer]):
 
     async def ask(self, route: Route, items: Sequence[Item]) -> Sequence[Answer]:
         """The answers to `items`. Raises what `send` raises."""
-        asked: _Asked[Item, Answer] = _Asked(
-            items, time.monotonic(), asyncio.get_running_loop().create_future()
-        )
+        loop = asyncio.get_running_loop()
+        asked: _Asked[Item, Answer] = _Asked(items, time.monotonic(), loop.create_future())
         if route in self._waiting:
             self._waiting[route].append(asked)
         else:
             self._waiting[route] = [asked]
-            self._begin(self._serve(route))
+            loop.call_soon(self._leave, route)
         return await asked.answers
 
-    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return task
-
     async def finish(self) -> None:
-        """Return when nothing is on its way any more."""
-        while self._under_way:
-            await asyncio.wait(self._under_way)
+        """Return when nothing is on its way any more, nor about to leave."""
+        while self._waiting or self._under_way:
+            if self._under_way:
+                await asyncio.wait(self._under_way)
+            else:
+                await asyncio.sleep(0)
 
-    async def _serve(self, route: Route) -> None:
-        try:
-            while sharing := self._waiting[route]:
-                self._waiting[route] = []
-                call = self._begin(self._share(route, sharing))
-                await asyncio.wait({call}, timeout=self._patience_s)
-        finally:
-            for one in self._waiting.pop(route):
-                one.answers.cancel()
+    def _leave(self, route: Route) -> None:
+        """Send what waits on a route that is free; what is asked for meanwhile is next. A task for
+        the call is all that it takes: one that looked after the route would cost as much again."""
+        sharing = [one for one in self._waiting[route] if self._is_wanted(one)]
+        if not sharing:
+            del self._waiting[route]
+            return
+        self._waiting[route] = []
+        call = asyncio.ensure_future(self._share(route, sharing))
+        self._under_way.add(call)
+        call.add_done_callback(self._under_way.discard)
+
+        def go_on(_: object = None) -> None:
+            """The call is back, or takes long, whichever comes first."""
+            if not patience.cancelled():
+                patience.cancel()
+                self._leave(route)
+
+        patience = asyncio.get_running_loop().call_later(self._patience_s, go_on)
+        call.add_done_callback(go_on)
 
     async def _share(self, route: Route, sharing: Sequence[_Asked[Item, Answer]]) -> None:
-        sharing = [one for one in sharing if self._is_wanted(one)]
-        if not sharing:
-            return
         try:
             answers = await self._send(route, [item for one in sharing for item in one.items])
         except CallFailed as failed:
             if failed.refused and len(sharing) > 1:
-                await asyncio.gather(*(self._share(route, [one]) for one in sharing))
+                wanted = [one for one in sharing if self._is_wanted(one)]
+                await asyncio.gather(*(self._share(route, [one]) for one in wanted))
             else:
                 _fail(sharing, failed)
         except asyncio.CancelledError:

@@ -51,7 +51,7 @@ from storage.hbase.cells import (
 )
 from storage.hbase.gateways import Address, CallFailed, Gateways
 from storage.hbase.interface import THRIFT
-from storage.hbase.messages import call_of, call_of_puts
+from storage.hbase.messages import call_of_gets, call_of_puts
 from storage.hbase.sharing import SharedCalls
 from storage.ports import NEWEST, TOMBSTONE, Cell, Put
 from storage.together import all_settled
@@ -106,6 +106,7 @@ class HBaseStore:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hbase")
         self._gets = SharedCalls(self._get_all, timeout_s)
         self._puts = SharedCalls(self._put_all, timeout_s)
+        self._full_names: dict[str, bytes] = {}
         self._sound: set[str] = set()
         """Tables that were found to exist as they should."""
         self._purged: dict[str, int] = {}
@@ -187,7 +188,11 @@ class HBaseStore:
         return THRIFT.TTableName(ns=self._namespace.encode(), qualifier=names.encode(table))
 
     def _full_name(self, table: str) -> bytes:
-        return self._namespace.encode() + b":" + names.encode(table)
+        name = self._full_names.get(table)
+        if name is None:
+            name = self._namespace.encode() + b":" + names.encode(table)
+            self._full_names[table] = name
+        return name
 
     def _require_sound(self, table: str, client: Client) -> None:
         """Raises Corruption unless the table exists with our settings."""
@@ -222,16 +227,10 @@ class HBaseStore:
         return [cell for cells in found for cell in cells]
 
     async def _get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
-        when = ranges.moment(0, at)
-        gets = [_get(stored_key(key), when, 1) for key in keys]
-        given: dict[str, Any] = {"table": self._full_name(table)}
-        if len(gets) == 1:
-            call = call_of("get", given | {"tget": gets[0]})
-            results = [await self._call_at_once(table, "get", call)]
-        else:
-            call = call_of("getMultiple", given | {"tgets": gets})
-            results = await self._call_at_once(table, "getMultiple", call)
-        return [_visible_cell(key, result) for key, result in zip(keys, results, strict=True)]
+        rows = [stored_key(key) for key in keys]
+        call = call_of_gets(self._full_name(table), rows, ranges.behind_moment(at))
+        stored = await self._call_at_once(table, *call)
+        return [_visible_cell(key, cell) for key, cell in zip(keys, stored, strict=True)]
 
     async def scan(
         self,
@@ -338,12 +337,7 @@ class HBaseStore:
 
     async def _put(self, table: str, versions: Sequence[_Version]) -> None:
         stored = [(stored_key(key), stored_value(value), ts) for (key, value), ts in versions]
-        name = self._full_name(table)
-        if len(stored) == 1:
-            call = call_of("put", {"table": name, "tput": _put(*stored[0])})
-            await self._call_at_once(table, "put", call)
-        else:
-            await self._call_at_once(table, "putMultiple", call_of_puts(name, stored))
+        await self._call_at_once(table, *call_of_puts(self._full_name(table), stored))
 
     async def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
@@ -715,12 +709,11 @@ def _present(stored: bytes | None) -> bytes | None:
     return value if value != TOMBSTONE else None
 
 
-def _visible_cell(key: bytes, result: Any) -> Cell | None:
-    if not result.columnValues:
+def _visible_cell(key: bytes, stored: Cell | None) -> Cell | None:
+    if stored is None:
         return None
-    column = result.columnValues[0]
-    value = value_of(column.value)
-    return Cell(key, column.timestamp, value) if value != TOMBSTONE else None
+    value = value_of(stored.value)
+    return Cell(key, stored.ts, value) if value != TOMBSTONE else None
 
 
 def _visible(rows: Sequence[Cell]) -> list[Cell]:

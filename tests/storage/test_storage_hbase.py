@@ -19,12 +19,12 @@ from storage_world import run
 from thriftpy2.thrift import TMessageType
 
 from schema.errors import Unavailable
-from storage.hbase import names, ranges
-from storage.hbase.answers import FUNCTION
+from storage.hbase import messages, names, ranges
+from storage.hbase.answers import FUNCTION, Unfamiliar, cells_gotten
 from storage.hbase.cells import is_signed, key_of, signed, stored_key, stored_value, value_of
 from storage.hbase.gateways import CallFailed, Gateways
 from storage.hbase.interface import THRIFT
-from storage.hbase.messages import Client, Incomplete, answer_to, call_of, call_of_puts
+from storage.hbase.messages import Client, Incomplete, answer_to, call_of_gets, call_of_puts
 from storage.hbase.store import THREADS, HBaseStore
 from storage.hbase.tables import definition, difference
 from storage.ports import NEWEST, Cell
@@ -106,12 +106,11 @@ def test_a_table_that_differs_is_told_apart(change, told):
 # ---------------------------------------------------------------- calls and answers as bytes
 
 
-def test_a_call_is_what_thriftpy2_sends():
+def call_of(function, **arguments):
+    """As thriftpy2 sends it."""
     sent = bytearray()
-    stream = SimpleNamespace(write=sent.extend, flush=lambda: None)
-    wanted = THRIFT.TGet(row=b"k" * 70_000)
-    Client(stream)._send("get", table=b"t", tget=wanted)
-    assert call_of("get", {"table": b"t", "tget": wanted}) == bytes(sent)
+    Client(SimpleNamespace(write=sent.extend, flush=lambda: None))._send(function, **arguments)
+    return bytes(sent)
 
 
 @given(st.lists(st.tuples(KEYS, st.binary(), st.integers(0, NEWEST))))
@@ -124,9 +123,29 @@ def test_a_call_to_put_rows_is_what_thriftpy2_sends(versions):
         )
         for row, value, ts in versions
     ]
-    assert call_of_puts(b"n:t", versions) == call_of(
-        "putMultiple", {"table": b"n:t", "tputs": puts}
-    )
+    if len(puts) == 1:
+        expected = ("put", call_of("put", table=b"n:t", tput=puts[0]))
+    else:
+        expected = ("putMultiple", call_of("putMultiple", table=b"n:t", tputs=puts))
+    assert call_of_puts(b"n:t", versions) == expected
+
+
+@given(st.lists(KEYS), st.integers(0, NEWEST))
+def test_a_call_to_get_rows_is_what_thriftpy2_sends(rows, behind):
+    gets = [
+        THRIFT.TGet(
+            row=row,
+            columns=[THRIFT.TColumn(family=b"d", qualifier=b"r")],
+            timeRange=THRIFT.TTimeRange(minStamp=0, maxStamp=behind),
+            maxVersions=1,
+        )
+        for row in rows
+    ]
+    if len(gets) == 1:
+        expected = ("get", call_of("get", table=b"n:t", tget=gets[0]))
+    else:
+        expected = ("getMultiple", call_of("getMultiple", table=b"n:t", tgets=gets))
+    assert call_of_gets(b"n:t", rows, behind) == expected
 
 
 def test_an_answer_is_incomplete_until_its_last_byte():
@@ -136,19 +155,23 @@ def test_an_answer_is_incomplete_until_its_last_byte():
             answer_to("getThriftServerType", TWO[:size])
 
 
-# ---------------------------------------------------------------- answers to scans
+# ---------------------------------------------------------------- rows in answers
 
 
-def scan_answer(*rows):
-    """As a gateway writes it. Rows are `TResult`s."""
+def answer_of(function, **told):
+    """As a gateway writes it."""
     written = bytearray()
     client = Client(SimpleNamespace(write=written.extend, flush=lambda: None))
     protocol = client._oprot
-    protocol.write_message_begin(FUNCTION, TMessageType.REPLY, 0)
-    THRIFT.THBaseService.getScannerResults_result(success=list(rows)).write(protocol)
+    protocol.write_message_begin(function, TMessageType.REPLY, 0)
+    getattr(THRIFT.THBaseService, f"{function}_result")(**told).write(protocol)
     protocol.write_message_end()
     protocol.trans.flush()
     return bytes(written)
+
+
+def scan_answer(*rows):
+    return answer_of(FUNCTION, success=list(rows))
 
 
 def row_of(key, value=b"v", ts=7, **more):
@@ -214,6 +237,49 @@ def test_answers_that_look_otherwise_are_read_by_thriftpy2(place, size, other):
     assert by_thriftpy2
     columns = [(row.row, column) for row in rows for column in row.columnValues]
     assert cells == [Cell(key, column.timestamp, column.value) for key, column in columns]
+
+
+def gotten(cell):
+    """A row of an answer to gets, as a gateway writes it."""
+    return (
+        THRIFT.TResult(columnValues=[]) if cell is None else row_of(cell.key, cell.value, cell.ts)
+    )
+
+
+FOUND = st.none() | st.builds(Cell, PARTS, st.integers(0, NEWEST), PARTS)
+
+
+@given(st.lists(FOUND), FOUND, st.data())
+def test_what_gets_find_is_taken_out_of_the_answer(cells, one, data):
+    answers = {
+        "getMultiple": (answer_of("getMultiple", success=[gotten(c) for c in cells]), cells),
+        "get": (answer_of("get", success=gotten(one)), [one]),
+    }
+    for function, (answer, found) in answers.items():
+        assert cells_gotten(answer) == answer_to(function, answer) == found
+        with pytest.raises(Unfamiliar):
+            cells_gotten(answer[: data.draw(st.integers(0, len(answer) - 1))])
+
+
+@pytest.mark.parametrize("other", [row_of(b"k", tags=b"some"), row_of(b"k", type=None)])
+def test_what_gets_find_that_looks_otherwise_is_read_by_thriftpy2(other):
+    told = answer_of("getMultiple", success=[row_of(b"a"), other, THRIFT.TResult(columnValues=[])])
+    with pytest.raises(Unfamiliar):
+        cells_gotten(told)
+    assert answer_to("getMultiple", told) == [Cell(b"a", 7, b"v"), Cell(b"k", 7, b"v"), None]
+    assert answer_to("get", answer_of("get", success=other)) == [Cell(b"k", 7, b"v")]
+
+
+@pytest.mark.parametrize("function", ["get", "getMultiple", "put", "putMultiple"])
+def test_an_answer_that_tells_of_an_error_raises_it(function):
+    with pytest.raises(THRIFT.TIOError):
+        answer_to(function, answer_of(function, io=THRIFT.TIOError(message="no")))
+
+
+@pytest.mark.parametrize("function", ["put", "putMultiple"])
+def test_an_answer_that_says_nothing_is_known_by_its_bytes(function, monkeypatch):
+    monkeypatch.setattr(messages, "Client", None)
+    assert answer_to(function, answer_of(function)) is None
 
 
 def test_a_scan_that_is_refused_raises_what_hbase_says():
@@ -380,7 +446,7 @@ def test_calls_that_find_no_free_connection_do_not_wait_for_ever():
         run(scenario(server.address))
 
 
-ASKED = call_of("getThriftServerType", {})
+ASKED = call_of("getThriftServerType")
 
 
 def test_a_connection_that_is_opened_while_all_are_given_up_is_not_used():
