@@ -60,8 +60,11 @@ class TableStore(Protocol):
     async def tables(self) -> list[str]:
         """Names of all tables, sorted."""
 
-    async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
-        """Newest version with ts ≤ `at` of each key, in order; None if absent or a tombstone."""
+    def get(self, table: str, keys: Sequence[bytes], at: int) -> Awaitable[list[Cell | None]]:
+        """Newest version with ts ≤ `at` of each key, in order; None if absent or a tombstone.
+
+        A remote store asks at once, whether or not it is awaited yet.
+        """
 
     def scan(
         self,
@@ -257,6 +260,14 @@ class Coordination(Protocol):
 
         Each one's data is what it was when it was asked for or later, not of one moment for all.
         Of one name that several processes show, it is that of any of them.
+        """
+
+    @property
+    def news(self) -> int:
+        """Another number once anything has changed that was read here before, a value that was
+        there or the members, as soon as this process is told; also when it cannot know.
+
+        A hint, to save questions: it may come late. Who has to know asks, now and then at least.
         """
 
     def alive(self) -> bool:

@@ -30,6 +30,7 @@ from txlayer.assignment import (
     is_shut,
     next_version,
 )
+from txlayer.lookout import Lookout
 
 POLL_S = 0.05
 RETRY_S = 0.5
@@ -66,6 +67,7 @@ class Master:
         """`before` are those who served the database before there was any assignment."""
         self._coordination = coordination
         self._clock = clock
+        self._lookout = Lookout(coordination, clock)
         self._name = name
         self._recover = recover
         self.catalog = catalog
@@ -174,14 +176,11 @@ class Master:
         """At everybody's words; write what follows from them."""
         self._require_session()
         try:
-            newest = await self._coordination.read(PATH)
-            shown = await self._coordination.members()
+            await self._lookout.look(self._read)
+        except Superseded:
+            raise
         except Unavailable:
             return
-        if newest is None or newest.version != self._version:
-            raise Superseded("Another node is the master now.")
-        words = {name: Word.decode(data) for name, data in shown.items()}
-        self.words = {name: word for name, word in words.items() if word is not None}
         # Before anything else is written: that would have to be acknowledged first.
         if self._close and is_shut(self.assignment, self._known()):
             self._held = True
@@ -189,6 +188,15 @@ class Master:
         following = next_version(self.assignment, self._known())
         if lacks_epoch or following != self.assignment:
             await self._write(following)
+
+    async def _read(self) -> bool:
+        newest = await self._coordination.read(PATH)
+        shown = await self._coordination.members()
+        if newest is None or newest.version != self._version:
+            raise Superseded("Another node is the master now.")
+        words = {name: Word.decode(data) for name, data in shown.items()}
+        self.words = {name: word for name, word in words.items() if word is not None}
+        return True
 
     def _known(self) -> Known:
         return Known(

@@ -27,6 +27,7 @@ from txlayer.committer import Committer
 from txlayer.hlc import HybridClock
 from txlayer.links import Links
 from txlayer.lockservice import Guests
+from txlayer.lookout import Lookout
 from txlayer.manager import TransactionManager
 from txlayer.rates import SlotRates
 from txlayer.readers import Readers
@@ -34,7 +35,7 @@ from txlayer.snapshots import MembersSnapshots
 from txlayer.view import View
 
 POLL_S = 0.05
-"""How often a member looks for a new version."""
+"""How often a member looks whether there may be a new version, and what it can acknowledge."""
 WORD_S = 1.0
 """How often it says what its queries read."""
 
@@ -65,6 +66,7 @@ class Membership:
         """`word` says where this node is reached; `load` reads a version of the catalog."""
         self._coordination = coordination
         self._clock = clock
+        self._lookout = Lookout(coordination, clock)
         self._view = view
         self._word = word
         self._hlc = hlc
@@ -121,11 +123,15 @@ class Membership:
         raise Unavailable(f"The session with the coordination service is over: {why}.")
 
     async def _look(self) -> None:
+        await self._lookout.look(self._read)
+        await self._follow_catalog()
+        await self._say()
+
+    async def _read(self) -> bool:
         known = await self._coordination.read(PATH)
         if known is not None and known.version > self._view.version:
             self._see(known.version, Assignment.decode(known.value))
-        await self._follow_catalog()
-        await self._say()
+        return known is not None
 
     def _see(self, version: int, assignment: Assignment) -> None:
         """In one step: everything by a new version is after its clock is merged."""

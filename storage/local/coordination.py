@@ -25,6 +25,7 @@ class LocalCoordination:
         self._lock = lock
         self._members: dict[str, bytes] = {}
         self._values: dict[str, Versioned] = {}
+        self.news = 0
         if self._file.exists():
             self._values = _decoded(self._file)
 
@@ -59,6 +60,7 @@ class LocalCoordination:
             self._store({**self._values, path: Versioned(value, current + 1)})
         except OSError as error:
             raise _mapped(error, self._file) from error
+        self.news += 1
         return current + 1
 
     def _store(self, values: dict[str, Versioned]) -> None:
@@ -78,9 +80,11 @@ class LocalCoordination:
 
     async def join(self, member: str, data: bytes = b"") -> None:
         self._members[member] = data
+        self.news += 1
 
     async def leave(self, member: str) -> None:
         self._members.pop(member, None)
+        self.news += 1
 
     async def members(self) -> dict[str, bytes]:
         return dict(sorted(self._members.items()))

@@ -24,6 +24,7 @@ HEARTBEAT_S = 0.5
 class _Session:
     heard: float
     deaf: bool = False
+    told: int = 0
     members: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -35,6 +36,18 @@ class SimulatedRegistry:
         self._values: dict[str, Versioned] = {}
         self._sessions: dict[int, _Session] = {}
         self._numbers = itertools.count(1)
+        self._changes = 0
+        """Of values and members, by anybody."""
+
+    def news(self, session: int) -> int:
+        """What who holds it has been told of: no more, once nothing is heard of him."""
+        self._end_silent()
+        known = self._sessions.get(session)
+        if known is None:
+            return -1
+        if not known.deaf:
+            known.told = self._changes
+        return known.told
 
     def open_session(self) -> int:
         number = next(self._numbers)
@@ -54,6 +67,7 @@ class SimulatedRegistry:
     def end(self, session: int) -> None:
         """Of its own will."""
         self._sessions.pop(session, None)
+        self._changes += 1
 
     def cut_off(self, member: str) -> bool:
         """From now on nothing is heard of the sessions that show `member`, so that they end in
@@ -72,6 +86,7 @@ class SimulatedRegistry:
         if current != expected:
             raise StalePlan(f"{path} is at version {current}, not {expected}.")
         self._values[path] = Versioned(value, current + 1)
+        self._changes += 1
         return current + 1
 
     def join(self, session: int, member: str, data: bytes = b"") -> None:
@@ -79,10 +94,12 @@ class SimulatedRegistry:
         if session not in self._sessions:
             raise Unavailable("The session has ended.")
         self._sessions[session].members[member] = data
+        self._changes += 1
 
     def leave(self, session: int, member: str) -> None:
         if session in self._sessions:
             self._sessions[session].members.pop(member, None)
+            self._changes += 1
 
     def members(self) -> dict[str, bytes]:
         self._end_silent()
@@ -99,6 +116,7 @@ class SimulatedRegistry:
         for number, session in list(self._sessions.items()):
             if now - session.heard >= SESSION_S:
                 del self._sessions[number]
+                self._changes += 1
 
 
 class SimulatedCoordination:
@@ -138,6 +156,10 @@ class SimulatedCoordination:
                 self._sure_until = 0.0
                 return
             await asyncio.sleep(HEARTBEAT_S)
+
+    @property
+    def news(self) -> int:
+        return self._registry.news(self._session)
 
     def alive(self) -> bool:
         return not self._closed and asyncio.get_running_loop().time() < self._sure_until

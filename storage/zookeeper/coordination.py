@@ -58,6 +58,7 @@ class ZookeeperCoordination:
         self.session_s = session_s
         """As it was granted."""
         self._signs: deque[float] = deque(maxlen=SIGNS)
+        self._news = 0
         self._ended = False
         self._closed = False
         self._beating: asyncio.Task[None] | None = None
@@ -89,7 +90,7 @@ class ZookeeperCoordination:
     async def read(self, path: str) -> Versioned | None:
         node = self._value_node(path)
         try:
-            value, stat = await self._newest(node, self._client.get_async)
+            value, stat = await self._newest(node, self._get_watched)
         except NoNodeError:
             return None
         return Versioned(value, stat.version + 1)
@@ -124,7 +125,7 @@ class ZookeeperCoordination:
 
     async def members(self) -> dict[str, bytes]:
         """A session's reads never go back: the data, asked for after the names, need no `sync`."""
-        names = await self._newest(f"{self._root}/members", self._client.get_children_async)
+        names = await self._newest(f"{self._root}/members", self._get_children_watched)
         data = await asyncio.gather(*[self._member_data(name) for name in names])
         shown = [(unquote(n.rpartition("@")[0]), d) for n, d in zip(names, data, strict=True)]
         return dict(sorted((member, data) for member, data in shown if data is not None))
@@ -132,10 +133,14 @@ class ZookeeperCoordination:
     async def _member_data(self, name: str) -> bytes | None:
         """None: it has gone since its name was read."""
         try:
-            data, _ = await self._asked(self._client.get_async, f"{self._root}/members/{name}")
+            data, _ = await self._asked(self._get_watched, f"{self._root}/members/{name}")
         except NoNodeError:
             return None
         return bytes(data)
+
+    @property
+    def news(self) -> int:
+        return self._news
 
     def alive(self) -> bool:
         return (
@@ -177,9 +182,11 @@ class ZookeeperCoordination:
             await asyncio.sleep(self.session_s / HEARTBEATS)
 
     def _told_connected(self, sent: float, session: int, session_s: float) -> None:
-        """In a thread of the client's. The leader itself begins and renews sessions."""
+        """In a thread of the client's. The leader itself begins and renews sessions. What was
+        watched over another connection is not any more."""
 
         def connected() -> None:
+            self._count_news()
             if not self._ended:
                 self._session = f"{session:016x}"
                 self.session_s = session_s
@@ -205,6 +212,21 @@ class ZookeeperCoordination:
         if self._releasing is None:
             self._releasing = asyncio.create_task(asyncio.to_thread(release))
         return self._releasing
+
+    # ------------------------------------------------------------ news
+
+    def _get_watched(self, node: str) -> IAsyncResult:
+        return self._client.get_async(node, watch=self._told_change)
+
+    def _get_children_watched(self, node: str) -> IAsyncResult:
+        return self._client.get_children_async(node, watch=self._told_change)
+
+    def _told_change(self, _: object) -> None:
+        """In a thread of the client's: a node has changed since it was read, or may have."""
+        self._hand_over(self._count_news)
+
+    def _count_news(self) -> None:
+        self._news += 1
 
     # ------------------------------------------------------------ requests
 

@@ -1,5 +1,7 @@
 """What every coordination service promises (`storage.ports.Coordination`)."""
 
+import asyncio
+
 import pytest
 from contract_adapters import COORDINATIONS, opened, over, run
 
@@ -67,6 +69,27 @@ def test_what_members_gave_is_the_callers_own(adapter, tmp_path):
             await service.join("a")
             (await service.members()).clear()
             assert await service.members() == {"a": b""}
+
+    run(scenario())
+
+
+@every
+def test_there_is_news_once_anything_has_changed_that_was_read(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as service:
+            await service.write("/x", b"a", 0)
+            for read, change in (
+                (service.read("/x"), service.write("/x", b"b", 1)),
+                (service.members(), service.join("a")),
+                (service.members(), service.join("a", b"data")),
+                (service.members(), service.leave("a")),
+            ):
+                await read
+                before = service.news
+                await change
+                async with asyncio.timeout(10):
+                    while service.news == before:  # noqa: ASYNC110 (nobody tells)
+                        await asyncio.sleep(0.01)
 
     run(scenario())
 

@@ -71,6 +71,27 @@ def test_two_sessions_share_values_and_see_each_other(place):
     asyncio.run(scenario())
 
 
+def test_a_session_has_news_of_what_others_do_and_of_their_end(place):
+    async def scenario():
+        async with session(place) as a:
+            b = await ZookeeperCoordination.open(*place, session_s=SESSION_S)
+            await b.write("x", b"a", 0)
+            await b.join("b")
+            for change in (
+                lambda: b.write("x", b"b", 1),
+                lambda: b.join("b", b"new"),
+                lambda: b.join("c"),
+                b.close,
+            ):
+                await a.read("x")
+                await a.members()
+                before = a.news
+                await change()
+                await until(lambda before=before: a.news != before)
+
+    asyncio.run(scenario())
+
+
 def test_who_is_told_the_members_while_they_go_is_told_of_none_that_has_no_data(place):
     async def scenario():
         async with session(place) as a, session(place) as b:
@@ -123,6 +144,7 @@ def test_a_service_that_comes_back_in_time_finds_the_session(real_cluster, place
     async def scenario():
         async with session(place) as service:
             await service.join("a")
+            before = service.news
             await asyncio.to_thread(real_cluster.kill, "zookeeper")
             assert service.alive()
             asked = asyncio.create_task(service.read("x"))
@@ -130,6 +152,7 @@ def test_a_service_that_comes_back_in_time_finds_the_session(real_cluster, place
             with suppress(Unavailable):
                 assert await asked is None
             await until(service.alive)
+            assert service.news != before, "whatever happened meanwhile, nobody has told"
             assert await service.members() == {"a": b""}
             assert await service.write("x", b"a", 0) == 1
 

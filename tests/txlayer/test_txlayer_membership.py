@@ -360,6 +360,25 @@ async def test_a_word_that_did_not_arrive_is_said_again_at_the_next_look():
 
 
 @simulated
+async def test_a_member_asks_for_the_assignment_when_there_is_news_and_else_seldom():
+    world, (a,) = await living("a")
+    read, asked = a.coordination.read, []
+
+    def noted(path):
+        asked.append(path)
+        return read(path)
+
+    a.coordination.read = noted
+    await asyncio.sleep(10)
+    assert 10 <= len(asked) <= 22, "once a second, and when it has said its own word"
+    before = len(asked)
+    world.write()
+    await until(lambda: acknowledges(a), 2 * POLL_S)
+    assert len(asked) > before
+    await world.end()
+
+
+@simulated
 async def test_a_service_that_is_away_for_a_while_changes_nothing():
     world, (a, _) = await living("a", "b")
     read, away = a.coordination.read, True

@@ -1,0 +1,73 @@
+"""When a node asks the coordination service (txlayer/lookout.py)."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from schema.errors import Unavailable
+from txlayer.lookout import LOOK_S, Lookout
+
+
+class Service:
+    """Has `news`; is asked, and answers what it is told to."""
+
+    def __init__(self):
+        self.news, self.now, self.asked = 0, 0.0, 0
+        self.answer = True
+        self.lookout = Lookout(self, SimpleNamespace(monotonic=lambda: self.now))
+
+    async def ask(self):
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def looks(self):
+        """Does a look ask?"""
+        before = self.asked
+        asyncio.run(self.lookout.look(self.ask))
+        return self.asked > before
+
+
+def test_it_is_asked_at_first_then_when_there_is_news_and_else_now_and_then():
+    service = Service()
+    assert service.looks()
+    assert not service.looks()
+    service.news = 7
+    assert service.looks()
+    assert not service.looks()
+    service.now += LOOK_S
+    assert service.looks()
+    service.now += LOOK_S / 2
+    assert not service.looks()
+
+
+def test_what_was_not_answered_or_not_there_is_asked_for_again():
+    service = Service()
+    service.answer = Unavailable("No answer.")
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            service.looks()
+    service.answer = False
+    assert service.looks()
+    assert service.looks()
+    service.answer = True
+    assert service.looks()
+    assert not service.looks()
+    service.news, service.answer = 1, Unavailable("No answer.")
+    with pytest.raises(Unavailable):
+        service.looks()
+    service.news, service.answer = 0, True
+    assert service.looks(), "the answer of before is that of before"
+
+
+def test_news_that_come_while_it_is_asked_are_looked_after():
+    service = Service()
+
+    async def ask():
+        service.news += 1
+        return True
+
+    asyncio.run(service.lookout.look(ask))
+    assert service.looks()
