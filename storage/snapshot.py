@@ -122,10 +122,16 @@ class Snapshot:
         codec = self._codecs(layout)
         encoded = [codec.key_of(key) for key in keys]
         cells = await self._store.get(codec.layout.table, encoded, self.at)
+        return self._versions(codec, layout, encoded, cells)
+
+    def _versions(
+        self, codec: LayoutCodec, layout: str, keys: list[bytes], cells: list[Cell | None]
+    ) -> list[RowVersion | None]:
+        """What the encoded `keys` have, of which the store has `cells`."""
         self._require_valid()
         mine = self._overlay.rows(layout) if self._overlay is not None else {}
         found: list[RowVersion | None] = []
-        for key, cell in zip(encoded, cells, strict=True):
+        for key, cell in zip(keys, cells, strict=True):
             if key in mine:
                 row = mine[key]
                 found.append(None if row is None else RowVersion(key, 0, row))
@@ -233,20 +239,34 @@ class RememberingSnapshot(Snapshot):
 
     async def prefetch(self, wanted: Mapping[str, Sequence[tuple[Value, ...]]]) -> None:
         """`get` rows of several layouts, to remember them."""
-        gets = [partial(self.get, layout, keys) for layout, keys in wanted.items()]
-        await read_together(self._store, gets)
+        parts = []
+        for layout, keys in wanted.items():
+            known, codec = self._known.setdefault(layout, {}), self._codecs(layout)
+            missing = _unknown(keys, known)
+            if missing:
+                parts.append((layout, known, codec, missing, [codec.key_of(k) for k in missing]))
+        get, at = self._store.get, self.at
+        gets = [partial(get, codec.layout.table, encoded, at) for _, _, codec, _, encoded in parts]
+        found = await read_together(self._store, gets)
+        for (layout, known, codec, missing, encoded), cells in zip(parts, found, strict=True):
+            known.update(zip(missing, self._versions(codec, layout, encoded, cells), strict=True))
 
     async def get(self, layout: str, keys: Sequence[tuple[Value, ...]]) -> list[RowVersion | None]:
-        known = self._known.get(layout)
-        if known is None:
-            known = self._known[layout] = {}
+        known = self._known.setdefault(layout, {})
         try:
             return [known[key] for key in keys]
         except KeyError:
-            missing = list(dict.fromkeys(key for key in keys if key not in known))
+            missing = _unknown(keys, known)
         found = await super().get(layout, missing)
         known.update(zip(missing, found, strict=True))
         return [known[key] for key in keys]
+
+
+def _unknown(
+    keys: Sequence[tuple[Value, ...]], known: Mapping[tuple[Value, ...], object]
+) -> list[tuple[Value, ...]]:
+    """Each once."""
+    return list(dict.fromkeys([key for key in keys if key not in known]))
 
 
 class _Merge:

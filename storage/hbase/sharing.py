@@ -33,7 +33,7 @@ PATIENCE_S = 0.05
 class _Asked(Generic[Item, Answer]):
     items: Sequence[Item]
     since: float
-    answers: asyncio.Future[Sequence[Answer]]
+    answers: asyncio.Future[list[Answer]]
 
 
 class SharedCalls(Generic[Route, Item, Answer]):
@@ -41,7 +41,7 @@ class SharedCalls(Generic[Route, Item, Answer]):
 
     def __init__(
         self,
-        send: Callable[[Route, list[Item]], Awaitable[Sequence[Answer]]],
+        send: Callable[[Route, list[Item]], Awaitable[list[Answer]]],
         timeout_s: float,
         patience_s: float = PATIENCE_S,
     ) -> None:
@@ -54,8 +54,8 @@ class SharedCalls(Generic[Route, Item, Answer]):
         """Per route with a call on its way, or about to leave."""
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def ask(self, route: Route, items: Sequence[Item]) -> Sequence[Answer]:
-        """The answers to `items`. Raises what `send` raises."""
+    def ask(self, route: Route, items: Sequence[Item]) -> asyncio.Future[list[Answer]]:
+        """The answers to `items`, or what `send` raises. Whoever cancels it does not want them."""
         loop = asyncio.get_running_loop()
         asked: _Asked[Item, Answer] = _Asked(items, time.monotonic(), loop.create_future())
         if route in self._waiting:
@@ -63,7 +63,7 @@ class SharedCalls(Generic[Route, Item, Answer]):
         else:
             self._waiting[route] = [asked]
             loop.call_soon(self._leave, route)
-        return await asked.answers
+        return asked.answers
 
     async def finish(self) -> None:
         """Return when nothing is on its way any more, nor about to leave."""
@@ -121,7 +121,7 @@ class SharedCalls(Generic[Route, Item, Answer]):
         return True
 
 
-def _hand_out(sharing: Sequence[_Asked[Item, Answer]], answers: Sequence[Answer]) -> None:
+def _hand_out(sharing: Sequence[_Asked[Item, Answer]], answers: list[Answer]) -> None:
     begin = 0
     for one in sharing:
         end = begin + len(one.items)

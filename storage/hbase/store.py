@@ -214,8 +214,8 @@ class HBaseStore:
 
     # ------------------------------------------------------------ reads
 
-    async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
-        return list(await self._gets.ask((table, at, _route(keys)), keys))
+    def get(self, table: str, keys: Sequence[bytes], at: int) -> asyncio.Future[list[Cell | None]]:
+        return self._gets.ask((table, at, _route(keys)), keys)
 
     async def _get_all(
         self, route: tuple[str, int, object], keys: Sequence[bytes]
@@ -322,12 +322,14 @@ class HBaseStore:
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
         try:
-            await all_settled([self._put_table(table, puts, ts) for table, puts in writes.items()])
+            await all_settled(
+                [
+                    self._puts.ask((table, _route(puts)), [(put, ts) for put in puts])
+                    for table, puts in writes.items()
+                ]
+            )
         finally:
             self._unflushed.update(writes)
-
-    async def _put_table(self, table: str, puts: Sequence[Put], ts: int) -> None:
-        await self._puts.ask((table, _route(puts)), [(put, ts) for put in puts])
 
     async def _put_all(self, route: tuple[str, object], versions: Sequence[_Version]) -> list[None]:
         table, _ = route

@@ -56,6 +56,17 @@ def test_what_is_asked_for_in_one_turn_leaves_together_and_each_has_its_own_answ
     run(scenario())
 
 
+def test_what_is_asked_for_is_sent_before_it_is_awaited():
+    async def scenario():
+        sender = Sender()
+        asked = [sender.calls.ask(route, ["a"]) for route in "xy"]
+        await settle()
+        assert sender.sent == [("x", ["a"]), ("y", ["a"])]
+        assert [await one for one in asked] == [["a!"], ["a!"]]
+
+    run(scenario())
+
+
 def test_nobody_is_answered_by_a_call_that_left_before_he_asked():
     async def scenario():
         sender = Sender()
