@@ -39,13 +39,14 @@ class SimulatedRegistry:
         self._changes = 0
         """Of values and members, by anybody."""
 
-    def news(self, session: int) -> int:
-        """What who holds it has been told of: no more, once nothing is heard of him."""
+    def news(self, session: int, *, late: bool) -> int:
+        """What who holds it has been told of: no more, once nothing is heard of him, or while it
+        comes `late`."""
         self._end_silent()
         known = self._sessions.get(session)
         if known is None:
             return -1
-        if not known.deaf:
+        if not (known.deaf or late):
             known.told = self._changes
         return known.told
 
@@ -159,7 +160,7 @@ class SimulatedCoordination:
 
     @property
     def news(self) -> int:
-        return self._registry.news(self._session)
+        return self._registry.news(self._session, late=self._calls.late)
 
     def alive(self) -> bool:
         return not self._closed and asyncio.get_running_loop().time() < self._sure_until

@@ -23,6 +23,10 @@ Effect = Callable[[], T]
 class Calls(Protocol):
     """How an adapter reaches its service."""
 
+    @property
+    def late(self) -> bool:
+        """Does what the service says come far later than it is said?"""
+
     async def one(self, name: str, effect: Effect[T]) -> T:
         """The result of `effect`. Raises Unavailable, then with the outcome unknown."""
 
@@ -32,6 +36,8 @@ class Calls(Protocol):
 
 class AtOnce:
     """A service inside the process that never fails: other tasks run, then the effect does."""
+
+    late = False
 
     async def one(self, name: str, effect: Effect[T]) -> T:
         await asyncio.sleep(0)
@@ -88,6 +94,10 @@ class RemoteCalls:
         self._outage = outage or Outage()
         self.lag_s = 0.0
         """So much later, at most, answers arrive than they would."""
+
+    @property
+    def late(self) -> bool:
+        return bool(self.lag_s)
 
     async def one(self, name: str, effect: Effect[T]) -> T:
         reply = self._sent(name, effect)

@@ -198,6 +198,31 @@ def test_a_frozen_process_loses_its_session_and_knows_it_when_it_thaws():
     run_simulated(scenario())
 
 
+def test_news_comes_neither_to_who_is_cut_off_nor_to_whom_the_service_answers_late():
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        registry, process = SimulatedRegistry(loop.time), loop.process("p")
+        way = calls(process, {})
+        session = await process.start(SimulatedCoordination.open(registry, way))
+        await process.start(session.join("a"))
+        known = session.news
+        way.lag_s = 1.0
+        registry.write("/x", b"1", 0)
+        assert session.news == known
+        way.lag_s = 0.0
+        assert session.news != known
+        known = session.news
+        registry.cut_off("a")
+        registry.write("/x", b"2", 1)
+        assert session.news == known
+        await asyncio.sleep(SESSION_S)
+        assert session.news != known  # the session is over: ask
+        process.crash()
+        await process.bury()
+
+    run_simulated(scenario())
+
+
 def test_a_session_that_is_cut_off_ends_although_its_process_lives():
     async def scenario():
         loop = asyncio.get_running_loop()
