@@ -107,12 +107,16 @@ class ColumnType:
 
     def coerce_all(self, values: Sequence[Any]) -> Sequence[Value]:
         """`coerce` for a whole column. Values that are this type's own already, as they come from
-        Arrow or from another database, are only looked at, and at the speed of C."""
+        Arrow or from another database, are only looked at, and at the speed of C; numbers that are
+        all given as text, as CSV does, are read together."""
         present = [value for value in values if value is not None] if None in values else values
-        owns = _OWNS.get(self.kind)
-        uniform = {*map(type, present)} == {PYTHON_TYPES[self.kind]}
-        if owns is not None and uniform and owns(self, present):
+        owns, of_texts = _OWNS.get(self.kind), _OF_TEXTS.get(self.kind)
+        types = {*map(type, present)}
+        if owns is not None and types == {PYTHON_TYPES[self.kind]} and owns(self, present):
             return values
+        if of_texts is not None and types == {str} and (found := of_texts(self, present)):
+            left = iter(found)
+            return found if present is values else [v if v is None else next(left) for v in values]
         coerce = self.coerce
         return [coerce(value) for value in values]
 
@@ -320,3 +324,34 @@ _OWNS: dict[Kind, Callable[[ColumnType, Sequence[Any]], bool]] = {
 
 False only costs time: doubles of zero may be negative zero, text beyond ASCII a lone surrogate.
 """
+
+
+def _integers_of_texts(type_: ColumnType, texts: Sequence[str]) -> list[int] | None:
+    if "_" in "".join(texts):
+        return None
+    try:
+        numbers = list(map(int, texts))
+    except ValueError:
+        return None
+    return numbers if _owns_integers(type_, numbers) else None
+
+
+def _decimals_of_texts(type_: ColumnType, texts: Sequence[str]) -> list[Decimal] | None:
+    if "_" in "".join(texts):
+        return None
+    unit = Decimal((0, (1,), -(type_.scale or 0)))
+    try:
+        numbers = list(map(Decimal, texts))
+        if not _owns_decimals(type_, numbers):
+            numbers = [number.quantize(unit, context=_ROUNDING) for number in numbers]
+    except ArithmeticError:
+        return None
+    return numbers if _owns_decimals(type_, numbers) else None
+
+
+_OF_TEXTS: dict[Kind, Callable[[ColumnType, Sequence[str]], Sequence[Value] | None]] = {
+    Kind.INTEGER: _integers_of_texts,
+    Kind.BIGINT: _integers_of_texts,
+    Kind.DECIMAL: _decimals_of_texts,
+}
+"""What `coerce` makes of each of these texts; None: ask it, it may refuse one."""

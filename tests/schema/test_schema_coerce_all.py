@@ -46,7 +46,16 @@ VALUES = st.one_of(
     st.uuids(),
     st.sampled_from([-0.0, Decimal("-0.00"), Decimal("1.5"), Decimal("1E+2"), Decimal("1000.00")]),
 )
+NUMBERS_AS_TEXT = st.one_of(
+    st.integers(-(2**33), 2**33).map(str),
+    st.decimals(-2000, 2000, places=2).map(str),
+    st.floats().map(str),
+    st.sampled_from(["1_0", " 7 ", "-0", "-0.001", "+3", "1e2", "1E-9", "٣", "", "1" * 5_000]),
+)
 OF_ONE_KIND = st.one_of(
+    st.lists(st.none() | st.integers(-(2**31), 2**31 - 1).map(str), max_size=6),
+    st.lists(st.none() | st.decimals(-10, 10, places=2).map(str), max_size=6),
+    st.lists(NUMBERS_AS_TEXT, max_size=6),
     st.lists(st.integers(-(2**33), 2**33), max_size=6),
     st.lists(st.decimals(-2000, 2000, places=2), max_size=6),
     st.lists(st.floats(), max_size=6),
