@@ -43,7 +43,9 @@ from schema.errors import InvalidRequest, NotNullViolation, TypeMismatch, Unknow
 from schema.model import Column, DefaultKind, Relation
 from schema.types import Kind, Row, Value
 
-SPLIT_BYTES = 8 << 20
+LEAST_SPLIT_BYTES, SPLIT_BYTES = 2 << 20, 8 << 20
+SPLITS = 16
+"""A file that is not large is cut into so many splits, or fewer: it is read side by side, too."""
 CHUNK_ROWS = 4_096
 BLOCK_BYTES = 16 << 20
 """Of CSV that is parsed at a time; no record may be longer. What can be stored fits, in base64."""
@@ -155,9 +157,10 @@ def _columns(path: str, form: Format) -> tuple[str, ...]:
 
 
 def splits(
-    file: File, *, single_lines: bool = False, split_bytes: int = SPLIT_BYTES
+    file: File, *, single_lines: bool = False, split_bytes: int | None = None
 ) -> list[Split]:
     """`single_lines`: no record of a CSV file spans lines. Raises InvalidRequest."""
+    split_bytes = split_bytes or min(max(file.size // SPLITS, LEAST_SPLIT_BYTES), SPLIT_BYTES)
     match file.format:
         case Format.PARQUET:
             return _row_groups(file, split_bytes)

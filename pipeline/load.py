@@ -285,14 +285,13 @@ class Driver:
         workers = spark.sparkContext.defaultParallelism
         rows: dict[str, Rows] = {}
         for each, input_ in zip(sifted, self._plan.inputs, strict=True):
-            self.sift(each, input_, told)
-            rows[each.relation.name] = each.sorted(workers)
+            rows[each.relation.name] = self.sift(each, input_, told, workers)
         before = dict(there.rows) if there is not None else {}
         self.begin(rows, before)
         for each, input_ in zip(sifted, self._plan.inputs, strict=True):
             name = each.relation.name
-            without = self._settled(each, input_, rows[name], told, workers)
-            self.write(input_, rows[name], told, workers, without)
+            self._settle(each, input_, rows[name], told, workers)
+            self.write(input_, rows[name], told, workers, frozenset(each.rejected))
         version = self.publish()
         return Report(self._rows, before, told.counts, version, time.monotonic() - began)
 
@@ -326,12 +325,14 @@ class Driver:
         moment = dt.datetime.fromisoformat(self.identity.split(" ")[1])
         return Staging(self._plan.catalog, each.relation.name, each.splits, moment)
 
-    def sift(self, sifted: Sifted, each: Input, told: Rejects) -> None:
-        """Leave out what can be found without other relations. Raises InvalidRequest."""
+    def sift(self, sifted: Sifted, each: Input, told: Rejects, workers: int) -> Rows:
+        """Reject what can be found without other relations. Raises InvalidRequest."""
         self._tell(each, told, sifted.unreadable(told.most))
-
-        for found in sifted.doubled(told.most, each.places):
+        rows = sifted.sorted(workers)
+        for found in sifted.doubled(rows, told.most, each.places):
             self._tell(each, told, found)
+            rows.count -= len(found)
+        return rows
 
     def _tell(self, each: Input, told: Rejects, found: Sequence[Rejected]) -> None:
         """Raises InvalidRequest when they are too many."""
@@ -356,20 +357,17 @@ class Driver:
         self._staged = sum(each.count for each in rows.values())
         self._progress(self._written, self._staged)
 
-    def _settled(
-        self, sifted: Sifted, each: Input, rows: Rows, told: Rejects, workers: int
-    ) -> frozenset[int]:
-        """Origins of rows of a relation that references itself that lack a parent, in whichever
+    def _settle(self, sifted: Sifted, each: Input, rows: Rows, told: Rejects, workers: int) -> None:
+        """Reject rows of a relation that references itself that lack a parent, in whichever
         relation: all must be known before the first is written, others may rest on it."""
         if not any(key.parent == each.relation.name for key in each.relation.foreign_keys):
-            return frozenset()
-        known = set(sifted.rejected)
+            return
+        without = frozenset(sifted.rejected)
         parts = [Part(number, span) for number, span in rows.ranges]
-        for _, done in self._done(each, rows, told, workers, parts, checks_only=True):
+        for _, done in self._done(each, rows, told, workers, parts, without, checks_only=True):
             sifted.rejected.update(rejected.origin for rejected in done.rejected)
         for found in sifted.dangling(told.most):
             self._tell(each, told, found)
-        return frozenset(sifted.rejected - known)
 
     def write(
         self,

@@ -12,6 +12,7 @@ import base64
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -26,7 +27,6 @@ from pipeline.building import Failed
 from pipeline.loading import (
     Done,
     Encoder,
-    Packed,
     Rejected,
     Staging,
     Task,
@@ -135,11 +135,14 @@ class Sifted:
         return rows, length, bad
 
     def doubled(
-        self, limit: int, places: Callable[[Iterable[int]], Places]
+        self, rows: Sorted, limit: int, places: Callable[[Iterable[int]], Places]
     ) -> Iterator[Sequence[Rejected]]:
         """Rows whose primary key, then those whose value of a UNIQUE index another row had before
-        them, up to `limit` of each and one more. A row that is rejected for one has no other."""
-        yield self._doubled("k", "primary key", limit, places)
+        them, up to `limit` of each and one more. A row that is rejected for one has no other.
+
+        Where keys are twice can be seen of `rows`; which ones is asked only then."""
+        if rows.has_doubles:
+            yield self._doubled("k", "primary key", limit, places)
         for number, index in enumerate(self._unique):
             yield self._doubled(f"u{number}", index.name, limit, places)
 
@@ -196,13 +199,12 @@ class Sifted:
         return shown(self.relation, self._row(value))
 
     def sorted(self, parallelism: int) -> Sorted:
-        """All rows that are not rejected by now."""
-        rows, size, bad = self._counts
-        count = rows + bad - len(self.rejected)
+        """All rows, those that are rejected, too."""
+        count, size, _ = self._counts
         least = min(2 * parallelism, count // _SMALL_ROWS)
         ranges = max(-(-count // RANGE_ROWS), -(-size // RANGE_BYTES), least, 1)
-        good = self._good.select("origin", "k", "v")
-        parts = good.repartitionByRange(ranges, "k").sortWithinPartitions("k")
+        rows = self._staged.where("k IS NOT NULL").select("origin", "k", "v")
+        parts = rows.repartitionByRange(ranges, "k").sortWithinPartitions("k")
         return Sorted(parts, count, size)
 
     def close(self) -> None:
@@ -215,20 +217,27 @@ class Sorted:
     def __init__(self, rows: DataFrame, count: int, size: int) -> None:
         self.count = count
         self.size = size
-        self._rows = rows.rdd.mapPartitions(pack).persist(StorageLevel.DISK_ONLY)
+        packed = F.arrow_udf(_packed, "binary").asNondeterministic()  # type: ignore[attr-defined]
+        chunks = rows.select(packed("origin", "k", "v").alias("rows")).where("rows IS NOT NULL")
+        self._rows = chunks.rdd.persist(StorageLevel.DISK_ONLY)
 
     @cached_property
-    def starts(self) -> dict[int, bytes]:
-        """The first key of each range that has one, by the partition's number."""
-        return dict(sorted(self._rows.mapPartitionsWithIndex(_first).collect()))
+    def _seen(self) -> dict[int, _Seen]:
+        """Of each range that has rows, by the partition's number."""
+        return dict(sorted(self._rows.mapPartitionsWithIndex(_see).collect()))
 
     @cached_property
     def ranges(self) -> list[tuple[int | None, Span]]:
         """Of all keys, with the partition; None: there are no rows."""
-        if not self.starts:
+        if not self._seen:
             return [(None, Span(b"", None))]
-        cuts = list(self.starts.values())[1:]
-        return list(zip(self.starts, map(Span, [b"", *cuts], [*cuts, None]), strict=True))
+        cuts = [seen.first for seen in self._seen.values()][1:]
+        return list(zip(self._seen, map(Span, [b"", *cuts], [*cuts, None]), strict=True))
+
+    @property
+    def has_doubles(self) -> bool:
+        """Have two rows one key?"""
+        return any(seen.doubled for seen in self._seen.values())
 
     def run(self, task: Task, number: int | None) -> Done | Failed:
         """A job for the rows of one partition."""
@@ -250,11 +259,42 @@ class _Attempt:
     def __init__(self, task: Task) -> None:
         self._task = task
 
-    def __call__(self, packed: Iterable[bytes]) -> list[Done | Failed]:
-        return [attempt(self._task, packed)]
+    def __call__(self, packed: Iterable[tuple[bytes]]) -> list[Done | Failed]:
+        return [attempt(self._task, (rows for (rows,) in packed))]
 
 
-def _first(number: int, packed: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    first: Packed | None = next(map(unpack, packed), None)
-    if first is not None:
-        yield number, first.keys[0]
+def _packed(batches: Iterator[tuple[pa.Array, pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+    """Packed rows at some places of each batch, and nothing at the others.
+
+    Rows as Python's would cost several times as much on their way here.
+    """
+    for batch in batches:
+        chunks = list(pack(zip(*(column.to_pylist() for column in batch), strict=True)))
+        yield pa.array([*chunks, *[None] * (len(batch[0]) - len(chunks))], pa.binary())
+
+
+class _Seen(NamedTuple):
+    """The first key of a range, and whether it has one twice."""
+
+    first: bytes
+    doubled: bool
+
+
+def _see(number: int, packed: Iterable[tuple[bytes]]) -> Iterator[tuple[int, _Seen]]:
+    """Reads all: a worker that has not is not used again, and the next one imports all this anew.
+
+    Rows with one key lie beside each other.
+    """
+    seen: _Seen | None = None
+    last: bytes | None = None
+    for (rows,) in packed:
+        keys = unpack(rows).keys
+        doubled = keys[0] == last or len({*keys}) < len(keys)
+        seen = (
+            _Seen(keys[0], doubled)
+            if seen is None
+            else seen._replace(doubled=seen.doubled or doubled)
+        )
+        last = keys[-1]
+    if seen is not None:
+        yield number, seen

@@ -6,6 +6,7 @@ import random
 from contextlib import contextmanager
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 from api_world import world
 from hypothesis import given
@@ -19,7 +20,7 @@ from maintain.spans import Span, united
 from pipeline import load as job
 from pipeline import sifting
 from pipeline.building import Failed
-from pipeline.loading import attempt, pack
+from pipeline.loading import attempt, pack, unpack
 from pipeline.rejects import Reject, Rejects, TooMany
 from schema.errors import InvalidRequest, NotFound, Unavailable
 
@@ -225,6 +226,28 @@ def test_spark_loads_related_relations_and_goes_on_when_it_broke_off(
     assert shop.transact("INSERT INTO orders VALUES (-1, NULL, 1)").is_success
     assert shop.verify() == 0
     assert len(shop.rows("SELECT DISTINCT c_since FROM customer")) == 1, "as of the first run"
+
+
+@pytest.mark.parametrize(
+    ("keys", "doubled"),
+    [(b"abcd", False), (b"aabc", True), (b"abbc", True), (b"abcc", True)],
+)
+def test_keys_that_are_twice_are_seen_in_and_between_chunks(monkeypatch, keys, doubled):
+    """And all is read: Spark does not use a worker again that has left something."""
+    monkeypatch.setattr("pipeline.loading.CHUNK_ROWS", 2)
+    packed = iter([(rows,) for rows in pack((i, bytes([key]), b"v") for i, key in enumerate(keys))])
+    assert list(sifting._see(3, packed)) == [(3, (b"a", doubled))]
+    assert list(packed) == []
+    assert list(sifting._see(4, iter(()))) == []
+
+
+def test_rows_are_packed_among_as_many_nothings(monkeypatch):
+    monkeypatch.setattr("pipeline.loading.CHUNK_ROWS", 2)
+    origins, binary = pa.array([1, 2, 3]), pa.array([b"a", b"b", b"c"])
+    batches = [(origins, binary, binary), (origins[:1], binary[:1], binary[:1])]
+    three, one = (found.to_pylist() for found in sifting._packed(iter(batches)))
+    assert [data and unpack(data).keys for data in three] == [[b"a", b"b"], [b"c"], None]
+    assert [data and unpack(data).origins for data in one] == [[1]]
 
 
 class Ranges:

@@ -203,6 +203,16 @@ def test_places_are_the_same_however_a_file_is_cut(schema, tmp_path):
         assert cut == whole
 
 
+@pytest.mark.parametrize(
+    ("megabytes", "cuts"), [(0, 1), (2, 1), (8, 4), (32, 16), (96, 16), (256, 32)]
+)
+def test_files_of_any_size_are_read_side_by_side(megabytes, cuts):
+    file = files.File("rows.jsonl", files.Format.JSON_LINES, megabytes << 20, 0)
+    found = files.splits(file)
+    assert len(found) == cuts
+    assert [split.start for split in found[1:]] == [split.end for split in found[:-1]]
+
+
 BAD_JSON = b"""{"i_id": 1, "i_name": "a"}
 
 [1]
