@@ -308,14 +308,17 @@ class Writer:
     def _wanted(self, packed: Packed) -> tuple[list[int], list[Put], list[Row]]:
         """Origins, puts and rows."""
         (start, end), without = self._task.span, self._task.without
-        wanted = [
-            (origin, Put(key, value))
-            for origin, key, value in zip(packed.origins, packed.keys, packed.values, strict=True)
-            if key >= start and (end is None or key < end) and origin not in without
-        ]
-        found = [put for _, put in wanted]
-        rows = self._codec.decode_all([put.value for put in found])
-        return [origin for origin, _ in wanted], found, rows
+        origins, keys, values = packed.origins, packed.keys, packed.values
+        first, last = keys[0], keys[-1]
+        if without or first < start or (end is not None and last >= end):
+            wanted = [
+                i
+                for i, (origin, key) in enumerate(zip(origins, keys, strict=True))
+                if key >= start and (end is None or key < end) and origin not in without
+            ]
+            origins = [origins[i] for i in wanted]
+            keys, values = ([each[i] for i in wanted] for each in (keys, values))
+        return origins, list(map(Put, keys, values)), self._codec.decode_all(values)
 
     async def _made(
         self, found: Sequence[Put], rows: Sequence[Row], faults: dict[int, tuple[str, str]]

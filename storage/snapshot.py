@@ -233,6 +233,7 @@ class RememberingSnapshot(Snapshot):
     def __init__(self, store: TableStore, codecs: Codecs, at: int) -> None:
         super().__init__(store, codecs, at)
         self._known: dict[str, dict[tuple[Value, ...], RowVersion | None]] = {}
+        """By layout and key: values that are equal have one encoded key, too."""
 
     def forget(self) -> None:
         self._known = {}

@@ -738,18 +738,18 @@ def _next_batch(rows: Sequence[Cell], limit: int | None) -> int:
     return min(LARGEST_BATCH, room, max(4 * len(rows), limit or LARGEST_BATCH))
 
 
-def _chunks(versions: Sequence[_Version]) -> Iterator[list[_Version]]:
+def _chunks(versions: Sequence[_Version]) -> Iterator[Sequence[_Version]]:
     """Parts of a bounded size. Of several puts of one version of a row the last one stays."""
-    chunk: list[_Version] = []
-    size = 0
-    for put, ts in {(put.key, ts): (put, ts) for put, ts in versions}.values():
-        chunk.append((put, ts))
-        size += len(put.key) + len(put.value)
-        if len(chunk) == PUTS or size >= BATCH_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+    if len({key for (key, _), _ in versions}) < len(versions):
+        versions = list({(put.key, ts): (put, ts) for put, ts in versions}.values())
+    begin = size = 0
+    for i, ((key, value), _) in enumerate(versions):
+        size += len(key) + len(value)
+        if i - begin == PUTS - 1 or size >= BATCH_BYTES:
+            yield versions[begin : i + 1]
+            begin, size = i + 1, 0
+    if begin < len(versions):
+        yield versions[begin:]
 
 
 def _invisible(columns: Sequence[Any]) -> Sequence[Any]:
