@@ -41,7 +41,7 @@ from pipeline.files import File, Split, inspect, lines_of, splits
 from pipeline.loading import PLACE_BITS, Done, Rejected, Staging, Task, unique_indexes
 from pipeline.rejects import MAX_REJECTS, Reject, Rejects, TooMany
 from pipeline.session import LOCAL, session
-from pipeline.sifting import Places, Sifted
+from pipeline.sifting import Places, Sifted, Sorted
 from schema.catalog import Catalog
 from schema.codec import decode_catalog
 from schema.errors import InvalidRequest, NotFound, Unavailable
@@ -50,6 +50,8 @@ from schema.model import Relation
 
 ATTEMPTS = 3
 """Tries, one after the other, of a range that fails."""
+SIDE_BY_SIDE = 4
+"""Relations that are read and sorted at one time, at most: small ones do not fill all cores."""
 POLL_S, PATIENCE_S = 0.2, 30.0
 TIMEOUT_S = 600.0
 REGION_BYTES = 256 << 20
@@ -283,9 +285,12 @@ class Driver:
         began: float,
     ) -> Report:
         workers = spark.sparkContext.defaultParallelism
-        rows: dict[str, Rows] = {}
-        for each, input_ in zip(sifted, self._plan.inputs, strict=True):
-            rows[each.relation.name] = self.sift(each, input_, told, workers)
+        with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="sort") as pool:
+            sorting = [pool.submit(each.sorted, workers) for each in sifted]
+        rows: dict[str, Rows] = {
+            each.relation.name: self.sift(each, input_, future.result(), told)
+            for each, input_, future in zip(sifted, self._plan.inputs, sorting, strict=True)
+        }
         before = dict(there.rows) if there is not None else {}
         self.begin(rows, before)
         for each, input_ in zip(sifted, self._plan.inputs, strict=True):
@@ -325,10 +330,9 @@ class Driver:
         moment = dt.datetime.fromisoformat(self.identity.split(" ")[1])
         return Staging(self._plan.catalog, each.relation.name, each.splits, moment)
 
-    def sift(self, sifted: Sifted, each: Input, told: Rejects, workers: int) -> Rows:
+    def sift(self, sifted: Sifted, each: Input, rows: Sorted, told: Rejects) -> Rows:
         """Reject what can be found without other relations. Raises InvalidRequest."""
         self._tell(each, told, sifted.unreadable(told.most))
-        rows = sifted.sorted(workers)
         for found in sifted.doubled(rows, told.most, each.places):
             self._tell(each, told, found)
             rows.count -= len(found)
@@ -402,21 +406,25 @@ class Driver:
         waiting = deque(parts)
         running: dict[Future[Done | Failed], tuple[Part, Export]] = {}
         pool = ThreadPoolExecutor(workers, thread_name_prefix="range")
+
+        def begin_more() -> None:
+            while waiting and len(running) < workers:
+                part = waiting.popleft()
+                export = self._export()
+                task = Task(
+                    export,
+                    self._url,
+                    each.relation.name,
+                    part.span,
+                    without,
+                    told.most,
+                    checks_only,
+                )
+                running[pool.submit(rows.run, task, part.number)] = (part, export)
+
         try:
             while waiting or running:
-                while waiting and len(running) < workers:
-                    part = waiting.popleft()
-                    export = self._export()
-                    task = Task(
-                        export,
-                        self._url,
-                        each.relation.name,
-                        part.span,
-                        without,
-                        told.most,
-                        checks_only,
-                    )
-                    running[pool.submit(rows.run, task, part.number)] = (part, export)
+                begin_more()
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     part, export = running.pop(future)
                     end(self._node, export)
@@ -425,6 +433,7 @@ class Driver:
                         waiting.appendleft(self._again(part, done))
                         continue
                     self._tell(each, told, done.rejected)
+                    begin_more()  # whoever takes the part may be some time about it
                     yield part, done
         finally:
             # Exports of what is still running are left to end by themselves: somebody reads them.

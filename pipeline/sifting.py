@@ -103,6 +103,7 @@ class Sifted:
         spark.dataSource.register(StagedSource)
         staged = spark.read.format(StagedSource.name()).options(**packed(staging)).load()
         self._staged = staged.persist(StorageLevel.DISK_ONLY)
+        self._unreadable = 0
         self.rejected: set[int] = set()
 
     @property
@@ -119,20 +120,23 @@ class Sifted:
         self.rejected.update(each.origin for each in found)
         return found
 
+    def sorted(self, parallelism: int) -> Sorted:
+        """Read the files, before anything else is asked, and sort their rows."""
+        length = F.coalesce(F.sum(F.length("k") + F.length("v")), F.lit(0))
+        asked = self._staged.agg(F.count("k"), length, F.count("code"))
+        ((count, size, self._unreadable),) = asked.collect()
+        least = min(2 * parallelism, count // _SMALL_ROWS)
+        ranges = max(-(-count // RANGE_ROWS), -(-size // RANGE_BYTES), least, 1)
+        rows = self._staged.where("k IS NOT NULL").select("origin", "k", "v")
+        parts = rows.repartitionByRange(ranges, "k").sortWithinPartitions("k")
+        return Sorted(parts, count, size)
+
     def unreadable(self, limit: int) -> Sequence[Rejected]:
         """Records that make no row: the first `limit` and one more, if there are so many."""
-        if self._counts[2] == 0:
+        if not self._unreadable:
             return []
         bad = self._staged.where("k IS NULL").select("origin", "code", "reason", "record")
         return self._reject([Rejected(*row) for row in bad.orderBy("origin").take(limit + 1)])
-
-    @cached_property
-    def _counts(self) -> tuple[int, int, int]:
-        """Rows, their bytes, and records that make none. The first to ask has the files read."""
-        size = F.sum(F.length("k") + F.length("v"))
-        asked = self._staged.agg(F.count("k"), F.coalesce(size, F.lit(0)), F.count("code"))
-        ((rows, length, bad),) = asked.collect()
-        return rows, length, bad
 
     def doubled(
         self, rows: Sorted, limit: int, places: Callable[[Iterable[int]], Places]
@@ -198,15 +202,6 @@ class Sifted:
     def _shown(self, value: bytes) -> str:
         return shown(self.relation, self._row(value))
 
-    def sorted(self, parallelism: int) -> Sorted:
-        """All rows, those that are rejected, too."""
-        count, size, _ = self._counts
-        least = min(2 * parallelism, count // _SMALL_ROWS)
-        ranges = max(-(-count // RANGE_ROWS), -(-size // RANGE_BYTES), least, 1)
-        rows = self._staged.where("k IS NOT NULL").select("origin", "k", "v")
-        parts = rows.repartitionByRange(ranges, "k").sortWithinPartitions("k")
-        return Sorted(parts, count, size)
-
     def close(self) -> None:
         self._staged.unpersist()
 
@@ -220,11 +215,8 @@ class Sorted:
         packed = F.arrow_udf(_packed, "binary").asNondeterministic()  # type: ignore[attr-defined]
         chunks = rows.select(packed("origin", "k", "v").alias("rows")).where("rows IS NOT NULL")
         self._rows = chunks.rdd.persist(StorageLevel.DISK_ONLY)
-
-    @cached_property
-    def _seen(self) -> dict[int, _Seen]:
+        self._seen = dict(sorted(self._rows.mapPartitionsWithIndex(_see).collect()))
         """Of each range that has rows, by the partition's number."""
-        return dict(sorted(self._rows.mapPartitionsWithIndex(_see).collect()))
 
     @cached_property
     def ranges(self) -> list[tuple[int | None, Span]]:

@@ -3,8 +3,12 @@
 import json
 import os
 import random
+import threading
+import time
+from collections import Counter
 from contextlib import contextmanager
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -317,6 +321,64 @@ def test_only_what_is_missing_is_written_again(shop, tmp_path):
     assert again[0].span.start == begun[-1].span.start
     files.require_loaded()
     assert files.told[-5:] == [(350, 600), (390, 600), (460, 600), (530, 600), (600, 600)]
+
+
+def test_the_next_range_is_begun_before_the_last_is_noted(shop, tmp_path, monkeypatch):
+    files, begun, noted = Plain(shop, tmp_path), Counter(), Counter()
+    finished = job.Driver._finished
+    ranges = {"customer": 3, "orders": 4}
+
+    def notes(task, packed):
+        begun[task.relation] += 1
+        return attempt(task, packed)
+
+    def waits(self, relation, span, rows):
+        noted[relation] += 1
+        give_up = time.monotonic() + 10
+        while begun[relation] < min(noted[relation] + 1, ranges[relation]):
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+        finished(self, relation, span, rows)
+
+    monkeypatch.setattr(job.Driver, "_finished", waits)
+    with node_of(shop) as node:
+        drive(files, node, notes)
+    assert noted == ranges
+    files.require_loaded()
+
+
+def test_relations_are_read_side_by_side(shop, tmp_path, monkeypatch):
+    """Without Spark: who sorts one waits for who sorts the other."""
+    files, both = Plain(shop, tmp_path), threading.Barrier(2, timeout=10)
+    with node_of(shop) as node:
+        driver = files.driver(node)
+        inputs = {each.relation.name: each for each in driver._plan.inputs}
+
+        class Sorting:
+            def __init__(self, _spark, staging):
+                self.rejected = set()
+                self.relation = inputs[staging.relation].relation
+
+            def sorted(self, _parallelism):
+                both.wait()
+                return Ranges(driver, inputs[self.relation.name])
+
+            def unreadable(self, _limit):
+                return []
+
+            def doubled(self, *_):
+                return []
+
+            def dangling(self, _limit):
+                return []
+
+            def close(self):
+                pass
+
+        monkeypatch.setattr(job, "Sifted", Sorting)
+        spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+        driver.load(spark, None, 0, resume=False)
+    files.require_loaded()
 
 
 def test_other_files_are_no_reason_to_go_on(shop, tmp_path):
