@@ -1,8 +1,8 @@
 """`hornbeam load --spark`: files into relations that are empty, with all that is made of them.
 
-1. *Read*: the files are read, and each record is a row or a reject (`pipeline.files`); Spark finds
-   those with a primary key, then those with a UNIQUE value, that a row before them has
-   (`pipeline.sifting`), and sorts the rest. Until now nobody has noticed.
+1. *Read*: the files are read, and each record is a row or a reject (`pipeline.files`); Spark sorts
+   the rows, and finds those with a primary key, then those with a UNIQUE value, that a row before
+   them has (`pipeline.sifting`). Until now nobody has noticed.
 2. *Begun*: the node that leads makes new tables, and no transaction writes what the rows rest on.
 3. *Written*, relation by relation, parents first: executors put ranges of keys with all that is
    made of them (`pipeline.loading`), each at an export of its own. Which ranges are finished is all

@@ -1,6 +1,7 @@
-"""What Spark does with the staged records of one relation (`pipeline.loading`), without Python:
-finds keys that occur twice, and references of the relation to itself that lead nowhere; then sorts
-the rows, and divides them into ranges of keys.
+"""What Spark does with the staged records of one relation (`pipeline.loading`), nearly without
+Python: sorts the rows, and divides them into ranges of keys; then finds keys that occur twice, and
+references of the relation to itself that lead nowhere. Rows that are rejected by then stay among
+the sorted ones, and are left out by who writes.
 
 Staged records and sorted rows are kept on the executors' disks until the job ends. What is lost
 with an executor is made again from the files.
