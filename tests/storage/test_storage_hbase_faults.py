@@ -165,7 +165,7 @@ def test_closing_does_not_wait_longer_than_the_deadline(real_cluster):
         store = HBaseStore([gateway.address], timeout_s=0.5)
         await store.tables()
         gateway.mute = True
-        reading = asyncio.create_task(store.get("t", [b"k"], 1))
+        reading = asyncio.ensure_future(store.get("t", [b"k"], 1))
         await asyncio.sleep(0.1)
         began = time.monotonic()
         await store.close()
