@@ -29,6 +29,8 @@ INSERT = "INSERT INTO t (a) VALUES (?)"
 class Quorum:
     """The way to the coordination service, which can lose its quorum."""
 
+    late = False
+
     def __init__(self):
         self.lost = False
         self.hides = lambda found: False

@@ -115,6 +115,8 @@ class _Calls:
     """A process's way to a service: there is a point before and after every effect that changes
     something."""
 
+    late = False
+
     def __init__(self, process: Process, reach: Callable[[str], None]) -> None:
         self._process = process
         self._reach = reach

@@ -49,6 +49,8 @@ PROFILE = Profile(
 class FailingCalls:
     """`Calls` that take real time and fail as `chaos` says."""
 
+    late = False
+
     def __init__(
         self,
         chaos: Chaos,
