@@ -545,7 +545,7 @@ def test_an_answer_that_ends_too_early_is_unavailable():
                 connection.sendall(part)
 
         with Listener(handle) as server:
-            assert "closed the connection" in refusal(server.address, timeout_s=0.3).message
+            assert "closed the connection" in refusal(server.address, timeout_s=5).message
 
 
 def test_a_refusal_is_told_in_one_line_without_hbases_stack():
