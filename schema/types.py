@@ -339,7 +339,7 @@ def _integers_of_texts(type_: ColumnType, texts: Sequence[str]) -> list[int] | N
 def _decimals_of_texts(type_: ColumnType, texts: Sequence[str]) -> list[Decimal] | None:
     if "_" in "".join(texts):
         return None
-    unit = Decimal((0, (1,), -(type_.scale or 0)))
+    unit = _UNITS[type_.scale or 0]
     try:
         numbers = list(map(Decimal, texts))
         if not _owns_decimals(type_, numbers):
