@@ -292,7 +292,7 @@ def _owns_integers(type_: ColumnType, values: Sequence[int]) -> bool:
 
 def _owns_decimals(type_: ColumnType, values: Sequence[Decimal]) -> bool:
     scale = type_.scale or 0
-    unit, digits = Decimal((0, (1,), -scale)), (type_.precision or MAX_DECIMAL_PRECISION) - scale
+    unit, digits = _UNITS[scale], (type_.precision or MAX_DECIMAL_PRECISION) - scale
     return all(
         value.same_quantum(unit) and (value.adjusted() < digits if value else not value.is_signed())
         for value in values
