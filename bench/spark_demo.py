@@ -13,14 +13,13 @@ import asyncio
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 import hornbeam
 from api.database import Database
@@ -31,6 +30,7 @@ from bench.materialize import apply
 from bench.tpch import SCHEMA, VIEWS
 from bench.tpch.changes import Changes
 from bench.tpch.data import files
+from hornbeam.cli.common import progress
 from hornbeam.connection import Connection
 from pipeline.load import load
 from pipeline.materialize import materialize
@@ -161,9 +161,22 @@ class Writer:
             self.error = error
 
 
+@contextmanager
+def told(work: str) -> Iterator[Callable[..., None]]:
+    """A bar while `work` goes on; the function has what is done and all, then what comes next."""
+    with progress() as bars:
+        task = bars.add_task(work, total=None, note="")
+
+        def show(done: int, total: int | None, note: str = "") -> None:
+            bars.update(task, completed=done, total=total, note=note)
+
+        yield show
+
+
 def build(url: str, master: str, writer: Writer, console: Console) -> None:
     before = writer.done
-    report = materialize(url, [], master=master)
+    with told("build") as show:
+        report = materialize(url, [], master=master, progress=show)
     console.print(
         f"Built {', '.join(report.names)} by Spark: {report.rows:,} rows in {report.seconds:.1f} s,"
         f" while the writer committed {writer.done - before} transactions"
@@ -177,21 +190,23 @@ def defer(
     found, catalog = 0, server.database.catalog
     sql = {name: program_of(catalog, name).sql for name in catalog.deferred_view}
     with session(options.master) as spark:
-        table = Table("batch", "changes", "rows put", "seconds", "lag before next", "differences")
         for number in range(options.batches + 1):
-            done = refresh(spark.sparkContext, db.transport, server.url, "default")
-            differing = [name for name in sql if not same(db, name, sql[name], done.upto)]
+            batch = f"Batch {number}" if number else "First build"
+            with told(batch) as show:
+                show(0, len(sql), f"{len(sql)} views on Spark")
+                done = refresh(spark.sparkContext, db.transport, server.url, "default")
+                differing = []
+                for compared, (name, query) in enumerate(sql.items()):
+                    show(compared, len(sql), f"{name} and its query")
+                    if not same(db, name, query, done.upto):
+                        differing.append(name)
             found += len(differing)
             lag_s = db.transport.json("GET", "/v1/groups")[0]["lag_s"]
-            table.add_row(
-                "first build" if number == 0 else str(number),
-                f"{done.counts.changes:,}",
-                f"{done.counts.rows:,}",
-                f"{done.seconds:.1f}",
-                f"{lag_s:.1f} s",
-                ", ".join(differing) or "0",
+            console.print(
+                f"{batch} of {len(sql)} deferred views: {done.counts.changes:,} changes,"
+                f" {done.counts.rows:,} rows put in {done.seconds:.1f} s, {lag_s:.1f} s behind"
+                f" when compared; differences: {', '.join(differing) or 0}"
             )
-    console.print(table)
     console.print(f"The writer has committed {writer.done} transactions by now.")
     return found
 
@@ -212,14 +227,16 @@ def repair(server: Server, options: Options, console: Console) -> int:
     planted = server.run(server.damage(view))
 
     def checked(*, repair: bool) -> dict[str, Any]:
-        return reconcile(
-            server.url, [view], repair=repair, master=options.master, progress=lambda *_: None
-        )
+        with told("reconcile") as show:
+            return reconcile(
+                server.url, [view], repair=repair, master=options.master, progress=show
+            )
 
     report, after = checked(repair=True), checked(repair=False)
+    rest = "" if report["repaired"] == planted else " (the writer has put the others meanwhile)"
     console.print(
-        f"Damaged {planted} rows of {view}: reconcile has repaired {report['repaired']}, and finds"
-        f" {after['differences']} differences now"
+        f"Damaged {planted} rows of {view}: reconcile has repaired {report['repaired']}{rest}, and"
+        f" finds {after['differences']} differences now"
     )
     return int(after["differences"])
 
@@ -232,7 +249,10 @@ def main() -> int:
         schema = SCHEMA.read_text()
         apply(db, schema, "", "node")
         sources = {name: [str(path)] for name, path in tables.items()}
-        loaded = load(server.url, sources, master=options.master, single_lines=True)
+        with told("load") as show:
+            loaded = load(
+                server.url, sources, master=options.master, single_lines=True, progress=show
+            )
         rows = sum(loaded.rows.values())
         rate = rows / loaded.seconds
         console.print(f"Loaded {rows:,} rows of TPC-H by Spark, {rate:,.0f} rows/s")
