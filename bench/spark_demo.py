@@ -97,7 +97,8 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        settings = Settings(data=self._folder)
+        # The queries that views are compared with read everything, beside a writer and Spark.
+        settings = Settings(data=self._folder, statement_timeout_s=TIMEOUT_S)
         try:
             self.database = await Database.open(settings)
             async with self.database, served(self.database, settings) as url:

@@ -20,6 +20,7 @@ ZOOKEEPER_SESSION_MS = 10_000
 """How long a region server may be silent before its regions are given to others."""
 ZOOKEEPER_TICK_MS = 1_000
 """Sessions end up to a tick late; the shortest is two ticks."""
+_ZOOKEEPER_LONGEST_SESSION_MS = 120_000
 
 _HEAP_MB = {
     Role.ZOOKEEPER: 128,
@@ -32,7 +33,7 @@ _HEAP_MB = {
 }
 
 _MAIN_CLASS = {
-    Role.ZOOKEEPER: "org.apache.hadoop.hbase.zookeeper.HQuorumPeer",
+    Role.ZOOKEEPER: "org.apache.zookeeper.server.ZooKeeperServerMain",
     Role.NAME_NODE: "org.apache.hadoop.hdfs.server.namenode.NameNode",
     Role.DATA_NODE: "org.apache.hadoop.hdfs.server.datanode.DataNode",
     Role.MASTER: "org.apache.hadoop.hbase.master.HMaster",
@@ -43,6 +44,8 @@ _MAIN_CLASS = {
 
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 """Half the processor time until a process is up, and slower code for ever after."""
+
+_ZOOKEEPER_FILE = "zoo.cfg"
 
 _SELDOM_ASKED = frozenset({Role.ZOOKEEPER, Role.NAME_NODE, Role.MASTER})
 """Not on the way of a read or a write: the quick compiler will do."""
@@ -70,6 +73,7 @@ def files(folder: Path, layout: Layout, hbase: Settings = NO_SETTINGS) -> dict[s
         "core-site.xml": _xml(_core(folder, layout)),
         "hdfs-site.xml": _xml(_hdfs(folder, layout)),
         "hbase-site.xml": _xml({**_hbase(folder, layout), **hbase}),
+        _ZOOKEEPER_FILE: _zookeeper(folder, layout),
         "log4j.properties": _LOG4J,
         # Both refuse to start when these are not on the class path.
         "webapps/hdfs/.keep": "",
@@ -84,6 +88,20 @@ def name_folder(folder: Path) -> Path:
 
 def hdfs_url(layout: Layout) -> str:
     return f"hdfs://{layout.only(Role.NAME_NODE).address}"
+
+
+def _zookeeper(folder: Path, layout: Layout) -> str:
+    address = layout.only(Role.ZOOKEEPER).address
+    settings: Settings = {
+        "dataDir": f"{folder}/data/zookeeper",
+        "clientPort": address.port,
+        "clientPortAddress": address.host,
+        "tickTime": ZOOKEEPER_TICK_MS,
+        "maxSessionTimeout": _ZOOKEEPER_LONGEST_SESSION_MS,
+        "maxClientCnxns": 0,
+        "admin.enableServer": "false",
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 def _core(folder: Path, layout: Layout) -> Settings:
@@ -130,13 +148,11 @@ def _hbase(folder: Path, layout: Layout) -> Settings:
         "hbase.envvars.logging.disabled": "true",
         # It is a real HDFS: no start without hflush and hsync.
         "hbase.unsafe.stream.capability.enforce": "true",
-        "hbase.zookeeper.quorum": zookeeper.host,
+        # Twice the same. ZooKeeper 3.8 forgets who connects in the first milliseconds of its start:
+        # the connection stays open and silent. A client waits for a session's time, divided by the
+        # number of servers that it knows. With one server the session is over then.
+        "hbase.zookeeper.quorum": f"{zookeeper.host},{zookeeper.host}",
         "hbase.zookeeper.property.clientPort": zookeeper.port,
-        "hbase.zookeeper.property.clientPortAddress": zookeeper.host,
-        "hbase.zookeeper.property.dataDir": f"{folder}/data/zookeeper",
-        "hbase.zookeeper.property.admin.enableServer": "false",
-        "hbase.zookeeper.property.maxClientCnxns": 0,
-        "hbase.zookeeper.property.tickTime": ZOOKEEPER_TICK_MS,
         "zookeeper.session.timeout": ZOOKEEPER_SESSION_MS,
         "hbase.master.hostname": HOST,
         "hbase.master.ipc.address": HOST,
@@ -221,7 +237,9 @@ def java_flags() -> list[str]:
 def _arguments(folder: Path, process: Process) -> list[str]:
     ports = process.ports
     match process.role:
-        case Role.ZOOKEEPER | Role.NAME_NODE:
+        case Role.ZOOKEEPER:
+            return [str(folder / "conf" / _ZOOKEEPER_FILE)]
+        case Role.NAME_NODE:
             return []
         case Role.DATA_NODE:
             return [

@@ -39,7 +39,7 @@ def test_processes_find_each_other():
     name_node = layout.named("name-node").address
     assert found["fs.defaultFS"] == configuration.hdfs_url(layout) == f"hdfs://{name_node}"
     assert found["hbase.rootdir"] == f"hdfs://{name_node}/hbase"
-    assert found["hbase.zookeeper.quorum"] == "127.0.0.1"
+    assert found["hbase.zookeeper.quorum"] == "127.0.0.1,127.0.0.1"
     assert found["hbase.zookeeper.property.clientPort"] == str(
         layout.named("zookeeper").ports["client"]
     )

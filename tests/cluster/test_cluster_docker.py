@@ -48,12 +48,9 @@ OF_THE_PLACE = (
 ONLY_HERE = {
     "core-site.xml": {"fs.defaultFS"},
     "hdfs-site.xml": {"dfs.namenode.rpc-bind-host"},
-    "hbase-site.xml": {
-        f"hbase.zookeeper.property.{name}"
-        for name in ("admin.enableServer", "maxClientCnxns", "tickTime")
-    },
+    "hbase-site.xml": set(),
 }
-"""Settings of one machine, and of HBase's own ZooKeeper, which containers do without."""
+"""Settings of one machine, which containers do without."""
 ONLY_THERE = {
     "core-site.xml": {"fs.defaultFS"},
     "hdfs-site.xml": {"dfs.namenode.datanode.registration.ip-hostname-check"},
@@ -121,8 +118,7 @@ def test_every_role_runs_the_same_class_with_the_same_heap(role):
     for name in names:
         command = COMPOSE[name]["command"]
         assert command[0] == heap
-        if role is not Role.ZOOKEEPER:  # HBase's own looks for its host's name, containers have two
-            assert expected[expected.index("-cp") + 2] in command
+        assert expected[expected.index("-cp") + 2] in command
 
 
 def test_nothing_is_published_beyond_this_machine():
@@ -141,6 +137,12 @@ def test_every_service_tells_its_health_and_waits_for_services_that_are_there():
 def test_zookeeper_ticks_alike():
     *_, tick, _ = COMPOSE["zookeeper"]["command"]
     assert tick == str(configuration.ZOOKEEPER_TICK_MS)
+
+
+def test_a_connection_that_zookeeper_forgets_ends_no_session():
+    """See `configuration`: the address stands there twice."""
+    found = settings((DOCKER / "conf" / "hbase-site.xml").read_text())
+    assert found["hbase.zookeeper.quorum"] == "zookeeper,zookeeper"
 
 
 # ---------------------------------------------------------------- Hornbeam's nodes

@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from real_cluster import guarded_cluster
+from real_cluster import PATIENT, guarded_cluster
 from thriftpy2.rpc import client_context
 
 from cluster import Cluster, Role, processes
@@ -28,7 +28,7 @@ def test_everything_is_healthy(real_cluster):
 
 def test_a_second_start_starts_nothing(real_cluster):
     before = pids(real_cluster)
-    again = Cluster.start(real_cluster.folder)
+    again = Cluster.start(real_cluster.folder, hbase=PATIENT)
     assert pids(again) == before
     assert again.layout == real_cluster.layout
 
