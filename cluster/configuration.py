@@ -21,6 +21,7 @@ ZOOKEEPER_SESSION_MS = 10_000
 ZOOKEEPER_TICK_MS = 1_000
 """Sessions end up to a tick late; the shortest is two ticks."""
 _ZOOKEEPER_LONGEST_SESSION_MS = 120_000
+"""What a client may ask for: whoever wants more patience sets `zookeeper.session.timeout`."""
 
 _HEAP_MB = {
     Role.ZOOKEEPER: 128,
