@@ -104,7 +104,6 @@ class TransactionManager:
         """`name` tells this slave's transactions from those of others."""
         self._store = store
         self._committer = committer
-        self._hlc = hlc
         self._clock = clock
         self._ids = ids
         self._engine = engine
@@ -135,7 +134,7 @@ class TransactionManager:
         """
         self._check_limits(request)
         if request.bookmark:
-            self._hlc.merge(request.bookmark)
+            await self._snapshots.admit(request.bookmark)
         if request.dry_run:
             return await self._dry_run(request)
         key = request.idempotency_key

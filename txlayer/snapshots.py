@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from schema.errors import Unavailable
+from schema.errors import InvalidRequest, Unavailable
 from storage.ports import Clock
 from txlayer.committer import Committer
 from txlayer.hlc import HybridClock
@@ -46,6 +46,13 @@ class Snapshots(Protocol):
         Raises InvalidRequest for a `least` in the future, Unavailable when it cannot be reached.
         """
 
+    async def admit(self, ts: int) -> None:
+        """Let this node commit nothing at or below `ts`, which a client got from the database.
+
+        Raises InvalidRequest when it lies in the future, so that no node can have given it out,
+        Unavailable when that is not known.
+        """
+
 
 class OwnSnapshots:
     """Of one slave: every commit acknowledged so far is at or below its watermark."""
@@ -67,6 +74,9 @@ class OwnSnapshots:
                 # Not from this process. It may answer only if it still owns the log.
                 await committer.reserve()
         return committer.watermark()
+
+    async def admit(self, ts: int) -> None:
+        self._hlc.merge(ts)
 
     def follow(self, ts: int) -> None:
         """What another node of this database says lies in no future."""
@@ -115,12 +125,30 @@ class MembersSnapshots:
         deadline = self._clock.monotonic() + PATIENCE_S
         if self._committer.watermark() < least:
             # Before anybody else is told of it: it may lie in the future.
+            await self.admit(least)
             await self._ask(self._view.name, least)
         if strong:
             least = max(least, await self._acknowledged(deadline))
         else:
             await self._refresh(least)
         return await self._reached(least, deadline)
+
+    async def admit(self, ts: int) -> None:
+        try:
+            await self._own.admit(ts)
+        except InvalidRequest:
+            # Or another member's clock is ahead. It gave out no more than commits that it has
+            # acknowledged, and snapshots, which are no newer than the watermark of any member.
+            answers = await self._told()
+            if answers is None:
+                raise Unavailable(
+                    f"Timestamp {ts} lies in the future by this node's clock, and a node that may"
+                    " have given it out does not answer.",
+                    cure="Ask again in a moment.",
+                ) from None
+            for answer in answers:
+                self._own.follow(max(answer.acknowledged, answer.watermark))
+            await self._own.admit(ts)
 
     async def reach(self, least: int) -> Reached:
         """What members are told of this one's watermark. Raises Unavailable."""
@@ -143,16 +171,20 @@ class MembersSnapshots:
         """Nothing above this was told to anybody before the call: by members, all of which are
         asked, or by the dead, whose logs are recovered and in the assignment's clock."""
         while True:
-            version, questions = (
-                self._view.version,
-                [self._ask(name, 0, anew=True) for name in self._view.others],
-            )
-            told = await asyncio.gather(*questions, return_exceptions=True)
-            answers = [one.acknowledged for one in told if isinstance(one, Reached)]
-            if len(answers) == len(told) and not self._view.assignment.dead:
-                clock = self._view.assignment.clock
-                return max([clock, self._committer.acknowledged, *answers])
+            version, answers = self._view.version, await self._told()
+            if answers is not None:
+                told = (answer.acknowledged for answer in answers)
+                return max([self._view.assignment.clock, self._committer.acknowledged, *told])
             await self._next_version(version, deadline)
+
+    async def _told(self) -> list[Reached] | None:
+        """What all other members say when asked now; None while one does not answer, or one that
+        died is not recovered."""
+        questions = [self._ask(name, 0, anew=True) for name in self._view.others]
+        told = await asyncio.gather(*questions, return_exceptions=True)
+        answers = [one for one in told if isinstance(one, Reached)]
+        whole = len(answers) == len(told) and not self._view.assignment.dead
+        return answers if whole else None
 
     async def _reached(self, least: int, deadline: float) -> int:
         """Waits for recovery, when what is asked for may be in the log of a member that died."""
@@ -256,6 +288,9 @@ class LastSnapshots:
                 standby=True,
             )
         return self._at
+
+    async def admit(self, ts: int) -> None:
+        await self.read_point(ts)
 
 
 def _see(question: asyncio.Future[Reached]) -> None:

@@ -51,25 +51,21 @@ public class Admin {
     return 1;
   }
 
-  /** Every region, to another server. */
+  /** One region, any of them, to another server: each takes a second, and splits make them many. */
   private static int move(org.apache.hadoop.hbase.client.Admin admin, TableName table) throws Exception {
     List<ServerName> servers = new ArrayList<>(admin.getRegionServers());
-    int count = 0;
+    Collections.shuffle(servers);
     for (ServerName server : servers) {
-      for (RegionInfo region : admin.getRegions(server)) {
-        List<ServerName> others = new ArrayList<>(servers);
-        others.remove(server);
-        if (region.getTable().equals(table) && !others.isEmpty()) {
-          Collections.shuffle(others);
-          admin.move(region.getEncodedNameAsBytes(), others.get(0));
-          count++;
-        }
-      }
-      if (count > 0) {
-        break;
+      List<RegionInfo> regions = admin.getRegions(server);
+      regions.removeIf(region -> !region.getTable().equals(table));
+      if (!regions.isEmpty() && servers.size() > 1) {
+        Collections.shuffle(regions);
+        ServerName other = servers.get(servers.get(0).equals(server) ? 1 : 0);
+        admin.move(regions.get(0).getEncodedNameAsBytes(), other);
+        return 1;
       }
     }
-    return count;
+    return 0;
   }
 
   private static void setRoom(Configuration settings, Path folder, String bytes) throws Exception {

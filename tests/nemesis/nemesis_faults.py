@@ -220,7 +220,7 @@ class Part:
 
 @dataclass
 class Regions:
-    """Every table's region is split, or all regions of a server of each table are moved."""
+    """Every table's region is split, or one region of each table is moved."""
 
     verb: str
     hold_s: float = 2.0

@@ -146,9 +146,8 @@ class Client:
                 raise
             except Unavailable:
                 await self._pause(attempt)
-            except LIES as error:
-                self._require_clocks(error)
-                await self._pause(attempt)
+            except LIES:
+                raise
             except HornbeamError as error:
                 if not maybe_done:
                     self._settle(key, None)
@@ -160,13 +159,6 @@ class Client:
                 return result
         self.journal.counts["gave up"] += 1
         return None
-
-    def _require_clocks(self, error: HornbeamError) -> None:
-        """One lie is none: what a node whose clock is fast gave out lies in the future for one
-        whose clock is slow, until they have heard of one another. Raises any other."""
-        if not (self._cluster.several and "ahead_ms" in error.details):
-            raise error
-        self.journal.counts["clocks differ"] += 1
 
     async def _pause(self, attempt: int) -> None:
         """Back off, as well-behaved clients do."""
@@ -232,9 +224,8 @@ class Client:
         for attempt in range(READ_TRIES):
             try:
                 return await self._cluster.ask(work)
-            except LIES as error:
-                self._require_clocks(error)
-                await self._pause(attempt)
+            except LIES:
+                raise
             except Unavailable:
                 await self._pause(attempt)
             except (NoAnswer, HornbeamError) as error:

@@ -238,6 +238,34 @@ async def test_a_bookmark_in_the_future_is_refused_and_nobody_is_told_of_it():
 
 
 @simulated
+@pytest.mark.parametrize("given", ["commit", "snapshot"])
+async def test_what_a_member_gave_out_whose_clock_is_ahead_lies_in_no_future(given):
+    """Others may not have heard of it yet: they ask, and their next commits are later."""
+    world, (a, b, c) = await members("a", "b", "c")
+    b.hlc.follow(a.clock.wall_ms() + 2 * MAX_AHEAD_MS)
+    told = await commit(b) if given == "commit" else b.hlc.observe()
+    assert a.hlc.last < told - MAX_AHEAD_MS
+    await a.do(a.snapshots.admit(told))
+    assert await commit(a) > told
+    assert await read_point(c, told) >= told
+    await world.end()
+
+
+@simulated
+async def test_whether_a_bookmark_lies_in_the_future_is_not_known_while_somebody_does_not_answer():
+    """Refused for good, its client would give up."""
+    world, (a, b) = await members("a", "b")
+    b.hlc.follow(a.clock.wall_ms() + 2 * MAX_AHEAD_MS)
+    told = await commit(b)
+    b.die()
+    assert isinstance(await refusal(a.do(a.snapshots.admit(told))), Unavailable)
+    world.bury("b")
+    world.show()
+    assert isinstance(await refusal(a.do(a.snapshots.admit(told))), Unavailable)
+    await world.end()
+
+
+@simulated
 async def test_a_strong_read_holds_what_anybody_has_acknowledged():
     world, (a, b, c) = await members("a", "b", "c")
     await newest_of_all(a)
