@@ -241,6 +241,11 @@ class Guests:
             elif caller not in self._view.members:
                 self._own.refuse(guest, "The node is no member any more.", "not a member")
 
+    @property
+    def callers(self) -> Set[str]:
+        """Whose transactions hold something here, or wait for it."""
+        return {caller for caller, _ in self._guests}
+
     def holds(self, slots: Set[int]) -> bool:
         """Is any lock of these slots held, by whomever?"""
         return self._own.holds_any(lambda name: slot_of(name) in slots)

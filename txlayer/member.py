@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Set
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -244,6 +244,14 @@ class Member:
             "moving_slots": len(assignment.leaving),
             "gate_closed": assignment.gate_closed,
         }
+
+    @property
+    def strangers(self) -> Set[str]:
+        """For whom this node holds locks though they are neither members nor dead: nobody, ever, as
+        nothing would free these locks."""
+        known = self._view.assignment
+        names = {member.name for member in (*known.members, *known.dead)}
+        return self._membership.guests.callers - names
 
     @property
     def slots(self) -> int:

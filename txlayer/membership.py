@@ -72,7 +72,7 @@ class Membership:
         self._hlc = hlc
         self._committer = committer
         self._manager = manager
-        self._guests = guests
+        self.guests = guests
         self._links = links
         self._snapshots = snapshots
         self._load = load
@@ -145,7 +145,7 @@ class Membership:
             self._to_apply = self._committer.begun
         if assignment.gate_closed:
             self._manager.gate.close()
-        self._guests.see()
+        self.guests.see()
         self._links.forget_strangers()
         self._snapshots.see()
 
@@ -194,7 +194,7 @@ class Membership:
         if assignment.gate_closed and (self._manager.gate.inside or not self._committer.idle):
             return False
         leaving = {slot for slot in assignment.leaving if view.owner(slot) == view.name}
-        return not leaving or not self._guests.holds(leaving)
+        return not leaving or not self.guests.holds(leaving)
 
     def leave(self) -> None:
         """Say at the next look that this node is being stopped."""

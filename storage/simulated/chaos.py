@@ -81,9 +81,13 @@ class Profile:
     away_s: tuple[float, float] = (0.1, 3.0)
     frozen_s: tuple[float, float] = (0.05, 8.0)
     lag_s: tuple[float, float] = (0.2, 5.0)
+    lagging: tuple[str, ...] = ()
+    """Services that may lag, by name; empty: all."""
     apart_s: tuple[float, float] = (0.2, 8.0)
     fence_s: tuple[float, float] = (0.5, 8.0)
     down_s: tuple[float, float] = (0.0, 1.0)
+    stops_s: float | None = None
+    """Where several nodes serve, one is stopped in good order about so often; None: it is drawn."""
     rate: Mapping[Fault, float] = field(default_factory=dict)
     every_s: Mapping[Fault, float] = field(default_factory=dict)
 

@@ -88,7 +88,7 @@ class RemoteCalls:
         self._loop = loop
         self._chaos = chaos
         self._process = process
-        self._service = service
+        self.service = service
         self._refused = refused
         self._unknown = unknown
         self._outage = outage or Outage()
@@ -129,13 +129,13 @@ class RemoteCalls:
     def _taken_effect(self, name: str, effect: Effect[Any]) -> Any:
         """What the caller is to be told: a result, or an error."""
         if self._outage.away or (self._refused and self._chaos.strikes(self._refused)):
-            return Unavailable(f"The {self._service} refused {name}.")
+            return Unavailable(f"The {self.service} refused {name}.")
         try:
             result = effect()
         except Exception as error:
             result = error
         if self._unknown and self._chaos.strikes(self._unknown):
-            return Unavailable(f"The {self._service} has not answered {name}.")
+            return Unavailable(f"The {self.service} has not answered {name}.")
         return result
 
 

@@ -140,7 +140,7 @@ class Cluster:
         """Segments that have been dropped, by log and name."""
         self._flipped: tuple[str, str, int, int] | None = None
         self._mended: list[Corruption] = []
-        self._unexplained: list[Corruption] = []
+        self._unexplained: list[Corruption | str] = []
         self._segment_bytes = segment_bytes
         self._patience_s = patience_s
         self._scan_rows = scan_rows
@@ -474,8 +474,9 @@ class Cluster:
         """Of one service, or of several."""
         if not node.serves or any(way.lag_s for way in node.services):
             return False
-        draw = self.chaos.random
-        for way in draw.sample(node.services, draw.randint(1, len(node.services))):
+        draw, lagging = self.chaos.random, self.chaos.profile.lagging
+        ways = [way for way in node.services if not lagging or way.service in lagging]
+        for way in draw.sample(ways, draw.randint(1, len(ways))):
             way.lag_s = self.chaos.between(self.chaos.profile.lag_s)
             lasts_s = way.lag_s + self.chaos.between(self.chaos.profile.away_s)
             self.loop.in_world(lasts_s, _end_lag, way)

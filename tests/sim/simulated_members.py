@@ -124,6 +124,7 @@ class MembersCluster(Cluster):
         while True:
             await asyncio.sleep(SUPERVISION_S)
             node = self._places[place]
+            self._look_for_strangers(node)
             if not self._is_over(node):
                 continue
             if node.process.frozen or (not self.healed and self.chaos.random.random() < 0.3):
@@ -134,6 +135,11 @@ class MembersCluster(Cluster):
                 node.process.crash()
             await asyncio.sleep(self.chaos.between(self.chaos.profile.down_s))
             self._places[place] = self._launch()
+
+    def _look_for_strangers(self, node: Node) -> None:
+        """What a lock that nobody frees does to clients ends with the next version, soon enough."""
+        if node.healthy and (strangers := node.database.member.strangers):
+            self._unexplained.append(f"{node.log} holds locks for {sorted(strangers)}, who are gone")
 
     def _is_over(self, node: Node) -> bool:
         """Has it failed, its term ended, or has the coordination service given it up?"""

@@ -353,6 +353,7 @@ def _new_cluster(
     if nodes == 1:
         return Cluster(loop, chaos, **drawn)
     stops_s, calm = rng.choice([None, 2.0, 6.0]), rng.choice([1.0, 4.0])
+    stops_s = chaos.profile.stops_s or stops_s
     return MembersCluster(
         loop, chaos, **{"places": nodes, "stops_s": stops_s, "calm": calm} | drawn
     )
