@@ -137,9 +137,9 @@ class MembersCluster(Cluster):
             self._places[place] = self._launch()
 
     def _look_for_strangers(self, node: Node) -> None:
-        """What a lock that nobody frees does to clients ends with the next version, soon enough."""
+        """Clients may not notice: the next version of the assignment frees these locks."""
         if node.healthy and (strangers := node.database.member.strangers):
-            self._unexplained.append(f"{node.log} holds locks for {sorted(strangers)}, who are gone")
+            self._unexplained.append(f"{node.log} has locks held for {sorted(strangers)}")
 
     def _is_over(self, node: Node) -> bool:
         """Has it failed, its term ended, or has the coordination service given it up?"""
