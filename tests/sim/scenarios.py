@@ -39,6 +39,7 @@ WORKLOADS: Mapping[str, type[Workload]] = {
 }
 _FILE = Path(__file__).with_name("scenarios.toml")
 _OPTIONS = {field.name for field in fields(Profile)} - {"rate", "every_s"}
+_OF_A_MIX = {"name", "groups", "weight", "clients"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Scenario:
 
 
 def load_mixes(file: Path = _FILE) -> list[Mix]:
-    """Raises ValueError for a fault that does not exist, KeyError for such a group."""
+    """Raises ValueError for a fault that does not exist, KeyError for such a group or setting."""
     data = tomllib.loads(file.read_text())
     return [_mix(entry, data["group"]) for entry in data["mix"]]
 
@@ -87,6 +88,8 @@ def load_nodes(file: Path = _FILE) -> dict[int, float]:
 
 
 def _mix(entry: Mapping[str, Any], groups: Mapping[str, Any]) -> Mix:
+    if unknown := entry.keys() - _OF_A_MIX - _OPTIONS:
+        raise KeyError(*unknown)
     taken = [groups[name] for name in entry["groups"]]
     rate = {_fault(n): v for group in taken for n, v in group.get("rate", {}).items()}
     every_s = {_fault(n): v for group in taken for n, v in group.get("every_s", {}).items()}

@@ -79,13 +79,14 @@ def test_seeds_that_once_failed(known):
 def test_every_fault_belongs_to_a_mix_and_every_mix_is_drawn():
     mixes = load_mixes()
     assert set().union(*(mix.profile.faults for mix in mixes)) == set(Fault)
-    drawn = {(s.workload, s.mix.name, s.nodes) for s in map(scenario, range(12_000))}
+    drawn = {(s.workload, s.mix.name, s.nodes) for s in map(scenario, range(20_000))}
     assert drawn == {(w, mix.name, n) for w in WORKLOADS for mix in mixes for n in load_nodes()}
 
 
 def test_a_mix_may_have_few_clients():
     clients = {mix.name: mix.clients for mix in load_mixes()}
-    assert (clients.pop("quiet"), clients.pop("partitions")) == (2, 4)
+    few = {name: clients.pop(name) for name in ("quiet", "partitions", "fences")}
+    assert few == {"quiet": 2, "partitions": 4, "fences": 4}
     assert set(clients.values()) == {CLIENTS}
 
 
@@ -96,4 +97,7 @@ def test_mixes_name_what_exists(tmp_path):
         load_mixes(file)
     file.write_text('[group]\n[[mix]]\nname = "m"\ngroups = ["x"]\nweight = 1')
     with pytest.raises(KeyError, match="x"):
+        load_mixes(file)
+    file.write_text('[group]\n[[mix]]\nname = "m"\ngroups = []\nweight = 1\nlaging = ["store"]')
+    with pytest.raises(KeyError, match="laging"):
         load_mixes(file)
