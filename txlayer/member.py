@@ -249,9 +249,7 @@ class Member:
     def strangers(self) -> Set[str]:
         """For whom this node holds locks though they are neither members nor dead: nobody, ever, as
         nothing would free these locks."""
-        known = self._view.assignment
-        names = {member.name for member in (*known.members, *known.dead)}
-        return self._membership.guests.callers - names
+        return self._membership.guests.callers - self._view.assignment.names
 
     @property
     def slots(self) -> int:

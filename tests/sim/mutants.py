@@ -184,11 +184,14 @@ def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunt:
     """Run `seeds` until one fails that passes without the mutant."""
     for seed in seeds:
         chosen = mutant.scenario(seed)
-        with planted(mutant):
-            violated = failure(chosen)
+        try:
+            with planted(mutant):
+                violated = failure(chosen)
+            by_itself = failure(chosen) if violated is not None else None
+        except CheckerError:
+            continue  # without a verdict it is neither found nor passed
         if violated is None:
             continue
-        by_itself = failure(chosen)
         if by_itself is None:
             return Hunt(mutant.name, seed, chosen.name, violated)
         print(f"Seed {seed} ({chosen.name}) fails by itself: {by_itself}", file=sys.stderr)
@@ -196,7 +199,7 @@ def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunt:
 
 
 def failure(chosen: Scenario) -> str | None:
-    """What a run fails with, in a line; None: it passes."""
+    """What a run fails with, in a line; None: it passes. Raises CheckerError for no verdict."""
     try:
         with _limited(CPU_LIMIT_S):
             simulate(
@@ -208,7 +211,7 @@ def failure(chosen: Scenario) -> str | None:
                 clients=chosen.mix.clients,
             )
     except CheckerError:
-        return None  # no verdict is none against the run
+        raise
     except (Exception, Hung) as error:
         return _told(error)
     return None
