@@ -1,6 +1,7 @@
 """Test settings for the whole suite: hypothesis runs the same examples every time; one real
 cluster serves all tests that ask for it; failures are told when they happen."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -31,7 +32,11 @@ settings.load_profile("repeatable")
 def _own_logging() -> Iterator[None]:
     """What a test does to the logs ends with it: others look for lines there."""
     before = structlog.get_config() if structlog.is_configured() else None
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
     yield
+    root.handlers[:] = handlers  # one of the test's would write to its standard error, now closed
+    root.setLevel(level)
     structlog.reset_defaults()
     if before is not None:
         structlog.configure(**before)

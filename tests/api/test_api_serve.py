@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api import logs
 from api.database import Database
 from api.ports import cluster_ports
 from api.serve import serve
@@ -66,8 +65,7 @@ def test_serves_until_a_signal_and_leaves_the_folder_free(tmp_path):
         ({"nonsense": 1}, 78, "Setting nonsense"),
     ],
 )
-def test_refuses_settings_in_one_line(tmp_path, capsys, monkeypatch, given, code, words):
-    monkeypatch.setattr(logs, "configure", lambda _level: None)
+def test_refuses_settings_in_one_line(tmp_path, capsys, given, code, words):
     with pytest.raises(SystemExit) as ended:
         serve(data=tmp_path / "data", **{"port": 0, **given})
     assert ended.value.code == code
@@ -75,8 +73,7 @@ def test_refuses_settings_in_one_line(tmp_path, capsys, monkeypatch, given, code
     assert not (tmp_path / "data").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(logs, "configure", lambda _level: None)
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as ended:
         serve(data=tmp_path / "file", port=0)
@@ -84,8 +81,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys, monkeypatch):
     assert "cannot be made: File exists." in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_told(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(logs, "configure", lambda _level: None)
+def test_a_port_in_use_is_told(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit) as ended:
         serve(data=tmp_path / "data", port=taken.getsockname()[1])
     assert ended.value.code == 75

@@ -17,7 +17,7 @@ from sqlalchemy import create_engine, text
 from test_api_serve import start
 
 import hornbeam
-from api import keys, logs
+from api import keys
 from api.serve import serve
 from api.settings import Settings
 from api.tls import require_safe, server_context
@@ -194,8 +194,7 @@ def test_certificates_that_cannot_be_used_are_told(tmp_path, authority, certifie
             server_context(settings)
 
 
-def test_a_server_with_such_certificates_ends_with_78(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(logs, "configure", lambda _level: None)
+def test_a_server_with_such_certificates_ends_with_78(tmp_path, capsys):
     files = {"tls_certificate": tmp_path / "x.pem", "tls_key": tmp_path / "x.key"}
     with pytest.raises(SystemExit) as ended:
         serve(data=tmp_path / "data", port=0, **files)
