@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from api.access import Grant, Role
+from api.parameters import KeyValues, StatementParameters
 from api.planning import PlanRequest
 from maintain.spans import Span
 from storage.snapshot import ReadItem
@@ -25,25 +26,9 @@ MAX_SQL = 1_000_000
 """Characters of one statement."""
 MAX_TS = 2**63 - 1
 
-Values = list[Any] | dict[str, Any]
 Sql = Annotated[str, Field(min_length=1, max_length=MAX_SQL)]
 Timestamp = Annotated[int, Field(ge=0, le=MAX_TS, description="A commit timestamp.")]
 Milliseconds = Annotated[int, Field(gt=0, le=86_400_000)]
-
-
-def _plain(values: Values) -> Values:
-    """Parameters are values; JSON columns take text."""
-    for value in values.values() if isinstance(values, dict) else values:
-        if isinstance(value, list | dict):
-            raise ValueError("a parameter is a number, text, true, false or null")
-    return values
-
-
-PlainValues = Annotated[
-    Values,
-    AfterValidator(_plain),
-    Field(description="A list for `?`, an object for `:name`. Exact values go as text."),
-]
 
 
 class Body(BaseModel):
@@ -54,7 +39,7 @@ class Body(BaseModel):
 
 class StatementBody(Body):
     sql: Sql = Field(examples=["UPDATE item SET i_stock = i_stock - ? WHERE i_id = ?"])
-    parameters: PlainValues = Field(default_factory=list, examples=[[1, 42]])
+    parameters: StatementParameters = Field(default_factory=list, examples=[[1, 42]])
 
     def statement(self) -> Statement:
         return Statement(self.sql, self.parameters)
@@ -64,9 +49,7 @@ class PreconditionBody(Body):
     """Exactly one of `if_absent: true` and `if_version`."""
 
     relation: str = Field(examples=["item"])
-    key: Annotated[list[Any], AfterValidator(_plain)] = Field(
-        description="Primary key values in key order.", examples=[[42]]
-    )
+    key: KeyValues = Field(description="Primary key values in key order.", examples=[[42]])
     if_absent: bool = False
     if_version: Timestamp | None = Field(None, description="Commit timestamp of the row's version.")
 
@@ -150,7 +133,7 @@ class TransactionBody(Body):
 
 class QueryBody(Body):
     sql: Sql = Field(examples=["SELECT c_fname, c_lname FROM customer WHERE c_id = ?"])
-    parameters: PlainValues = Field(default_factory=list, examples=[[7]])
+    parameters: StatementParameters = Field(default_factory=list, examples=[[7]])
     bookmark: Timestamp = Field(0, description="Read this commit or anything newer.")
     consistency: Literal["snapshot", "strong"] = Field(
         "snapshot",
@@ -181,7 +164,7 @@ class QueryBody(Body):
 
 class ExplainBody(Body):
     sql: Sql = Field(examples=["SELECT * FROM customer, orders WHERE c_id = o_c_id"])
-    parameters: PlainValues | None = None
+    parameters: StatementParameters | None = None
     use_views: bool = True
 
 

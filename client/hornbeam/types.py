@@ -95,19 +95,34 @@ def row_reader(types: Sequence[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
 
 
 def to_wire(value: Any) -> Any:
-    """A parameter as JSON. Raises InterfaceError for what has no form."""
+    """A parameter as JSON. Raises InterfaceError for what has no form.
+
+    What JSON has no type for is sent with its type: where nothing beside the parameter tells it,
+    text would stay text.
+    """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        # JSON has no infinity; the server reads it as text. (NaN it refuses by name.)
-        return value if value - value == 0 else str(value)
-    if isinstance(value, Decimal | uuid.UUID):
-        return str(value)
-    if isinstance(value, dt.date | dt.time):
+        # JSON has no infinity. (NaN the server refuses by name.)
+        return value if value - value == 0 else _typed("DOUBLE", str(value))
+    if isinstance(value, Decimal):
+        return _typed("DECIMAL", str(value))
+    if isinstance(value, uuid.UUID):
+        return _typed("UUID", str(value))
+    if isinstance(value, dt.datetime):
+        zone = "" if value.tzinfo is None else " WITH TIME ZONE"
+        return _typed(f"TIMESTAMP{zone}", value.isoformat())
+    if isinstance(value, dt.date):
+        return _typed("DATE", value.isoformat())
+    if isinstance(value, dt.time):
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):
-        return base64.b64encode(bytes(value)).decode()
+        return _typed("BLOB", base64.b64encode(bytes(value)).decode())
     raise InterfaceError(f"A parameter cannot be a {type(value).__name__}.")
+
+
+def _typed(name: str, value: str) -> dict[str, str]:
+    return {"type": name, "value": value}
 
 
 def wire_parameters(parameters: Parameters) -> list[Any] | dict[str, Any]:

@@ -182,6 +182,52 @@ def test_requests_that_do_not_fit(shop, body):
 
 
 @pytest.mark.parametrize(
+    ("type_", "value", "answer", "of_type"),
+    [
+        ("DECIMAL", "1.50", "1.50", "DECIMAL(3,2)"),
+        ("DECIMAL", 7, "7", "DECIMAL(1,0)"),
+        ("BLOB", "AP8=", "AP8=", "BLOB"),
+        ("DATE", "2024-02-29", "2024-02-29", "DATE"),
+        ("TIMESTAMP", "2024-02-29T01:02:03", "2024-02-29T01:02:03", "TIMESTAMP"),
+        ("TIMESTAMP WITH TIME ZONE", "2024-02-29T01:00:00+01:00", "2024-02-29T00:00:00+00:00",
+         "TIMESTAMP WITH TIME ZONE"),
+        ("UUID", str(uuid.UUID(int=5)), str(uuid.UUID(int=5)), "UUID"),
+        ("DOUBLE", "inf", "Infinity", "DOUBLE"),
+        ("TEXT", "1.5", "1.5", "TEXT"),
+        ("BIGINT", None, None, None),
+    ],
+)  # fmt: skip
+def test_a_parameter_may_come_with_its_type(shop, type_, value, answer, of_type):
+    given = {"type": type_, "value": value}
+    for parameters, sql in (([given], "SELECT ? AS x"), ({"a": given}, "SELECT :a AS x")):
+        found = shop.post("/v1/query", {"sql": sql, "parameters": parameters}).json()
+        assert found["rows"] == [[answer]]
+        assert of_type in (None, found["columns"][0]["type"])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"type": "BLOB", "value": "?"}, "not a value of type BLOB"),
+        ({"type": "DECIMAL", "value": "1.x"}, "not a value of type DECIMAL"),
+        ({"type": "DECIMAL", "value": "NaN"}, "not finite"),
+        ({"type": "DECIMAL", "value": [1]}, "not a value of type DECIMAL"),
+        ({"type": "INTEGER", "value": 2**40}, "out of range"),
+        ({"type": "MONEY", "value": 1}, "there are BIGINT, BLOB, BOOLEAN"),
+        ({"type": ["DATE"], "value": 1}, "is not the type of a parameter"),
+        ({"type": "DATE"}, "an object of type and value"),
+        ({"type": "DATE", "value": "2024-01-01", "more": 1}, "an object of type and value"),
+        ([1], "an object of type and value"),
+    ],
+)
+def test_parameters_that_are_no_values(shop, given, words):
+    document = problem(
+        shop.post("/v1/query", {"sql": "SELECT ?", "parameters": [given]}), 422, "invalid-request"
+    )
+    assert words in json.dumps(document)
+
+
+@pytest.mark.parametrize(
     "content",
     [
         b"",

@@ -195,6 +195,54 @@ def test_every_type_comes_back_as_it_went(db: hornbeam.Connection) -> None:
     ]  # fmt: skip
 
 
+UNTYPED = [
+    b"\x00\xff", Decimal("1.50"), Decimal("-0.001"), Decimal(10), dt.date(2024, 2, 29),
+    dt.datetime(2024, 2, 29, 1, 2, 3, 4), dt.datetime(2024, 2, 29, 1, tzinfo=dt.UTC),
+    uuid.UUID(int=5), float("inf"), 0.5, "1.5", True, None, 2**62,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", UNTYPED)
+def test_a_value_keeps_its_type_where_nothing_tells_it(
+    db: hornbeam.Connection, value: object
+) -> None:
+    cursor = db.cursor()
+    cursor.execute("SELECT ?, (SELECT coalesce(?, ?))", [value] * 3)
+    assert cursor.fetchone() == (value, value)
+    assert repr(cursor.execute("SELECT :a AS x", {"a": value}).fetchone()) == repr((value,))
+
+
+def test_expressions_of_parameters_are_of_their_types(db: hornbeam.Connection) -> None:
+    cursor = db.cursor()
+    cursor.execute("INSERT INTO every (id, b, f, g) VALUES (1, 2.5, ?, ?)", [b"abc", dt.date.max])
+    later = dt.timezone(dt.timedelta(hours=1))
+    for sql, values, answer in (
+        ("SELECT ? > ?", [Decimal(10), Decimal(9)], True),
+        ("SELECT greatest(?, ?)", [Decimal(10), Decimal(9)], Decimal(10)),
+        ("SELECT b * ? FROM every", [Decimal("1.1")], Decimal("2.75")),
+        ("SELECT id FROM every WHERE f = (SELECT ?)", [b"abc"], 1),
+        ("SELECT id FROM every WHERE f = coalesce(?, f)", [b"abc"], 1),
+        ("SELECT extract(year FROM ?)", [dt.date(2023, 5, 6)], 2023),
+        ("SELECT ? - ?", [dt.date(2023, 5, 6), dt.date(2023, 5, 1)], 5),
+        ("SELECT ? = ?", [dt.datetime(2024, 1, 1, 3, tzinfo=dt.UTC),
+                          dt.datetime(2024, 1, 1, 4, tzinfo=later)], True),
+    ):  # fmt: skip
+        assert cursor.execute(sql, values).fetchone() == (answer,), sql
+
+
+def test_bytes_are_stored_as_they_are_wherever_they_stand(db: hornbeam.Connection) -> None:
+    cursor = db.cursor()
+    cursor.execute("INSERT INTO every (id, f) VALUES (1, ?)", [b"old"])
+    for number, assigned in enumerate(("coalesce(?, f)", "CASE WHEN id = 1 THEN ? ELSE f END")):
+        new = b"new%d" % number
+        cursor.execute(f"UPDATE every SET f = {assigned} RETURNING f", [new])
+        assert cursor.fetchall() == [(new,)]
+    cursor.execute("INSERT INTO every (id, f) SELECT 2, coalesce(?, f) FROM every", [b"copied"])
+    assert cursor.execute("SELECT f FROM every WHERE id = 2").fetchall() == [(b"copied",)]
+    with pytest.raises(hornbeam.DataError, match="text is wanted"):
+        cursor.execute("UPDATE every SET e = ?", [b"no text"])
+
+
 def test_ticks() -> None:
     ticks = 1_700_000_000.0
     moment = dt.datetime.fromtimestamp(ticks)

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import uuid
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -29,13 +30,16 @@ from sqlalchemy import (
     Numeric,
     String,
     Table,
+    case,
     create_engine,
     exc,
     func,
     inspect,
+    literal,
     select,
     text,
     types,
+    update,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
@@ -125,6 +129,25 @@ def test_on_conflict_and_returning(filled: Engine) -> None:
         assert sorted(returned) == [(1, "A2"), (9, "N")]
         ignored = insert(Author).values(rows).on_conflict_do_nothing()
         assert connection.execute(ignored).rowcount == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"abc", dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, 3), Decimal("1.10"), uuid.UUID(int=5)],
+)
+def test_literals_have_the_type_of_their_value(engine: Engine, value: object) -> None:
+    with engine.connect() as connection:
+        assert connection.scalar(select(literal(value))) == value
+
+
+def test_columns_are_reckoned_with_values(filled: Engine) -> None:
+    raised = Book.price * Decimal("1.1")
+    with Session(filled) as session:
+        assert session.scalars(select(raised).order_by(Book.id)).first() == Decimal("1.1")
+        session.execute(update(Book).values(price=raised, out=case((Book.id == 1, dt.date.max))))
+        session.commit()
+        found = session.execute(select(Book.price, Book.out).order_by(Book.id)).all()
+    assert found == [(Decimal("1.10"), dt.date.max), (Decimal("2.20"), None)]
 
 
 def test_isolation_levels(filled: Engine) -> None:

@@ -1,0 +1,70 @@
+"""Parameters in a request's JSON: plain values, or a value together with its type.
+
+A column or a CAST beside a parameter tells its type, and its value is read as that. Where nothing
+tells it (`SELECT ?`, `coalesce(?, c)`, `c * ?`), JSON has no bytes, dates or exact decimals: text
+would stay text. So whoever knows the type may give it: `{"type": "BLOB", "value": "aGk="}`.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from schema.errors import TypeMismatch
+from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value
+
+Values = list[Any] | dict[str, Any]
+
+_TYPES = {ColumnType(kind).sql(): ColumnType(kind) for kind in Kind if kind is not Kind.DECIMAL}
+_NAMES = ", ".join(sorted([*_TYPES, "DECIMAL"]))
+
+
+def values_of(given: Values) -> Values:
+    """Python values of parameters. Raises ValueError."""
+    if isinstance(given, dict):
+        return {name: _value(value) for name, value in given.items()}
+    return [_value(value) for value in given]
+
+
+def _value(given: Any) -> Any:
+    if isinstance(given, dict) and given.keys() == {"type", "value"}:
+        return _typed(given["type"], given["value"])
+    if isinstance(given, list | dict):  # JSON columns take text
+        raise ValueError(
+            "a parameter is a number, text, true, false or null, or an object of type and value"
+        )
+    return given
+
+
+def _typed(name: Any, value: Any) -> Value:
+    try:
+        type_ = _decimal_of(value) if name == "DECIMAL" else _TYPES[name]
+        return type_.coerce(value)
+    except (KeyError, TypeError):
+        raise ValueError(f"{name!r} is not the type of a parameter; there are {_NAMES}") from None
+    except TypeMismatch as error:
+        raise ValueError(error.message) from None
+
+
+def _decimal_of(value: Any) -> ColumnType:
+    """The type with as many decimal places as `value` has."""
+    try:
+        exponent = Decimal(value).as_tuple().exponent if isinstance(value, str) else 0
+    except InvalidOperation:
+        exponent = 0  # said when it is read
+    scale = max(0, -exponent) if isinstance(exponent, int) else 0
+    return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, min(scale, MAX_DECIMAL_PRECISION))
+
+
+StatementParameters = Annotated[
+    Values,
+    AfterValidator(values_of),
+    Field(
+        description="A list for `?`, an object for `:name`. Exact values go as text, which is read"
+        " as the type of the column or CAST beside the parameter. Where there is none, give the"
+        ' type as well: `{"type": "DECIMAL", "value": "1.10"}`.'
+    ),
+]
+KeyValues = Annotated[list[Any], AfterValidator(values_of)]
