@@ -383,9 +383,6 @@ class Database:
 
     async def _stop(self) -> None:
         """Finish what was begun, write a checkpoint."""
-        self._housekeeping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._housekeeping
         async with contextlib.AsyncExitStack() as last:
             if self._peers is not None:
                 last.push_async_callback(self._peers.close)
@@ -396,6 +393,9 @@ class Database:
             if self.member is not None:
                 last.push_async_callback(self.member.close)
             last.push_async_callback(self.manager.close)
+            self._housekeeping.cancel()
+            # Awaited itself, it would hide that we are cancelled.
+            await asyncio.wait({self._housekeeping})
             await self.keeper.close()
             if self.member is None and self.ready():
                 await self.keeper.refresh_counts(factor=1.2)

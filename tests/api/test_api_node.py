@@ -253,6 +253,40 @@ def test_a_node_that_is_stopped_leaves_its_work_to_others(tmp_path):
     asyncio.run(scenario())
 
 
+def test_a_node_can_be_stopped_while_a_term_of_it_ends(tmp_path):
+    """Else it would begin another one, and nobody would stop that."""
+
+    async def scenario():
+        cluster, serving = Cluster(tmp_path), Serving()
+        node = Node(serving, lambda: cluster.join("http://node"), SystemClock())
+        running = asyncio.ensure_future(node.run())
+        await until(lambda: serving.database is not None)
+        ending = hold_its_housekeeping(serving.database)
+        serving.database.committer._fail(Unavailable("The log has failed."))
+        await asyncio.wait_for(ending.wait(), 20)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(running, 20)
+        assert serving.database is None
+
+    asyncio.run(scenario())
+
+
+def hold_its_housekeeping(database):
+    """It needs a moment to end; set as soon as somebody ends it."""
+    ending, begun_with = asyncio.Event(), database._housekeeping
+
+    async def slowly():
+        try:
+            await begun_with
+        finally:
+            ending.set()
+            await asyncio.sleep(0.1)
+
+    database._housekeeping = asyncio.ensure_future(slowly())
+    return ending
+
+
 def test_damage_ends_the_node():
     async def scenario():
         async def damaged():
