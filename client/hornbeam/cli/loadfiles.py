@@ -158,26 +158,50 @@ def _json_text(group: Sequence[tuple[int, bytes, dict[str, Any]]]) -> _Text:
     names = list(dict.fromkeys(name for _, _, row in group for name in row))
     return _Text(
         csv_line(names).encode(),
-        [csv_line(_cell(row.get(name)) for name in names).encode() for _, _, row in group],
+        [csv_line(map(row.get, names)).encode() for _, _, row in group],
         [(number, line) for number, line, _ in group],
     )
 
 
 def _json_row(line: bytes) -> dict[str, Any]:
-    """Raises ValueError, ArithmeticError, RecursionError."""
-    row = json.loads(line, parse_float=Decimal)
+    """The cells of a line. Raises ValueError, ArithmeticError, RecursionError."""
+    row = json.loads(line, parse_float=_Number, parse_constant=_Number)
     if not isinstance(row, dict):
         raise ValueError("A line must hold one JSON object.")
     if all(value is None for value in row.values()):
         raise ValueError("No column has a value.")  # CSV of one column could not say so
+    cells = {name: _cell(value) for name, value in row.items()}
     if b"\\u" in line:  # half a pair of surrogates is no text
-        csv_line(map(_cell, row.values())).encode()
-    return row
+        csv_line(cells.values()).encode()
+    return cells
+
+
+class _Number(str):
+    """A number as the file spells it, which neither float nor Decimal would always do."""
+
+    __slots__ = ()
 
 
 def _cell(value: Any) -> Any:
-    """Objects and arrays go into JSON columns as text."""
-    return json.dumps(value, default=str) if isinstance(value, dict | list) else value
+    """A number for a column of its own; objects and arrays go into JSON columns as text."""
+    if isinstance(value, _Number):
+        return Decimal(value)
+    return _as_json(value) if isinstance(value, dict | list) else value
+
+
+def _as_json(value: Any) -> str:
+    """`value` as JSON. Decimals are numbers there, and numbers that JSON has not are text."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_as_json(k)}: {_as_json(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_as_json, value)) + "]"
+    if isinstance(value, _Number | Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        value = json_form(value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        value = str(value)
+    return json.dumps(value, default=str, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -204,15 +228,7 @@ class _Arrow:
 
     def record(self, index: int) -> str:
         (row,) = self.batch.slice(index, 1).to_pylist()
-        values = {name: _json_value(value) for name, value in row.items()}
-        return json.dumps(values, default=str, ensure_ascii=False)
-
-
-def _json_value(value: Any) -> Any:
-    """JSON has no NaN, no infinities and no bytes."""
-    if isinstance(value, bytes):
-        return json_form(value)
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        return _as_json(row)
 
 
 def _parquet(path: Path, rows: int) -> tuple[int, Iterator[Batch]]:
