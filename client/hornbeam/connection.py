@@ -215,8 +215,13 @@ class Connection:
             self.settle()
 
     def savepoint(self, name: str) -> None:
-        """Remember how far the transaction is, under a name; an older one of that name goes."""
+        """Remember how far the transaction is, under a name; an older one of that name goes.
+
+        Raises InterfaceError in autocommit, as the two below do: a statement that is a
+        transaction of its own has nothing to go back to.
+        """
         self._check_open()
+        self._check_transactional()
         self._check_sound()
         self.settle()
         self._savepoints.pop(name, None)
@@ -225,12 +230,14 @@ class Connection:
     def rollback_to(self, name: str) -> None:
         """Forget the writes since a savepoint, which stays. What was read stays read."""
         self._check_open()
+        self._check_transactional()
         self._writes = self._writes[: self._savepoints[self._later_than(name)]]
         self._promised = self._failed = False
 
     def release(self, name: str) -> None:
         """Forget a savepoint and those after it; the writes stay."""
         self._check_open()
+        self._check_transactional()
         self._check_sound()
         del self._savepoints[self._later_than(name)]
 
@@ -365,6 +372,13 @@ class Connection:
     def _check_open(self) -> None:
         if self._closed:
             raise InterfaceError("The connection is closed.")
+
+    def _check_transactional(self) -> None:
+        if self._autocommit:
+            raise InterfaceError(
+                "There is no transaction to have savepoints: this connection is in autocommit.\n"
+                "  Set autocommit to False."
+            )
 
     def _later_than(self, name: str) -> str:
         """Drop the savepoints after `name`; the name itself. Raises InterfaceError."""

@@ -195,6 +195,13 @@ def test_savepoints_are_places_in_the_list_of_writes() -> None:
         db.rollback_to("later")
 
 
+def test_there_are_no_savepoints_in_autocommit() -> None:
+    db, _ = connected(autocommit=True)
+    for savepoint in (db.savepoint, db.rollback_to, db.release):
+        with pytest.raises(hornbeam.InterfaceError, match=r"autocommit[^\n]*\n  Set autocommit"):
+            savepoint("s")
+
+
 def test_an_aborted_commit_is_sent_again_with_the_same_key() -> None:
     db, script = connected(
         problem("transaction-aborted", 409, retryable=True),

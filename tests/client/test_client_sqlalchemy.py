@@ -43,6 +43,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
+import hornbeam
 from hornbeam.sqlalchemy import column_type, insert
 
 SUITE = (
@@ -158,8 +159,11 @@ def test_isolation_levels(filled: Engine) -> None:
     automatic = filled.execution_options(isolation_level="AUTOCOMMIT")
     with automatic.connect() as connection:
         connection.execute(text("DELETE FROM book"))
+        with pytest.raises(hornbeam.InterfaceError, match="autocommit"), connection.begin_nested():
+            connection.execute(text("DELETE FROM author"))
     with filled.connect() as connection:
         assert connection.scalar(select(func.count()).select_from(Book)) == 0
+        assert connection.scalar(select(func.count()).select_from(Author)) == 2
 
 
 def test_reflection(engine: Engine) -> None:
