@@ -8,6 +8,8 @@ statement, planned and applied with the workload in force. It takes effect at on
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hornbeam.errors import NotSupportedError, OperationalError, ProgrammingError
@@ -59,73 +61,137 @@ def _kept_roots(current: dict[str, Any], ddl: str) -> list[str] | None:
     return [name for name, edge in current["trees"].items() if edge is None and name in tables]
 
 
+@dataclass(frozen=True)
+class _Statement:
+    """CREATE UNIQUE INDEX IF NOT EXISTS name …: its words in lower case, the tokens from the name
+    on. `guarded`: IF [NOT] EXISTS."""
+
+    verb: str
+    what: str
+    guarded: bool
+    found: Sequence[Token]
+
+    @property
+    def name(self) -> str:
+        return name_of(self.found[0].text)
+
+
 def evolve(ddl: str, statement: str) -> str:
     """The schema `ddl` after `statement`; the same text when nothing is to do (IF EXISTS)."""
-    (statement,) = split(statement)
-    words = [token.text.lower() for token in tokens(statement)]
-    verb, what = words[0], words[2] if words[1] == "unique" else words[1]
-    guarded = "exists" in words[:5]
-    if verb == "alter" and what == "table":
-        return _altered(ddl, statement)
-    if verb not in {"create", "drop"} or what not in {"table", "index"}:
+    text, *more = split(statement)
+    if more:
+        raise ProgrammingError("These are several statements.\n  Run them one at a time.")
+    asked = _read(text)
+    match asked.verb, asked.what:
+        case "create", "table" | "index":
+            return _created(ddl, asked, text)
+        case "drop", "table" | "index":
+            return _dropped(ddl, asked)
+        case "alter", "table":
+            return _altered(ddl, asked, text)
+    raise NotSupportedError(
+        f"{asked.verb.upper()} {asked.what.upper()} is no statement of Hornbeam.\n"
+        "  Change the schema's file and run: hornbeam schema apply"
+    )
+
+
+def _created(ddl: str, asked: _Statement, text: str) -> str:
+    if (asked.what, asked.name) not in map(_kind_and_name, split(ddl)):
+        return f"{ddl}{text};\n"
+    if asked.guarded:
+        return ddl
+    raise ProgrammingError(f"The {asked.what} {quote(asked.name)} exists already.")
+
+
+def _dropped(ddl: str, asked: _Statement) -> str:
+    """DROP TABLE a, b takes their indexes, too."""
+    declared, names = split(ddl), _listed(asked)
+    known = {name for what, name in map(_kind_and_name, declared) if what == asked.what}
+    missing = [name for name in names if name not in known]
+    if missing and not asked.guarded:
+        raise _unknown(asked.what, missing[0])
+    goes = {(asked.what, name) for name in names}
+    kept = [s for s in declared if not goes & {_kind_and_name(s), ("table", _indexed(s))}]
+    return ddl if kept == declared else "".join(f"{s};\n" for s in kept)
+
+
+def _listed(asked: _Statement) -> list[str]:
+    """The names that a DROP lists. Raises NotSupportedError for what else is there."""
+    wrong = [token.text for token in asked.found[1::2] if token.text != ","]
+    if wrong:
         raise NotSupportedError(
-            f"{verb.upper()} {what.upper()} is no statement of Hornbeam.\n"
-            "  Change the schema's file and run: hornbeam schema apply"
+            f"{wrong[0]} is not known behind DROP {asked.what.upper()} {asked.name}.\n"
+            "  Give nothing but names, with commas between them."
         )
-    name = _subject(statement)
-    known = [known for known in split(ddl) if _kind_and_name(known) == (what, name)]
-    if bool(known) == (verb == "create"):
-        if guarded:
-            return ddl
-        problem = "exists already" if known else "does not exist"
-        raise ProgrammingError(f"The {what} {quote(name)} {problem}.")
-    if verb == "create":
-        return f"{ddl}{statement};\n"
-    kept = [s for s in split(ddl) if s not in known and not (what == "table" and _on(s, name))]
-    return "".join(f"{s};\n" for s in kept)
+    if asked.found[-1].text == ",":
+        raise _cut_short()
+    return [name_of(token.text) for token in asked.found[::2]]
 
 
-def _altered(ddl: str, statement: str) -> str:
+def _altered(ddl: str, asked: _Statement, text: str) -> str:
     """ALTER TABLE t ADD COLUMN and ADD CONSTRAINT; both go into the table's declaration."""
-    found = list(tokens(statement))
-    add = next((i for i, token in enumerate(found) if token.text.lower() == "add"), None)
-    if add is None:
+    element, declared = text[_added(asked).start :], split(ddl)
+    tables = [known for known in declared if _kind_and_name(known) == ("table", asked.name)]
+    if not tables:
+        if asked.guarded:
+            return ddl
+        raise _unknown("table", asked.name)
+    (table,) = tables
+    head = table[: table.rindex(")")].rstrip()
+    changed = f"{head},\n  {element}\n)"
+    return "".join(f"{changed if known is table else known};\n" for known in declared)
+
+
+def _added(asked: _Statement) -> Token:
+    """Where the column or constraint begins. Raises NotSupportedError for other changes."""
+    words = [token.text.lower() for token in asked.found]
+    if words[1:2] not in ([], ["add"]):
         raise NotSupportedError(
             "Of ALTER TABLE only ADD is known.\n"
             "  Change the schema's file and run: hornbeam schema apply"
         )
-    element = found[add + 1]
-    if element.text.lower() == "column":
-        element = found[add + 2]
-    name, changed = _subject(statement), []
-    statements = split(ddl)
-    for known in statements:
-        if _kind_and_name(known) == ("table", name):
-            end = known.rindex(")")
-            known = f"{known[:end].rstrip()},\n  {statement[element.start :].strip()}\n)"  # noqa: PLW2901
-        changed.append(known)
-    if changed == statements:
-        raise ProgrammingError(f"The table {quote(name)} does not exist.")
-    return "".join(f"{s};\n" for s in changed)
+    if any(token.text == "," and token.depth == 0 for token in asked.found):
+        raise NotSupportedError("ALTER TABLE adds one thing.\n  Write a statement for each.")
+    behind = asked.found[3 if words[2:3] == ["column"] else 2 :]
+    if not behind:
+        raise _cut_short()
+    return behind[0]
 
 
-def _subject(statement: str) -> str:
-    """The name behind CREATE TABLE, DROP INDEX IF EXISTS, ALTER TABLE …"""
-    return name_of(_after_verb(statement)[1].text)
+def _read(statement: str) -> _Statement:
+    """Raises ProgrammingError when the statement ends before it names anything."""
+    found = list(tokens(statement))
+    what = _behind_noise(found, 1)
+    name = _behind_noise(found, what + 1)
+    if name >= len(found):
+        raise _cut_short()
+    guarded = any(token.text.lower() == "exists" for token in found[what:name])
+    return _Statement(found[0].text.lower(), found[what].text.lower(), guarded, found[name:])
 
 
-def _after_verb(statement: str) -> list[Token]:
-    """The tokens from TABLE or INDEX on, without IF [NOT] EXISTS."""
-    found = list(tokens(statement))[1:]
-    return [token for token in found if token.text.lower() not in _NOISE]
+def _behind_noise(found: Sequence[Token], place: int) -> int:
+    while place < len(found) and found[place].text.lower() in _NOISE:
+        place += 1
+    return place
 
 
 def _kind_and_name(statement: str) -> tuple[str, str]:
-    what, name, *_ = _after_verb(statement)
-    return what.text.lower(), name_of(name.text)
+    declared = _read(statement)
+    return declared.what, declared.name
 
 
-def _on(statement: str, table: str) -> bool:
-    """Is `statement` a CREATE INDEX on `table`?"""
-    what, _, *rest = _after_verb(statement)
-    return what.text.lower() == "index" and name_of(rest[1].text) == table
+def _indexed(statement: str) -> str:
+    """The table of a CREATE INDEX name ON table; of another statement no name."""
+    declared = _read(statement)
+    return name_of(declared.found[2].text) if declared.what == "index" else ""
+
+
+def _unknown(what: str, name: str) -> ProgrammingError:
+    return ProgrammingError(f"The {what} {quote(name)} does not exist.")
+
+
+def _cut_short() -> ProgrammingError:
+    return ProgrammingError(
+        "The statement ends before it says what to change.\n"
+        "  Write CREATE, DROP or ALTER, then TABLE or INDEX, and a name; behind ADD a column."
+    )

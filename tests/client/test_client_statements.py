@@ -93,7 +93,39 @@ def test_alter_table_adds_into_the_declaration() -> None:
     assert "CONSTRAINT f FOREIGN KEY (id) REFERENCES b (id)\n);" in with_key
 
 
+def test_drop_takes_all_that_it_lists_and_nothing_else_may_follow() -> None:
+    three = TWO + "CREATE TABLE c (\n  id INTEGER\n);\nCREATE INDEX i ON c (id);\n"
+    assert evolve(three, 'DROP TABLE a, "B c"').startswith("CREATE TABLE c")
+    assert evolve(three, "DROP TABLE c, a") == TWO[TWO.index('CREATE TABLE "B c"') :]
+    assert evolve(three, "DROP TABLE IF EXISTS nothing, c") == TWO
+    with pytest.raises(ProgrammingError, match='"nothing" does not exist'):
+        evolve(three, "DROP TABLE a, nothing")
+    for statement, word in (
+        ("DROP INDEX i ON c", "ON"), ("DROP TABLE a CASCADE", "CASCADE"), ("DROP TABLE a b", "b"),
+        ("DROP TABLE a IF EXISTS", "IF"), ("DROP TABLE a.b", r"\."), ("DROP TABLE a, c d", "d"),
+    ):  # fmt: skip
+        with pytest.raises(NotSupportedError, match=f"^{word} is not known behind DROP .*\n  Give"):
+            evolve(three, statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DROP", "CREATE", "ALTER", "CREATE UNIQUE", "CREATE TABLE", "CREATE TABLE IF NOT EXISTS",
+     "CREATE INDEX", "DROP TABLE", "DROP TABLE IF EXISTS", "DROP TABLE a,", "ALTER TABLE",
+     "ALTER TABLE a", "ALTER TABLE a ADD", "ALTER TABLE a ADD COLUMN"],
+)  # fmt: skip
+def test_a_statement_that_ends_too_early_is_refused(statement: str) -> None:
+    with pytest.raises(ProgrammingError, match=r"ends before.*\n  Write"):
+        evolve(TWO, statement)
+
+
 def test_guards_and_refusals() -> None:
+    assert evolve(TWO, "ALTER TABLE IF EXISTS nothing ADD x TEXT") == TWO
+    with pytest.raises(ProgrammingError, match="one at a time"):
+        evolve(TWO, "ALTER TABLE a ADD x TEXT; DROP TABLE a")
+    for statement in ("ALTER TABLE a ADD x TEXT, ADD y TEXT", "ALTER TABLE a ADD x TEXT, y TEXT"):
+        with pytest.raises(NotSupportedError, match="one thing"):
+            evolve(TWO, statement)
     assert evolve(TWO, "CREATE TABLE IF NOT EXISTS a (x TEXT)") == TWO
     assert evolve(TWO, "DROP TABLE IF EXISTS nothing") == TWO
     with pytest.raises(ProgrammingError, match="exists already"):
