@@ -185,13 +185,23 @@ class Transport:
 
 
 def _quoted(path: str) -> str:
-    """Names stand in paths as they are, or quoted already."""
-    return quote(path, safe="/%")
+    """Names stand in paths as they are, or quoted already. Raises InterfaceError."""
+    return quote(_utf8(path), safe="/%")
 
 
 def _encode(body: Any) -> bytes:
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode()
+    """Raises InterfaceError."""
+    return _utf8(json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InterfaceError(
+            f"{error.object[error.start : error.end]!a} is no text: half a pair of surrogates.\n"
+            "  Decode bytes as what they are, or send them as bytes."
+        ) from None
 
 
 def _problem(answer: Answer) -> Error:

@@ -362,3 +362,18 @@ def test_what_has_no_form_is_refused() -> None:
     for wrong in ([object()], "text", 5, {1, 2}):
         with pytest.raises(hornbeam.InterfaceError):
             db.cursor().execute("SELECT ?", wrong)  # type: ignore[arg-type]
+
+
+def test_half_a_pair_of_surrogates_is_refused() -> None:
+    db, _ = connected()
+    cursor = db.cursor()
+    for sql, values in (
+        ("SELECT ?", ["\ud800"]),
+        ("SELECT :a", {"a": "\ud800"}),
+        ("SELECT '\ud800'", []),
+        ("UPDATE t SET a = ?", ["\ud800"]),
+    ):
+        with pytest.raises(hornbeam.InterfaceError, match=r"^'\\ud800' is no text[^\n]*\n  Decode"):
+            cursor.execute(sql, values)
+    with pytest.raises(hornbeam.InterfaceError, match="no text"):
+        db.transport.json("GET", "/v1/views/\ud800")

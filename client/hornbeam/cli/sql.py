@@ -92,12 +92,17 @@ def explain(
     """Say how a SELECT would be answered, from which views, and why."""
     with opened(url) as db:
         db.use_views = views
-        (text,) = split(statement) or fail("There is no statement.")
-        document = db.explain(text, parameters(param))
+        document = db.explain(_only(split(statement)), parameters(param))
     if as_json:
         print_json(document)
     else:
         OUT.print(document["text"], markup=False, soft_wrap=True)
+
+
+def _only(statements: list[str]) -> str:
+    if len(statements) != 1:
+        fail(f"{len(statements)} statements were given.", "Give one SELECT.")
+    return statements[0]
 
 
 def _placeholders(text: str) -> int:
