@@ -86,6 +86,29 @@ def test_statements_share_out_parameters_and_print_as_asked(run: Run) -> None:
     assert (code, "left over" in err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("sql", "shown"),
+    [
+        (r"SELECT '\[/red]y'", r"\[/red]y"),
+        ("SELECT '[bold]x[/bold]'", "[bold]x[/bold]"),
+        ("SELECT ':smile:'", ":smile:"),
+        ("SELECT chr(27) || '[31mred' || chr(13) || chr(155)", r"\x1b[31mred\r\x9b"),
+        ('SELECT 1 AS "[/]\x1b:smile:"', r"[/]\x1b:smile:"),
+        ("SELECT 'a' || chr(10) || 'b'", "b"),
+    ],
+)
+def test_a_table_shows_data_as_they_are(run: Run, sql: str, shown: str) -> None:
+    code, out, _ = run("sql", sql)
+    assert (code, shown in out, "\x1b" in out) == (0, True, False)
+
+
+def test_messages_show_data_as_they_are(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("sql", 'SELECT * FROM "[/red]:smile:\x1b"')
+    assert (code, r"[/red]:smile:\x1b" in err) == (3, True)
+    code, _, err = run("load", "author", str(tmp_path / "\udcff"))
+    assert (code, r"\udcff is no file" in err) == (2, True)
+
+
 def test_a_single_transaction_is_all_or_nothing(run: Run) -> None:
     script = "INSERT INTO author VALUES (50, 'x'); INSERT INTO author VALUES (50, 'y')"
     assert run("sql", script, "--single-transaction")[0] == 3

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from hornbeam.cli.common import OUT, AsJson, fail, print_json, progress, server_module, table
 from hornbeam.errors import from_problem
@@ -141,7 +140,7 @@ class _Watch:
         self._known.add(name)
         if ended:
             self.done.add(name)
-        total, note = len(self._known), escape(f"{name}: {news}")
+        total, note = len(self._known), f"{name}: {news}"
         self._bars.update(self._task, total=total, completed=len(self.done), note=note)
 
 
@@ -161,7 +160,7 @@ def _show(cluster: Any, statuses: list[Any], as_json: bool) -> None:
         for each in statuses
     ]
     OUT.print(table(columns, rows))
-    OUT.print(escape(f"Logs: {cluster.folder / 'logs'}"))
+    OUT.print(f"Logs: {cluster.folder / 'logs'}")
 
 
 def _document(status: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import importlib
 import json
+import re
 import sys
 import uuid
 from collections.abc import Iterable, Sequence
@@ -26,6 +27,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from hornbeam.connection import Connection, connect
 from hornbeam.embedded import MISSING
@@ -34,8 +36,26 @@ from hornbeam.errors import Error, InterfaceError
 DEFAULT_URL = "hornbeam://127.0.0.1:8780"
 _WIDE = 2_000
 """Columns of a table that goes into a file or a pipe."""
-OUT = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
-ERR = Console(stderr=True, highlight=False)
+_INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters but tabs and line ends, and what bytes of file names become."""
+
+
+def visible(text: str) -> str:
+    """`text` without what would command a terminal: it is written as Python escapes it."""
+    return _INVISIBLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class _Console(Console):
+    """Prints text as it is: neither its brackets nor its colons nor its bytes do anything."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **options)
+
+
+OUT = _Console(
+    highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _WIDE
+)
+ERR = _Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 Url = Annotated[
     str,
@@ -80,7 +100,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str = ""
     for i, column in enumerate(columns):
         values = [row[i] for row in rows if row[i] is not None]
         numbers = bool(values) and all(_is_number(value) for value in values)
-        drawn.add_column(_escaped(column), justify="right" if numbers else "left", overflow="fold")
+        drawn.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         drawn.add_row(*(_shown(value) for value in row))
     return drawn
@@ -90,16 +110,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any) -> str | Text:
     if value is None:
-        return "[dim]NULL[/dim]"
-    if isinstance(value, bytes):
-        return f"\\x{value.hex()}"
-    return _escaped(str(value))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")
+        return Text("NULL", style="dim")
+    return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
 def progress() -> Progress:
@@ -112,13 +126,13 @@ def long_progress() -> Progress:
     return _bars(_NOTE, TimeRemainingColumn())
 
 
-_NOTE = TextColumn("{task.fields[note]}")
+_NOTE = TextColumn("{task.fields[note]}", markup=False)
 
 
 def _bars(*columns: ProgressColumn) -> Progress:
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         *columns,
         console=ERR,
@@ -153,11 +167,12 @@ def _parameter(text: str) -> Any:
 def report(error: Error) -> None:
     """One red line saying what is wrong, and a plain one saying what to do."""
     what, *cure = str(error).split("\n")
-    ERR.print(f"[bold red]error:[/bold red] [red]{_escaped(what)}[/red]", soft_wrap=True)
+    ERR.print("error: ", style="bold red", end="")
+    ERR.print(what, style="red", soft_wrap=True)
     if error.code == "unreachable" and not cure:
         cure = ["Start it with: hornbeam serve --data FOLDER, or say where it is with --url."]
     for line in cure:
-        ERR.print(_escaped(line), soft_wrap=True)
+        ERR.print(line, soft_wrap=True)
 
 
 def exit_code(error: Error) -> int:

@@ -8,8 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
 from hornbeam.cli.common import ERR, OUT, long_progress, opened, print_json, spark_module
 
 
@@ -60,7 +58,7 @@ def cancel(url: str, as_json: bool) -> None:
     if as_json:
         print_json({"cancelled": gone})
     else:
-        OUT.print(f"Given up: the load of {escape(', '.join(gone))}.")
+        OUT.print(f"Given up: the load of {', '.join(gone)}.")
 
 
 def _tell(report: dict[str, Any], rejects: Path | None, as_json: bool) -> None:
@@ -71,14 +69,11 @@ def _tell(report: dict[str, Any], rejects: Path | None, as_json: bool) -> None:
         there = report["there"].get(relation, 0)
         rejected = report["rejected"].get(relation, 0)
         OUT.print(
-            f"{rows:,} rows into {escape(relation)}"
+            f"{rows:,} rows into {relation}"
             + (f", {there:,} were there already" if there else "")
             + (f", {rejected:,} rejected" if rejected else "")
         )
     written = sum(report["rows"].values())
     OUT.print(f"{report['seconds']:.1f} s, {written / max(report['seconds'], 1e-6):,.0f} rows/s")
     if report["rejected"]:
-        ERR.print(
-            f"{sum(report['rejected'].values()):,} rows were rejected; {escape(str(rejects))} says"
-            " why."
-        )
+        ERR.print(f"{sum(report['rejected'].values()):,} rows were rejected; {rejects} says why.")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from hornbeam.cli import initial
 from hornbeam.cli.append import Loader
@@ -23,6 +22,7 @@ from hornbeam.cli.common import (
     opened,
     print_json,
     progress,
+    visible,
 )
 from hornbeam.cli.loadfiles import Columns
 from hornbeam.cli.rejects import rejects_file
@@ -178,7 +178,7 @@ def _columns(relation: Mapping[str, Any]) -> Columns:
 
 def _load_file(loader: Loader, relation: str, columns: Columns, path: Path) -> None:
     with progress() as bars:
-        task = bars.add_task(escape(path.name), total=None, note="")
+        task = bars.add_task(visible(path.name), total=None, note="")
 
         def show(seen: int, length: int) -> None:
             rejected = loader.total().rejected
@@ -196,10 +196,10 @@ def _tell(loader: Loader, rejects: Path | None, as_json: bool) -> None:
     for relation, each in loader.totals.items():
         skipped = f", {each.skipped} were there already" if each.skipped else ""
         rejected = f", {each.rejected} rejected" if each.rejected else ""
-        OUT.print(f"{each.rows} rows into {escape(relation)}{skipped}{rejected}")
+        OUT.print(f"{each.rows} rows into {relation}{skipped}{rejected}")
     OUT.print(f"{loader.seconds:.1f} s, {loader.rate:,.0f} rows/s")
     if total.rejected:
-        ERR.print(f"{total.rejected} rows were rejected; {escape(str(rejects))} says why.")
+        ERR.print(f"{total.rejected} rows were rejected; {rejects} says why.")
 
 
 def _document(loader: Loader) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from hornbeam.cli.common import (
     DEFAULT_URL,
@@ -84,7 +83,7 @@ def _cancel(url: str, names: list[str], as_json: bool) -> None:
     if as_json:
         print_json({"cancelled": gone})
     else:
-        OUT.print(f"Cancelled: {escape(', '.join(gone))}.")
+        OUT.print(f"Cancelled: {', '.join(gone)}.")
 
 
 def _tell(report: dict[str, Any], as_json: bool) -> None:
@@ -92,11 +91,11 @@ def _tell(report: dict[str, Any], as_json: bool) -> None:
         print_json(report)
         return
     if report["readable"]:
-        OUT.print(f"Readable already: {escape(', '.join(report['readable']))} (--rebuild).")
+        OUT.print(f"Readable already: {', '.join(report['readable'])} (--rebuild).")
     if not report["names"]:
         OUT.print("Nothing is left to be built.")
         return
     OUT.print(
-        f"[green]Readable[/green]: {escape(', '.join(report['names']))}. {report['rows']:,} rows"
+        f"Readable: {', '.join(report['names'])}. {report['rows']:,} rows"
         f" from {report['scanned']:,} in {report['seconds']:.1f} s."
     )

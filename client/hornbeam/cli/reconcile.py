@@ -8,7 +8,6 @@ from time import sleep
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from hornbeam.cli.common import (
     DEFAULT_URL,
@@ -104,15 +103,15 @@ def _show(document: dict[str, Any]) -> None:
     OUT.print(table(columns, ([item[column] for column in columns] for item in checked)))
     for item in checked:
         for one in item["samples"]:
-            OUT.print(escape(_sentence(item, one)), soft_wrap=True)
+            OUT.print(_sentence(item, one), soft_wrap=True)
         if item["left_out"]:
             ERR.print(
-                f"{escape(item['name'])}: {item['left_out']} rows were not compared, since base"
+                f"{item['name']}: {item['left_out']} rows were not compared, since base"
                 " rows that they are made from cannot be read."
             )
     colour = "red" if document["differences"] else "green"
     more = f", {document['repaired']} repaired" if document["repaired"] else ""
-    OUT.print(f"[{colour}]{document['differences']} differences{more}[/{colour}]")
+    OUT.print(f"{document['differences']} differences{more}", style=colour)
 
 
 def _sentence(item: dict[str, Any], one: dict[str, Any]) -> str:

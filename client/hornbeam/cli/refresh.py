@@ -7,7 +7,6 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from hornbeam.cli.common import DEFAULT_URL, OUT, AsJson, Url, report, spark_module
 from hornbeam.errors import Error
@@ -53,7 +52,7 @@ def _tell(batch: Any) -> None:
         return
     moment = dt.datetime.fromtimestamp(batch.upto / 1000).isoformat(" ", "milliseconds")
     OUT.print(
-        f"[bold]{escape(batch.group)}[/bold] as of {moment}: {len(batch.views)} views,"
+        f"{batch.group} as of {moment}: {len(batch.views)} views,"
         f" {batch.counts.changes} changes, {batch.counts.rows} rows, {batch.seconds:.1f} s",
         highlight=False,
         soft_wrap=True,

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from hornbeam.cli.common import (
     DEFAULT_URL,
@@ -112,7 +111,7 @@ def plan(
     if as_json:
         print_json({key: planned[key] for key in planned if key != "svg"})
     else:
-        OUT.print(planned["text"], markup=False, soft_wrap=True)
+        OUT.print(planned["text"], soft_wrap=True)
 
 
 def apply(
@@ -139,7 +138,7 @@ def apply(
         body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log)
         planned = _plan(db, body)
         if not as_json:
-            OUT.print(planned["text"], markup=False, soft_wrap=True)
+            OUT.print(planned["text"], soft_wrap=True)
             _print_changes(_changes(db, planned))
         if not yes:
             if as_json:
@@ -152,7 +151,7 @@ def apply(
     if as_json:
         print_json(answer)
     else:
-        OUT.print(f"[green]Applied[/green]: catalog version {answer['catalog_version']}.")
+        OUT.print(f"Applied: catalog version {answer['catalog_version']}.", style="green")
 
 
 def diff(
@@ -189,9 +188,9 @@ def show(
     if as_json:
         print_json(document)
     elif ddl:
-        OUT.print(document["ddl"], markup=False, soft_wrap=True, end="")
+        print(document["ddl"], end="")
     elif workload:
-        OUT.print(workload_text(document["workload"]), markup=False, soft_wrap=True)
+        print(workload_text(document["workload"]))
     else:
         _print_schema(document)
 
@@ -373,7 +372,7 @@ def _watch_builds(db: Connection) -> None:
             for build in builds:
                 name = build["name"]
                 if name not in tasks:
-                    tasks[name] = bars.add_task(escape(name), total=None, note="rows")
+                    tasks[name] = bars.add_task(name, total=None, note="rows")
                 bars.update(tasks[name], completed=build["rows"], total=build["total"] or None)
             if all(build["finished"] or build["error"] for build in builds):
                 break

@@ -96,7 +96,7 @@ def explain(
     if as_json:
         print_json(document)
     else:
-        OUT.print(document["text"], markup=False, soft_wrap=True)
+        OUT.print(document["text"], soft_wrap=True)
 
 
 def _only(statements: list[str]) -> str:
@@ -128,9 +128,9 @@ def _show_table(cursor: Cursor, seconds: float) -> None:
     if count >= 0:
         served = f", served by {', '.join(cursor.served_by)}" if cursor.served_by else ""
         rows = "row" if count == 1 else "rows"
-        ERR.print(f"[dim]{count} {rows}, {seconds * 1000:.1f} ms{served}[/dim]", soft_wrap=True)
+        ERR.print(f"{count} {rows}, {seconds * 1000:.1f} ms{served}", style="dim", soft_wrap=True)
     else:
-        ERR.print(f"[dim]done, {seconds * 1000:.1f} ms[/dim]")
+        ERR.print(f"done, {seconds * 1000:.1f} ms", style="dim")
 
 
 def _show_json(cursor: Cursor, _: float) -> None:
@@ -155,7 +155,7 @@ class _Prompt:
         self._db = db
 
     def loop(self) -> None:
-        OUT.print(r"Hornbeam. Statements end with ; — \? helps, \q leaves.", markup=False)
+        OUT.print(r"Hornbeam. Statements end with ; — \? helps, \q leaves.")
         with _history():
             for text in iter(self._read, None):
                 if text.startswith("\\"):
@@ -199,7 +199,7 @@ class _Prompt:
                 self._db.rollback()
                 self._db.autocommit = True
             case _:
-                OUT.print(_HELP, markup=False)
+                OUT.print(_HELP)
 
     def _end(self) -> None:
         self._db.commit()

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from hornbeam.cli.common import (
     DEFAULT_URL,
@@ -61,8 +60,9 @@ def show_view(
     if as_json:
         print_json(view)
         return
-    OUT.print(f"[bold]{escape(view['name'])}[/bold]  {escape(_over(view))}")
-    OUT.print(f"state {_state(view)}, key ({escape(', '.join(view['key']))})")
+    OUT.print(view["name"], style="bold", end="  ")
+    OUT.print(_over(view))
+    OUT.print(f"state {_state(view)}, key ({', '.join(view['key'])})")
     deferred = view["deferred"]
     columns = ("name", "type") if deferred else ("name", "type", "relation", "column")
     OUT.print(table(columns, ([c[key] for key in columns] for c in view["columns"]), "Columns"))
@@ -103,7 +103,7 @@ def _show_deferred(deferred: dict[str, Any]) -> None:
     if deferred["under_way"] is not None:
         lines.append(f"a batch up to {deferred['under_way']} is under way")
     for line in (*lines, "", deferred["sql"], "", *deferred["program"]):
-        OUT.print(escape(line), highlight=False, soft_wrap=True)
+        OUT.print(line, soft_wrap=True)
 
 
 def _state(view: dict[str, Any]) -> str:
@@ -138,7 +138,7 @@ def verify(
         OUT.print(table(columns, ([item[c] for c in columns] for item in report["checked"])))
         colour = "green" if not report["differences"] else "red"
         more = f", {repaired} repaired" if repaired else ""
-        OUT.print(f"[{colour}]{report['differences']} differences{more}[/{colour}]")
+        OUT.print(f"{report['differences']} differences{more}", style=colour)
     raise typer.Exit(1 if report["differences"] > repaired else 0)
 
 
@@ -153,7 +153,7 @@ def _verified(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
                 report: dict[str, Any] = line["report"]
                 return report
             now = line["progress"]
-            bars.update(task, completed=now["done"], total=now["total"], note=escape(now["name"]))
+            bars.update(task, completed=now["done"], total=now["total"], note=now["name"])
     raise OperationalError("The answer ended before its report.", {"outcome": "unknown"})
 
 
