@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,8 +85,54 @@ def test_statements_share_out_parameters_and_print_as_asked(run: Run) -> None:
     assert (code, out) == (0, '"a_name"\n"O""Neill"\n')
     code, out, _ = run("sql", "SELECT 1 AS one, NULL AS none")
     assert "NULL" in out
-    code, _, err = run("sql", "SELECT 1", "-p", "5")
-    assert (code, "left over" in err) == (2, True)
+    _, out, _ = run("sql", "SELECT CAST('-inf' AS DOUBLE), CAST('nan' AS DOUBLE)", "--json")
+    assert json.loads(out)["rows"] == [["-Infinity", "NaN"]]
+
+
+def test_values_are_counted_before_anything_runs(run: Run) -> None:
+    insert = "INSERT INTO author VALUES (60, ?)"
+    for words, said in (
+        ((insert, "-p", "a", "-p", "b"), "1 values of --param are left over"),
+        ((f"{insert}; SELECT ?", "-p", "a"), "1 values for `?` are missing"),
+    ):
+        code, _, err = run("sql", *words)
+        assert (code, said in err) == (2, True)
+    assert run("sql", "SELECT * FROM author WHERE a_id = 60", "--csv")[1].count("\n") == 1
+    assert run("sql", "EXPLAIN SELECT * FROM author WHERE a_id = ?")[0] == 0
+
+
+def test_json_is_a_document_for_each_statement(run: Run) -> None:
+    _, out, _ = run("sql", "SELECT 1 AS a; SELECT 2 AS a", "--json")
+    first, end = json.JSONDecoder().raw_decode(out)
+    assert (first["rows"], json.loads(out[end:])["rows"]) == ([[1]], [[2]])
+
+
+def test_a_reader_that_has_had_enough_is_no_failure(run: Run, tmp_path: Path) -> None:
+    """`hornbeam … | head`; what a script has left to do is done."""
+
+    def unread(*words: str) -> tuple[int, str]:
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [sys.executable, "-c", "from hornbeam.cli import main; main()", *words]
+        env = {**os.environ, "HORNBEAM_URL": where}
+        done = subprocess.run(
+            command, stdout=writing, stderr=subprocess.PIPE, text=True, env=env, check=False
+        )
+        os.close(writing)
+        return done.returncode, done.stderr
+
+    with client_world.served(tmp_path / "db") as where:
+        run("sql", "CREATE TABLE t (id INTEGER PRIMARY KEY)", on=where)
+        assert unread("status", "--json") == (0, "")
+        assert unread("schema", "show", "--ddl") == (0, "")
+        script = "SELECT * FROM range(20000); INSERT INTO t VALUES ({}); SELECT 1"
+        assert unread("sql", script.format(1), "--csv") == (0, "")
+        assert unread("sql", script.format(2), "--json", "--single-transaction") == (0, "")
+        code, err = unread("sql", script.format(3))
+        assert (code, "1 row" in err) == (0, True)
+        code, err = unread("sql", script.format(3), "--csv")
+        assert (code, "primary key" in err) == (3, True)
+        assert run("sql", "SELECT id FROM t", "--csv", on=where)[1] == '"id"\n1\n2\n3\n'
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,18 @@
 Exit codes: 0 done · 1 differences found, a check failed, or refused at a question · 2 wrong
 usage · 3 the database answered with an error · 4 the database cannot be reached · 130 interrupted.
 
-Every command but `serve` takes `--json` (one document on standard output; progress goes to
-standard error), and all that ask a database `--url` (or HORNBEAM_URL); `hornbeam:///folder` works
-on an embedded database in this process.
+Every command but `serve` takes `--json` (one document on standard output, of `sql` and `refresh`
+one after the other; progress goes to standard error), and all that ask a database `--url` (or
+HORNBEAM_URL); `hornbeam:///folder` works on an embedded database in this process.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from hornbeam.cli import (
     cluster,
@@ -26,12 +28,22 @@ from hornbeam.cli import (
     sql,
     upkeep,
 )
-from hornbeam.cli.common import exit_code, report
+from hornbeam.cli.common import exit_code, report, until_enough
 from hornbeam.errors import Error
 
 __all__ = ["app", "main"]
 
+
+class _Commands(TyperGroup):
+    """Typer would call it a failure that the reader of our output has had enough."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with until_enough():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="hornbeam",
     help="Transactions and always-right materialised views: serve, plan, load, ask, verify.",
     no_args_is_help=True,
@@ -52,7 +64,3 @@ def main() -> None:
         sys.exit(exit_code(error))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output (head, a pager) has had enough.
-        sys.stderr.close()
-        sys.exit(0)

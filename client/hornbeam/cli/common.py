@@ -6,10 +6,12 @@ import base64
 import datetime as dt
 import importlib
 import json
+import os
 import re
 import sys
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -51,6 +53,10 @@ class _Console(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)
 
+    def on_broken_pipe(self) -> None:
+        """Rich would end the process with 1."""
+        raise BrokenPipeError
+
 
 OUT = _Console(
     highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _WIDE
@@ -71,6 +77,19 @@ Parameter = Annotated[
     list[str],
     typer.Option("--param", "-p", help="A value for `?`, as JSON or plain text; repeat in order."),
 ]
+
+
+@contextmanager
+def until_enough() -> Iterator[None]:
+    """Inside the block the reader of our output (head, a pager) may leave; that ends the block, and
+    is no failure. What is printed afterwards goes nowhere."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def opened(url: str) -> Connection:

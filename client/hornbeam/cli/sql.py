@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,12 +28,13 @@ from hornbeam.cli.common import (
     read_text,
     report,
     table,
+    until_enough,
 )
 from hornbeam.cli.csvtext import csv_line
 from hornbeam.connection import Connection
 from hornbeam.cursor import Cursor
 from hornbeam.errors import Error
-from hornbeam.statements import is_complete, split, tokens
+from hornbeam.statements import Kind, is_complete, kind, split, tokens
 
 _HISTORY = Path.home() / ".hornbeam_history"
 _HISTORY_LINES = 1_000
@@ -59,7 +62,9 @@ def sql(
         bool, typer.Option("--single-transaction", help="Run all writes as one transaction.")
     ] = False,
     url: Url = DEFAULT_URL,
-    as_json: AsJson = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON document for each statement.")
+    ] = False,
 ) -> None:
     """Run statements, or open a prompt when none are given."""
     if statement is not None and file is not None:
@@ -73,11 +78,13 @@ def sql(
             return
         script = statement if statement is not None else read_text(file or Path("-"))
         db.autocommit = not single
-        values = iter(parameters(param))
-        for text in split(script):
-            show(*_run(db, text, list(islice(values, _placeholders(text)))))
-        if left := list(values):
-            fail(f"{len(left)} values of --param are left over.")
+        statements, given = split(script), parameters(param)
+        _require_values(statements, len(given))
+        values = iter(given)
+        for text in statements:
+            cursor, seconds = _run(db, text, list(islice(values, _placeholders(text))))
+            with until_enough():
+                show(cursor, seconds)
         if single:
             db.commit()
 
@@ -110,6 +117,16 @@ def _placeholders(text: str) -> int:
     return sum(token.text == "?" for token in tokens(text))
 
 
+def _require_values(statements: list[str], given: int) -> None:
+    """Before anything is done. EXPLAIN needs none."""
+    most = sum(map(_placeholders, statements))
+    least = sum(_placeholders(text) for text in statements if kind(text) is not Kind.EXPLAIN)
+    if given > most:
+        fail(f"{given - most} values of --param are left over.", "Give one for each `?`.")
+    if given < least:
+        fail(f"{least - given} values for `?` are missing.", "Give each with --param, in order.")
+
+
 def _run(db: Connection, text: str, values: list[Any]) -> tuple[Cursor, float]:
     """The statement's cursor, and how many seconds it took."""
     began = time.perf_counter()
@@ -137,8 +154,16 @@ def _show_json(cursor: Cursor, _: float) -> None:
     document: dict[str, Any] = {"affected": cursor.rowcount}
     if cursor.description is not None:
         columns = [{"name": name, "type": type_} for name, type_, *_ in cursor.description]
-        document = {"columns": columns, "rows": cursor.fetchall(), "served_by": cursor.served_by}
+        document = {"columns": columns, "rows": _finite(cursor), "served_by": cursor.served_by}
     print_json(document)
+
+
+def _finite(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    """JSON has no infinities and no NaN: they are text, as in the REST interface."""
+    return [
+        [json.dumps(v) if isinstance(v, float) and not math.isfinite(v) else v for v in row]
+        for row in rows
+    ]
 
 
 def _show_csv(cursor: Cursor, _: float) -> None:
