@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import client_world
 import pytest
@@ -15,6 +16,7 @@ from client_world import Run
 
 import hornbeam
 from hornbeam.cli.csvtext import csv_line, records
+from hornbeam.connection import Connection
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +135,55 @@ def test_a_reader_that_has_had_enough_is_no_failure(run: Run, tmp_path: Path) ->
         code, err = unread("sql", script.format(3), "--csv")
         assert (code, "primary key" in err) == (3, True)
         assert run("sql", "SELECT id FROM t", "--csv", on=where)[1] == '"id"\n1\n2\n3\n'
+
+
+@pytest.fixture
+def prompted(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
+    """Type lines at the prompt; all that it prints."""
+
+    def prompted_(*lines: str) -> str:
+        typed = iter(lines)
+        monkeypatch.setattr("hornbeam.cli.sql._HISTORY", tmp_path / "history")
+        monkeypatch.setattr("builtins.input", lambda _: next(typed))
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        code, out, err = run("sql")
+        assert (code, list(typed)) == (0, [])
+        return out + err
+
+    return prompted_
+
+
+def test_the_prompt_outlives_errors(prompted: Callable[..., str]) -> None:
+    shown = prompted("DROP;", "ALTER TABLE author ADD;", r"\d nothing", "SELECT 41 + 1;", r"\q;")
+    assert shown.count("error: ") == 3
+    assert "42" in shown
+
+
+def test_ctrl_c_ends_the_statement_not_the_transaction(
+    prompted: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Connection.query
+
+    def interrupted(self: Connection, sql: str, parameters: Any) -> Any:
+        if "long" in sql:
+            raise KeyboardInterrupt
+        return query(self, sql, parameters)
+
+    monkeypatch.setattr(Connection, "query", interrupted)
+    begun = (r"\begin", "INSERT INTO author VALUES (70, 'kept');", "SELECT 'long';")
+    assert "Interrupted" in prompted(*begun, r"\commit", r"\q")
+    shown = prompted("SELECT a_name FROM author WHERE a_id = 70;", r"\q")
+    assert "kept" in shown
+
+
+def test_describe_takes_names_as_sql_does(prompted: Callable[..., str]) -> None:
+    prompted('CREATE TABLE "User of" (id INTEGER PRIMARY KEY, "Key" TEXT);', r"\q")
+    for command in (r"\d AUTHOR;", r"\d author", r'\d "author" ;'):
+        assert "a_name" in prompted(command, r"\q")
+    assert "Key" in prompted(r'\d "User of";', r"\q")
+    assert "no relation or view" in prompted(r'\d "Author"', r"\q")
+    assert "author__book" in prompted(r"\d;", r"\q")
+    prompted('DROP TABLE "User of";', r"\q")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from hornbeam.cli.csvtext import csv_line
 from hornbeam.connection import Connection
 from hornbeam.cursor import Cursor
 from hornbeam.errors import Error
-from hornbeam.statements import Kind, is_complete, kind, split, tokens
+from hornbeam.statements import Kind, is_complete, kind, name_of, split, tokens
 
 _HISTORY = Path.home() / ".hornbeam_history"
 _HISTORY_LINES = 1_000
@@ -174,7 +174,7 @@ def _show_csv(cursor: Cursor, _: float) -> None:
 
 
 class _Prompt:
-    """Read, run, print. Errors end the statement, not the prompt."""
+    """Read, run, print. Errors and Ctrl-C end the statement, not the prompt."""
 
     def __init__(self, db: Connection) -> None:
         self._db = db
@@ -204,7 +204,7 @@ class _Prompt:
                 lines = []
                 continue
             text = "\n".join(lines).strip()
-            if text == r"\q":
+            if text.rstrip("; ") == r"\q":
                 return None
             if text.startswith("\\") or is_complete(text):
                 return text
@@ -212,10 +212,10 @@ class _Prompt:
                 lines = []
 
     def _command(self, text: str) -> None:
-        name, *rest = text.split()
-        match name:
+        command, _, name = text.rstrip("; ").partition(" ")
+        match command:
             case r"\d":
-                self._guarded(lambda: _describe(self._db, *rest[:1]))
+                self._guarded(lambda: _describe(self._db, name_of(name.strip())))
             case r"\begin":
                 self._db.autocommit = False
             case r"\commit":
@@ -238,9 +238,11 @@ class _Prompt:
             work()
         except Error as error:
             report(error)
+        except KeyboardInterrupt:
+            ERR.print("Interrupted: what was to be committed may be there all the same.")
 
 
-def _describe(db: Connection, name: str = "") -> None:
+def _describe(db: Connection, name: str) -> None:
     document = db.transport.json("GET", "/v1/schema")
     things = [*document["relations"], *document["views"]]
     if not name:
@@ -248,7 +250,7 @@ def _describe(db: Connection, name: str = "") -> None:
         OUT.print(table(("name", "kind"), rows))
         return
     for thing in things:
-        if thing["name"] == name.lower():
+        if thing["name"] == name:
             rows_ = [(c["name"], c["type"], c.get("nullable")) for c in thing["columns"]]
             OUT.print(table(("column", "type", "nullable"), rows_, name))
             return
