@@ -318,7 +318,7 @@ class Connection:
         self._check_open()
         body = {"sql": sql, "use_views": self.use_views}
         if parameters:
-            body["parameters"] = wire_parameters(parameters)
+            body["parameters"] = wire_parameters(sql, parameters)
         answer: dict[str, Any] = self.transport.json("POST", "/v1/explain", body)
         return answer
 
@@ -409,7 +409,7 @@ class Connection:
         most = {} if staleness is None else {"max_staleness_ms": max(int(staleness * 1000), 1)}
         return {
             "sql": sql,
-            "parameters": wire_parameters(parameters),
+            "parameters": wire_parameters(sql, parameters),
             "bookmark": self.bookmark,
             "use_views": self.use_views,
             "timeout_ms": self._timeout_ms,

@@ -24,7 +24,7 @@ class Write:
     __slots__ = ("body", "result")
 
     def __init__(self, sql: str, parameters: Parameters) -> None:
-        self.body: dict[str, Any] = {"sql": sql, "parameters": wire_parameters(parameters)}
+        self.body: dict[str, Any] = {"sql": sql, "parameters": wire_parameters(sql, parameters)}
         self.result: dict[str, Any] | None = None
 
 
@@ -66,7 +66,8 @@ class Cursor:
         return None if self._rows is None else self._next
 
     def execute(self, operation: str, parameters: Parameters = ()) -> Cursor:
-        """Run a statement with `?` (a sequence) or `:name` (a mapping) parameters."""
+        """Run a statement with `?` (a sequence) or `:name` (a mapping) parameters. A mapping may
+        hold more than the statement names."""
         self._begin()
         match kind(operation):
             case Kind.WRITE:
@@ -123,9 +124,14 @@ class Cursor:
 
     # ------------------------------------------------------------ beyond PEP 249
 
-    def __iter__(self) -> Iterator[Row]:
-        while (row := self.fetchone()) is not None:
-            yield row
+    def __iter__(self) -> Cursor:
+        return self
+
+    def __next__(self) -> Row:
+        row = self.fetchone()
+        if row is None:
+            raise StopIteration
+        return row
 
     def __enter__(self) -> Cursor:
         return self

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 
@@ -105,6 +106,14 @@ def _word_after_with(sql: str) -> str:
         else:
             closed = False
     return ""
+
+
+@lru_cache
+def names_in(sql: str) -> frozenset[str]:
+    """The words behind single colons: the names of `:name` parameters, perhaps those of slices."""
+    found = [token.text for token in tokens(sql)]
+    near = zip(["", *found], found, found[1:], strict=False)
+    return frozenset(word for before, colon, word in near if colon == ":" != before)
 
 
 def split(script: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import numbers
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 from hornbeam.errors import InterfaceError
+from hornbeam.statements import names_in
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 """`?` takes a sequence, `:name` a mapping."""
@@ -94,6 +96,10 @@ def row_reader(types: Sequence[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
     return read
 
 
+_NUMPY_BOOLEANS = {"bool", "bool_"}
+"""They are in no class of `numbers`, as NumPy's other scalars are."""
+
+
 def to_wire(value: Any) -> Any:
     """A parameter as JSON. Raises InterfaceError for what has no form.
 
@@ -118,6 +124,12 @@ def to_wire(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):
         return _typed("BLOB", base64.b64encode(bytes(value)).decode())
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):
+        return to_wire(float(value))
+    if type(value).__name__ in _NUMPY_BOOLEANS:
+        return bool(value)
     raise InterfaceError(f"A parameter cannot be a {type(value).__name__}.")
 
 
@@ -125,10 +137,11 @@ def _typed(name: str, value: str) -> dict[str, str]:
     return {"type": name, "value": value}
 
 
-def wire_parameters(parameters: Parameters) -> list[Any] | dict[str, Any]:
-    """Parameters as JSON. Raises InterfaceError."""
+def wire_parameters(sql: str, parameters: Parameters) -> list[Any] | dict[str, Any]:
+    """Parameters as JSON, without those that `sql` does not name. Raises InterfaceError."""
     if isinstance(parameters, Mapping):
-        return {name: to_wire(value) for name, value in parameters.items()}
+        named = names_in(sql)
+        return {name: to_wire(value) for name, value in parameters.items() if name in named}
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence):
         raise InterfaceError("Parameters are a list or tuple for `?`, a mapping for `:name`.")
     return [to_wire(value) for value in parameters]

@@ -112,6 +112,15 @@ def test_rowcount(db: hornbeam.Connection) -> None:
     assert cursor.rowcount == 2
 
 
+def test_a_cursor_is_an_iterator(db: hornbeam.Connection) -> None:
+    cursor = fill(db).execute("SELECT name FROM booze ORDER BY name")
+    assert iter(cursor) is cursor
+    assert next(cursor) == (DRINKS[0],)
+    assert [name for (name,) in cursor] == DRINKS[1:]
+    with pytest.raises(StopIteration):
+        next(cursor)
+
+
 def test_close(db: hornbeam.Connection) -> None:
     cursor = db.cursor()
     cursor.close()

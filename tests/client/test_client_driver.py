@@ -8,8 +8,10 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hornbeam
@@ -357,9 +359,30 @@ def test_values_survive_json(type_: str, value: Any) -> None:
     assert read([text, None]) == (value, None)
 
 
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [(np.int64(-5), -5), (np.uint8(3), 3), (np.bool_(True), True), (np.float64(0.1), 0.1),
+     (np.float32(0.5), 0.5), (np.float32("inf"), "inf"), (np.str_("ä"), "ä")],
+)  # fmt: skip
+def test_numpy_scalars_are_numbers(value: Any, plain: Any) -> None:
+    assert json.loads(json.dumps(to_wire(value))) == plain
+
+
+def test_a_mapping_may_hold_more_than_the_statement_names() -> None:
+    db, script = connected(rows(), written(1, 1), {"text": ""})
+    cursor = db.cursor()
+    given = {"a": 1, "b": 2, "of no form": object()}
+    cursor.execute("SELECT ':b', x::b, :a -- :b", given)
+    cursor.executemany("UPDATE t SET a = :b", [given, given])
+    cursor.execute("EXPLAIN SELECT :a", given)
+    select, update, explain = script.bodies
+    assert (select["parameters"], explain["parameters"]) == ({"a": 1}, {"a": 1})
+    assert [statement["parameters"] for statement in update["statements"]] == [{"b": 2}] * 2
+
+
 def test_what_has_no_form_is_refused() -> None:
     db, _ = connected()
-    for wrong in ([object()], "text", 5, {1, 2}):
+    for wrong in ([object()], [Fraction(1, 3)], [np.datetime64("2024-01-01")], "text", 5, {1, 2}):
         with pytest.raises(hornbeam.InterfaceError):
             db.cursor().execute("SELECT ?", wrong)  # type: ignore[arg-type]
 
