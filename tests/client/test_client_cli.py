@@ -216,6 +216,10 @@ def test_a_single_transaction_is_all_or_nothing(run: Run) -> None:
     assert json.loads(out)["rows"] == []
 
 
+def test_it_says_its_version(run: Run) -> None:
+    assert run("--version")[:2] == (0, f"hornbeam {hornbeam.__version__}\n")
+
+
 def test_explain(run: Run) -> None:
     sql = "SELECT b_title, a_name FROM book, author WHERE b_a_id = a_id AND b_id = ?"
     code, out, _ = run("explain", sql)

@@ -3,6 +3,7 @@ wherever a load breaks off."""
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 from collections.abc import Iterator
@@ -177,6 +178,24 @@ def test_json_columns_keep_what_is_in_the_file(run: Run, db: Connection, tmp_pat
     assert places(rejects) == [
         (2, "invalid-request"), (3, "invalid-request"), (4, "sql-type-mismatch"),
     ]  # fmt: skip
+
+
+def test_files_may_be_packed(run: Run, db: Connection, tmp_path: Path) -> None:
+    plain, rejects = BAD_AUTHORS.encode(), tmp_path / "r.jsonl"
+    path, lines = tmp_path / "a.csv.gz", tmp_path / "a.JSONL.GZ"
+    path.write_bytes(gzip.compress(plain[:50]) + gzip.compress(plain[50:]))
+    load = ("load", "author", str(path), "--batch-rows", "2", "--rejects", str(rejects))
+    assert run(*load)[0] == 0
+    assert [row[0] for row in rows(db, "SELECT a_id FROM author")] == [1, 5, 8, 9]
+    assert "4 were there already" in run(*load, "--resume")[1]
+    lines.write_bytes(gzip.compress(b'{"a_id": 10, "a_name": "J"}'))
+    assert run("load", "author", str(lines))[0] == 0
+    whole = path.read_bytes()
+    for damaged in (plain, whole[:-9], whole[:20] + b"\0\0\0" + whole[23:]):
+        path.write_bytes(damaged)
+        code, _, err = run("load", "author", str(path))
+        assert (code, f"{path} cannot be read" in err) == (2, True)
+    assert "Spark cannot cut it" in run("load", "author", str(path), "--spark")[2]
 
 
 def test_a_row_of_parquet_is_shown_as_json(tmp_path: Path) -> None:

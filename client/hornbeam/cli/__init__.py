@@ -11,11 +11,12 @@ HORNBEAM_URL); `hornbeam:///folder` works on an embedded database in this proces
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from hornbeam import __version__
 from hornbeam.cli import (
     cluster,
     keys,
@@ -28,7 +29,7 @@ from hornbeam.cli import (
     sql,
     upkeep,
 )
-from hornbeam.cli.common import exit_code, report, until_enough
+from hornbeam.cli.common import OUT, exit_code, report, until_enough
 from hornbeam.errors import Error
 
 __all__ = ["app", "main"]
@@ -53,6 +54,21 @@ app = typer.Typer(
 )
 for part in (server, cluster, keys, schema, sql, load, upkeep, materialize, reconcile, refresh):
     part.register(app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        OUT.print(f"hornbeam {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it and end."),
+    ] = False,
+) -> None: ...
 
 
 def main() -> None:

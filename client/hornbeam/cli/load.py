@@ -24,7 +24,7 @@ from hornbeam.cli.common import (
     progress,
     visible,
 )
-from hornbeam.cli.loadfiles import Columns
+from hornbeam.cli.loadfiles import Columns, is_packed
 from hornbeam.cli.rejects import rejects_file
 
 _BATCH_ROWS = 5_000
@@ -43,7 +43,8 @@ def load(
         typer.Argument(
             metavar="RELATION FILE | RELATION=FILE",
             help="A relation and its files; or several relations, each file given as"
-            " RELATION=FILE. CSV with a header row, JSON lines (.jsonl, .ndjson), or Parquet.",
+            " RELATION=FILE. CSV with a header row, JSON lines (.jsonl, .ndjson), or Parquet;"
+            " .gz behind the first two.",
             show_default=False,
         ),
     ] = None,
@@ -104,6 +105,7 @@ def load(
     sources = sources_of(what or fail("Say what to load."))
     _require_files(sources, rejects)
     if spark:
+        _require_unpacked(sources)
         initial.load_initially(
             url,
             sources,
@@ -154,6 +156,12 @@ def _require_files(sources: Sources, rejects: Path | None) -> None:
                 fail(f"{path} is given twice for {relation}.")
             if rejects is not None and rejects.exists() and path.samefile(rejects):
                 fail(f"{path} is to be loaded; rejected rows would replace it.")
+
+
+def _require_unpacked(sources: Sources) -> None:
+    """Spark's tasks begin in the middle of files. Raises InterfaceError."""
+    for path in (path for paths in sources.values() for path in paths if is_packed(path)):
+        fail(f"{path} is packed, and Spark cannot cut it.", "Unpack it, or leave out --spark.")
 
 
 def in_order(sources: Sources, relations: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 A batch depends on nothing but the file, the rows per batch, and which columns have defaults; so a
 load that is resumed makes the same ones. CSV goes to the server byte by byte, JSON lines as CSV,
-Parquet as Arrow.
+Parquet as Arrow. Text may be packed by gzip; a batch's name counts what is unpacked.
 
 A line of JSON may leave out columns: each has its default there, or NULL. One request has the same
 columns in all rows, so lines that leave out the same columns with defaults make a batch.
@@ -10,15 +10,18 @@ columns in all rows, so lines that leave out the same columns with defaults make
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import math
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import IO, Any, NamedTuple, NoReturn, Protocol, cast
 
 from hornbeam.cli.common import fail, json_form
 from hornbeam.cli.csvtext import csv_line, records
@@ -75,13 +78,30 @@ class Batch:
 
 def batches_of(path: Path, rows: int, columns: Columns) -> tuple[int, Iterator[Batch]]:
     """The file's length in some unit, and its batches of at most `rows` rows."""
-    match path.suffix.lower():
+    match (Path(path.stem) if is_packed(path) else path).suffix.lower():
         case ".parquet" | ".pq":
             return _parquet(path, rows)
         case ".jsonl" | ".ndjson":
             return path.stat().st_size, _json_lines(path, rows, columns)
         case _:
             return path.stat().st_size, _csv(path, rows)
+
+
+def is_packed(path: Path) -> bool:
+    """By gzip?"""
+    return path.suffix.lower() == ".gz"
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
+    """The file's text, unpacked, and how far the file is read. Raises InterfaceError when it cannot
+    be read, or unpacked, to its end."""
+    try:
+        with path.open("rb") as file:
+            text = gzip.GzipFile(fileobj=file) if is_packed(path) else file
+            yield cast("IO[bytes]", text), file.tell
+    except (OSError, EOFError, zlib.error) as error:
+        fail(f"{path} cannot be read: {error}")
 
 
 @dataclass(frozen=True)
@@ -111,24 +131,24 @@ def _shown(text: bytes) -> str:
 
 
 def _csv(path: Path, rows: int) -> Iterator[Batch]:
-    with path.open("rb") as file:
+    with _opened(path) as (file, seen):
         lines = records(file)
         header = next(lines, (1, b""))[1].removeprefix(b"\xef\xbb\xbf")
         name = len(header)
         chunk = list(islice(lines, rows))
         while True:  # a header without rows is sent too: its columns want checking
             text = _Text(header, [line for _, line in chunk], chunk)
-            yield Batch(text, name, file.tell() if file.seekable() else name)
+            yield Batch(text, name, seen())
             name += sum(map(len, text.lines))
             if not (chunk := list(islice(lines, rows))):
                 return
 
 
 def _json_lines(path: Path, rows: int, columns: Columns) -> Iterator[Batch]:
-    with path.open("rb") as file:
+    with _opened(path) as (file, seen):
         filled = ((number, line) for number, line in enumerate(file, 1) if line.strip())
         while chunk := list(islice(filled, rows)):
-            yield from _json_batches(chunk, file.tell(), columns)
+            yield from _json_batches(chunk, seen(), columns)
 
 
 def _json_batches(
