@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -17,7 +19,7 @@ from query.duck import column_type, connect, from_record_batch, to_record_batch
 from query.expressions.parameters import number_placeholders, parameter_key
 from schema.errors import SqlError, TypeMismatch, UnknownName
 from schema.model import Column
-from schema.types import ColumnType, Kind, Row, Value
+from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
 
 _POSITION = "position"
 Types = Mapping[int | str, ColumnType | None]
@@ -32,15 +34,20 @@ def evaluate(
 ) -> list[Value]:
     """The value of `node` for each row, in the rows' order.
 
-    A column named "q.c" is what `q.c` means; any other is found by its bare name. Parameters are
-    coerced to `parameter_types` where given, and otherwise have the type that DuckDB sees in the
+    A column named "q.c" is what `q.c` means; any other is found by its bare name. Parameters become
+    comparands of `parameter_types` where given, and otherwise have the type that DuckDB sees in the
     value. Raises UnknownName, TypeMismatch (a value does not fit), SqlError.
     """
     if not rows:
         return []
+    number_placeholders(node)
     types = dict(parameter_types or {})
+    given = {}
+    for key in dict.fromkeys(map(parameter_key, node.find_all(exp.Placeholder))):
+        given[key] = _comparand(parameters, key, types)
+        types[key] = _unrounded(types.get(key), given[key])
     plan = _plan(node, tuple(columns), types)
-    values = {name: _coerced(parameters, key, types) for name, key in plan.parameters}
+    values = {name: given[key] for name, key in plan.parameters}
     batch = to_record_batch(
         [Column(_POSITION, ColumnType(Kind.BIGINT)), *plan.columns],
         [(number, *(row[i] for i in plan.positions)) for number, row in enumerate(rows)],
@@ -48,7 +55,7 @@ def evaluate(
     return _run(plan.sql, batch, values)
 
 
-def _coerced(
+def _comparand(
     parameters: Sequence[Any] | Mapping[str, Any],
     key: int | str,
     types: Types,
@@ -58,7 +65,23 @@ def _coerced(
     except (KeyError, IndexError, TypeError):
         raise SqlError(f"Parameter {key} is missing.") from None
     type_ = types.get(key)
-    return value if type_ is None else type_.coerce(value)
+    return value if type_ is None else type_.comparand(value)
+
+
+def _unrounded(type_: ColumnType | None, value: Any) -> ColumnType | None:
+    """`type_`, or one that has its digits and those of `value` too: a cast to it rounds neither."""
+    if type_ is None or not isinstance(value, Decimal):
+        return type_
+    precision, scale = type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0
+    places = max(scale, -int(value.as_tuple().exponent))
+    digits = max(precision - scale, value.adjusted() + 1) + places
+    if digits > MAX_DECIMAL_PRECISION:
+        raise TypeMismatch(
+            f"a value compared with {type_.sql()} has too many digits to be compared exactly",
+            cure="round the value",
+            type=type_.sql(),
+        )
+    return replace(type_, precision=digits, scale=places)
 
 
 class _Plan:
@@ -69,7 +92,6 @@ class _Plan:
         self.parameters: list[tuple[str, int | str]] = []
         self._types = types
         self._names = {column.name: i for i, column in enumerate(columns)}
-        number_placeholders(node)
         tree = node.copy().transform(self._replace)
         self.columns = [
             Column(f"c{i}", columns[position].type) for i, position in enumerate(self.positions)

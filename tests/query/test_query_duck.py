@@ -25,7 +25,7 @@ from query.duck import (
 from query.duckeval import evaluate
 from schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
 from schema.model import Column
-from schema.types import ColumnType, Kind, Row
+from schema.types import ColumnType, Kind, Row, Value
 
 TYPES = (
     ColumnType(Kind.INTEGER),
@@ -196,6 +196,23 @@ def test_evaluate_finds_qualified_names_and_coerces_parameters() -> None:
     types = {"more": ColumnType(Kind.INTEGER)}
     assert evaluate(node, columns, rows, {"more": "7"}, types) == [109]
     assert evaluate(node, columns, [], {"more": "7"}) == []
+
+
+def test_evaluate_compares_decimals_exactly_or_not_at_all() -> None:
+    columns = (Column("price", ColumnType(Kind.DECIMAL, 10, 2)),)
+    node = parse_one("price = ? AND md5('x') <> ''", read="duckdb")
+    types = {0: columns[0].type}
+
+    def equal(value: Any) -> Value:
+        (found,) = evaluate(node, columns, [(Decimal("1.00"),)], [value], types)
+        return found
+
+    assert equal(Decimal("1.00")) is True
+    assert equal(Decimal("1.004")) is False
+    assert equal(Decimal("1." + 29 * "0" + "1")) is False
+    assert equal(None) is None
+    with pytest.raises(TypeMismatch, match="too many digits"):
+        equal(Decimal("1." + 30 * "0" + "1"))
 
 
 def test_evaluate_returns_our_values() -> None:
