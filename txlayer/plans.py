@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from query.algebra import Parameter
 from query.binder import BoundQuery, bind, bind_tree
+from query.constants import comparable, fold, named_type
 from query.duckeval import evaluate
 from query.engine import PreparedQuery, QueryEngine
 from query.expressions import compile_expression
@@ -501,11 +502,20 @@ class _Compiler:
         """Name of the key column if `node` reads `key column = constant or parameter`."""
         if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column):
             return None
-        if not isinstance(node.expression, exp.Placeholder | exp.Literal | exp.Neg | exp.Cast):
+        name = node.this.name
+        if name not in self.relation.primary_key or node.expression.find(exp.Column):
             return None
-        if node.expression.find(exp.Column):
-            return None
-        return node.this.name if node.this.name in self.relation.primary_key else None
+        return name if self._names_key(node.expression, self.relation.column(name).type) else None
+
+    def _names_key(self, value: exp.Expr, type_: ColumnType) -> bool:
+        """Does `value` equal, in SQL, just the key that `coerce` makes of it? SQL casts moments
+        without a zone to those with one, and text to bytes, in a way of its own."""
+        match value:
+            case exp.Placeholder():
+                return _alike(self.bound.parameter_types.get(parameter_key(value)), type_)
+            case exp.Cast() if _alike(named_type(value.args.get("to")), type_):
+                return True
+        return comparable(fold(value), type_) is not None
 
     def _search(
         self, ast: exp.Expr, where: exp.Where | None, scope: _RowScope, has_query: bool
@@ -641,6 +651,16 @@ class _ConstantScope:
 
     def parameter_type(self, name: int | str) -> ColumnType | None:
         return self.types.get(name)
+
+
+_EXACT_NUMBERS = {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL}
+
+
+def _alike(left: ColumnType | None, right: ColumnType) -> bool:
+    """Are values of the two types equal in SQL just when they are in Python?"""
+    if left is None:
+        return False
+    return left.kind is right.kind or {left.kind, right.kind} <= _EXACT_NUMBERS
 
 
 def _default_scalar(column: Column) -> Scalar:

@@ -10,8 +10,41 @@ from schema.ddl import load_ddl
 
 DDL = """
 CREATE TABLE t (id INTEGER PRIMARY KEY, d DECIMAL(10,2), n VARCHAR(3));
+CREATE TABLE ts (k TIMESTAMP PRIMARY KEY, v INTEGER);
+CREATE TABLE tz (k TIMESTAMP WITH TIME ZONE PRIMARY KEY, v INTEGER);
+CREATE TABLE dk (k DATE PRIMARY KEY, v INTEGER);
+CREATE TABLE p (k BYTEA PRIMARY KEY, v INTEGER);
+CREATE TABLE de (k DECIMAL(10,2) PRIMARY KEY, v INTEGER);
 """
-ROWS = ("INSERT INTO t VALUES (1, 1.00, 'abc')",)
+ROWS = (
+    "INSERT INTO t VALUES (1, 1.00, 'abc')",
+    "INSERT INTO ts VALUES (TIMESTAMP '2024-01-01', 1)",
+    "INSERT INTO tz VALUES (TIMESTAMPTZ '2024-01-01 00:00:00+00', 1)",
+    "INSERT INTO dk VALUES (DATE '2024-01-01', 1)",
+    "INSERT INTO p VALUES ('abcd'::BLOB, 1), ('YWJjZA=='::BLOB, 2)",
+    "INSERT INTO de VALUES (1.50, 1)",
+)
+MOMENTS = [
+    "'2024-1-1'",
+    "'2024-01-01'",
+    "'2024-01-01 00:00:00'",
+    "'2024-01-01 02:00:00+02'",
+    "'2024-01-02'",
+    "DATE '2024-01-01'",
+    "TIMESTAMP '2024-01-01 00:00:00'",
+    "TIMESTAMP '2024-01-01 00:00:01'",
+    "TIMESTAMPTZ '2024-01-01 00:00:00+00'",
+    "TIMESTAMPTZ '2024-01-01 02:00:00+02'",
+    "TIMESTAMPTZ '2024-01-01 00:00:00+02'",
+    "CURRENT_TIMESTAMP",
+    "NULL",
+]
+KEYS = [
+    *((relation, value) for relation in ("ts", "tz", "dk") for value in MOMENTS),
+    *(("p", value) for value in ("'abcd'", "'abcd'::BLOB", "'YWJjZA=='", "'YWJjZA=='::BLOB")),
+    *(("de", value) for value in ("1.5", "1.500", "1.504", "15e-1", "'1.5'", "-1.5")),
+    *(("de", f"CAST(1.504 AS {type_})") for type_ in ("DECIMAL(9,2)", "DECIMAL(9,3)", "DOUBLE")),
+]
 
 
 def on_rows(folder, test):
@@ -42,5 +75,43 @@ def test_a_parameter_is_compared_as_it_is(tmp_path, condition, value, found, lef
     async def test(database):
         done = await database.execute(f"DELETE FROM t WHERE {where}", [value])
         assert done.statements[0].affected == found
+
+    on_rows(tmp_path, test)
+
+
+def test_a_key_is_found_by_what_equals_it_in_sql(tmp_path):
+    """A moment with a zone missed keys without one, text was taken for base64, and dates that SQL
+    reads were refused."""
+
+    async def test(database):
+        for relation, value in KEYS:
+            condition = f"k = {value}"
+            found = await database.fetch(f"SELECT k, v FROM {relation} WHERE {condition}")
+            judged = await database.fetch(f"SELECT k, v, {condition} FROM {relation}")
+            expected = [(k, v) for k, v, equal in judged if equal]
+            done = await database.execute(
+                f"UPDATE {relation} SET v = v WHERE {condition} RETURNING k, v"
+            )
+            assert list(done.statements[0].rows) == found == expected, f"{relation}: {condition}"
+
+    on_rows(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("sql", "value", "changed"),
+    [
+        ("UPDATE t SET n = 'x' WHERE id = :x AND d = :x", 1, 1),
+        ("UPDATE t SET n = 'x' WHERE d = :x AND id = :x", 1, 1),
+        ("UPDATE de SET v = 2 WHERE k = CAST(? AS DECIMAL(4,1))", Decimal("1.5"), 1),
+        ("UPDATE de SET v = 2 WHERE k = CAST(? AS DOUBLE)", 1.5, 1),
+        ("UPDATE p SET v = 3 WHERE k = ?", b"abcd", 1),
+        ("UPDATE p SET v = 3 WHERE k = ?", "YWJjZA==", 1),
+    ],
+)
+def test_a_key_is_found_by_a_parameter(tmp_path, sql, value, changed):
+    async def test(database):
+        given = {"x": value} if ":x" in sql else [value]
+        done = await database.execute(sql, given)
+        assert done.statements[0].affected == changed
 
     on_rows(tmp_path, test)
