@@ -115,8 +115,10 @@ async def _answer(
             async for batch in source:
                 values[item.lift.name] = batch[0][0]  # one aggregate row
             return
-        column = Column("c0", item.lift.type)
-        loaded[item.lift.name] = await _store(item.lift.name, [column], source, session)
+        (column,) = item.lift.query.columns
+        assert column.type is not None
+        stored = [Column(column.name, column.type)]
+        loaded[item.lift.name] = await _store(item.lift.name, stored, source, session)
 
 
 async def _store(

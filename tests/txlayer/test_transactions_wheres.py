@@ -10,6 +10,7 @@ from schema.ddl import load_ddl
 
 DDL = """
 CREATE TABLE t (id INTEGER PRIMARY KEY, d DECIMAL(10,2), n VARCHAR(3));
+CREATE TABLE wide (w_id INTEGER PRIMARY KEY, w_big BIGINT, w_d DECIMAL(20,2), w_n TEXT);
 CREATE TABLE ts (k TIMESTAMP PRIMARY KEY, v INTEGER);
 CREATE TABLE tz (k TIMESTAMP WITH TIME ZONE PRIMARY KEY, v INTEGER);
 CREATE TABLE dk (k DATE PRIMARY KEY, v INTEGER);
@@ -18,6 +19,7 @@ CREATE TABLE de (k DECIMAL(10,2) PRIMARY KEY, v INTEGER);
 """
 ROWS = (
     "INSERT INTO t VALUES (1, 1.00, 'abc')",
+    "INSERT INTO wide VALUES (1, 1, 1.00, 'abc'), (2, 1099511627776, 123456789012345678, 'abcd')",
     "INSERT INTO ts VALUES (TIMESTAMP '2024-01-01', 1)",
     "INSERT INTO tz VALUES (TIMESTAMPTZ '2024-01-01 00:00:00+00', 1)",
     "INSERT INTO dk VALUES (DATE '2024-01-01', 1)",
@@ -113,5 +115,26 @@ def test_a_key_is_found_by_a_parameter(tmp_path, sql, value, changed):
         given = {"x": value} if ":x" in sql else [value]
         done = await database.execute(sql, given)
         assert done.statements[0].affected == changed
+
+    on_rows(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "id IN (SELECT w_big FROM wide)",
+        "d IN (SELECT w_d FROM wide)",
+        "n IN (SELECT w_n FROM wide)",
+        "id IN (SELECT w_big FROM wide) AND d IN (SELECT w_d FROM wide)",
+    ],
+)
+def test_a_column_may_be_narrower_than_what_a_subquery_gives(tmp_path, condition):
+    """The subquery's values had to fit into the column's type, or an internal error was raised."""
+
+    async def test(database):
+        found = await database.fetch(f"SELECT avg(id) FROM t WHERE {condition}")
+        assert found == [(1.0,)]
+        done = await database.execute(f"DELETE FROM t WHERE {condition} AND md5(n) <> ''")
+        assert done.statements[0].affected == 1
 
     on_rows(tmp_path, test)
