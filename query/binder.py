@@ -299,6 +299,9 @@ class _Binder:
         return [column.name for column in columns]
 
     def _assign(self, value: exp.Expr, column: OutputColumn, select: _Select) -> None:
+        if _is_default(value):
+            value.replace(exp.Var(this="DEFAULT"))  # as the parser has it in VALUES
+            return
         self._expression(value, select)
         self._set_type(value, column.type)
 
@@ -949,6 +952,13 @@ def _resolver(targets: Mapping[int, Target], select: int) -> Resolve:
         return SourceColumn(target.item.alias, target.column.name, target.column.type)
 
     return resolve
+
+
+def _is_default(value: exp.Expr) -> bool:
+    """Is it the word DEFAULT, which the parser takes for a column's name in SET?"""
+    if not isinstance(value, exp.Column) or not isinstance(value.this, exp.Identifier):
+        return False
+    return value.name == "default" and not value.table and not value.this.args.get("quoted")
 
 
 def _row_as_value(what: str) -> Unsupported:

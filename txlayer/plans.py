@@ -23,7 +23,7 @@ from query.expressions import compile_expression
 from query.expressions.parameters import parameter_key
 from schema.catalog import Catalog, Index
 from schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
-from schema.model import Column, DefaultKind, Relation
+from schema.model import Column, Relation
 from schema.types import ColumnType, Kind, Row, Value
 from txlayer.model import Parameters
 
@@ -49,6 +49,17 @@ class Assignment:
         except TypeMismatch as error:
             error.message = f"Column {self.column.name}: {error.message}"
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class Defaulted:
+    """SET … = DEFAULT: column number `position` takes its default."""
+
+    position: int
+    column: Column
+
+
+Assignments = tuple[Assignment | Defaulted, ...]
 
 
 _MOMENTS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
@@ -144,7 +155,7 @@ class Conflict:
 
     any_key: bool
     index: Index | None
-    assignments: tuple[Assignment, ...]
+    assignments: Assignments
     """Over the existing row followed by the row proposed; empty: DO NOTHING."""
     where: Scalar | None
 
@@ -170,7 +181,7 @@ class InsertPlan:
 class UpdatePlan:
     relation: Relation
     find: ByKey | BySearch
-    assignments: tuple[Assignment, ...]
+    assignments: Assignments
     returning: Returning | None
     parameter_types: Mapping[int | str, ColumnType | None]
 
@@ -395,7 +406,7 @@ class _Compiler:
         return tuple(
             self._assignment(name, value, scope)
             for name, value in zip(names, values, strict=True)
-            if not (isinstance(value, exp.Var) and value.name.upper() == "DEFAULT")
+            if not _is_default(value)
         )
 
     def _select(self, ast: exp.Insert, source: exp.Expr, width: int) -> Subquery:
@@ -422,15 +433,19 @@ class _Compiler:
         bound = bind_tree(query, self.bound.statement.sql, self.catalog)
         return Subquery(self.engine.prepare_bound(bound, self.catalog), uses)
 
-    def _assignments(self, items: Sequence[exp.Expr], scope: _RowScope) -> tuple[Assignment, ...]:
-        result = []
+    def _assignments(self, items: Sequence[exp.Expr], scope: _RowScope) -> Assignments:
+        result: list[Assignment | Defaulted] = []
         for item in items:
             if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
                 raise Unsupported(
                     f"SET {item.sql(dialect='duckdb')} is not supported.",
                     cure="Assign one column at a time: SET a = …, b = ….",
                 )
-            result.append(self._assignment(item.this.name, item.expression, scope))
+            if _is_default(item.expression):
+                position = self._position(item.this.name)
+                result.append(Defaulted(position, self.relation.columns[position]))
+            else:
+                result.append(self._assignment(item.this.name, item.expression, scope))
         positions = [assignment.position for assignment in result]
         if len(set(positions)) != len(positions):
             raise SqlError("A column is assigned twice.")
@@ -439,14 +454,10 @@ class _Compiler:
     def _assignment(
         self, name: str, value: exp.Expr, scope: _RowScope | _ConstantScope
     ) -> Assignment:
-        position = self._position(name)
-        column = self.relation.columns[position]
-        if isinstance(value, exp.Var) and value.name.upper() == "DEFAULT":
-            return Assignment(position, column, _default_scalar(column))
         found = self._bound(name, value, scope)
-        if column.type.kind not in _MOMENTS or isinstance(value, exp.Placeholder):
+        scalar, kind = found.scalar, found.column.type.kind
+        if kind not in _MOMENTS or isinstance(value, exp.Placeholder):
             return found
-        scalar, kind = found.scalar, column.type.kind
         return replace(found, scalar=lambda row, values: assigned_moment(scalar(row, values), kind))
 
     def _bound(self, name: str, value: exp.Expr, scope: _RowScope | _ConstantScope) -> Assignment:
@@ -663,10 +674,5 @@ def _alike(left: ColumnType | None, right: ColumnType) -> bool:
     return left.kind is right.kind or {left.kind, right.kind} <= _EXACT_NUMBERS
 
 
-def _default_scalar(column: Column) -> Scalar:
-    default = column.default
-    if default is None:
-        return lambda _row, _parameters: None
-    if default.kind is DefaultKind.LITERAL:
-        return lambda _row, _parameters: default.value
-    raise Unsupported(f"SET {column.name} = DEFAULT is not supported for a computed default.")
+def _is_default(value: exp.Expr) -> bool:
+    return isinstance(value, exp.Var) and value.name.upper() == "DEFAULT"

@@ -58,9 +58,11 @@ from txlayer.model import (
     Work,
 )
 from txlayer.plans import (
+    Assignments,
     ByKey,
     BySearch,
     Conflict,
+    Defaulted,
     DeletePlan,
     InsertPlan,
     Returning,
@@ -439,20 +441,33 @@ class Transaction:
         both = row + proposed
         if conflict.where is not None and not conflict.where(both, parameters):
             return []
-        new = list(row)
-        for assignment in conflict.assignments:
-            new[assignment.position] = assignment.value(both, parameters)
-        return await self._replace(relation, [(row, tuple(new))])
+        new = await self._assigned(relation, conflict.assignments, row, both, parameters)
+        return await self._replace(relation, [(row, new)])
 
     async def _update(self, plan: UpdatePlan, parameters: Parameters) -> list[Row]:
         rows = await self._locate(plan.relation, plan.find, parameters)
-        pairs = []
-        for row in rows:
-            new = list(row)
-            for assignment in plan.assignments:
-                new[assignment.position] = assignment.value(row, parameters)
-            pairs.append((row, tuple(new)))
+        pairs = [
+            (row, await self._assigned(plan.relation, plan.assignments, row, row, parameters))
+            for row in rows
+        ]
         return await self._replace(plan.relation, pairs)
+
+    async def _assigned(
+        self,
+        relation: Relation,
+        assignments: Assignments,
+        row: Row,
+        seen: Row,
+        parameters: Parameters,
+    ) -> Row:
+        """`row` after SET, whose expressions are over `seen`."""
+        new = list(row)
+        for assignment in assignments:
+            if isinstance(assignment, Defaulted):
+                new[assignment.position] = await self._default(relation, assignment.column)
+            else:
+                new[assignment.position] = assignment.value(seen, parameters)
+        return tuple(new)
 
     async def _replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> list[Row]:
         """Old rows become new ones; their keys may change too."""

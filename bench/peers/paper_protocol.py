@@ -57,6 +57,7 @@ from txlayer.model import Parameters
 from txlayer.plans import (
     ByKey,
     BySearch,
+    Defaulted,
     DeletePlan,
     InsertPlan,
     UpdatePlan,
@@ -371,7 +372,10 @@ def _new_row(plan: InsertPlan, parameters: Parameters) -> Row:
 def _updated(plan: UpdatePlan, row: Row, parameters: Parameters) -> Row:
     new = list(row)
     for each in plan.assignments:
-        new[each.position] = each.value(row, parameters)
+        if isinstance(each, Defaulted):
+            new[each.position] = _default(plan.relation, each.position)
+        else:
+            new[each.position] = each.value(row, parameters)
     return tuple(new)
 
 

@@ -337,6 +337,46 @@ def test_defaults_identity_and_the_time_of_the_transaction(tmp_path):
     asyncio.run(run())
 
 
+def test_set_default(tmp_path):
+    async def test(database):
+        inserted, updated, upserted = (
+            await database.transact(
+                statements(
+                    "INSERT INTO event VALUES (7, 'a', NULL, NULL), (8, 'b', NULL, NULL)"
+                    " RETURNING v_id",
+                    "UPDATE event SET v_id = DEFAULT, v_kind = default, v_at = DEFAULT"
+                    " WHERE v_id = 7 RETURNING v_id, v_kind, v_at, v_day",
+                    "INSERT INTO event VALUES (8, 'c', NULL, NULL) ON CONFLICT (v_id) DO UPDATE"
+                    " SET v_kind = excluded.v_kind, v_at = NULL, v_day = DEFAULT"
+                    " RETURNING v_kind, v_at, v_day",
+                )
+            )
+        ).statements
+        assert inserted.rows == ((7,), (8,))
+        ((number, kind, at, day),) = updated.rows
+        assert (kind, day) == ("none", None)
+        assert upserted.rows == (("c", None, at.date()),)
+        (after,) = (
+            (await database.execute("INSERT INTO event DEFAULT VALUES RETURNING v_id"))
+            .statements[0]
+            .rows
+        )
+        assert after[0] not in (7, 8, number)
+        await run_all(
+            database,
+            "INSERT INTO customer VALUES (1, 'ann', 10, 'a@x')",
+            "UPDATE customer SET c_balance = DEFAULT, c_email = DEFAULT",
+        )
+        found = await database.fetch("SELECT c_balance, c_email FROM customer")
+        assert found == [(Decimal("0.00"), None)]
+        with pytest.raises(NotNullViolation):
+            await database.execute("UPDATE customer SET c_name = DEFAULT")
+        with pytest.raises(UnknownName):
+            await database.execute('UPDATE customer SET c_email = "default"')
+
+    on_shop(tmp_path, test)
+
+
 def test_rows_without_sql(tmp_path):
     async def test(database):
         result = await database.load("orders", ["o_id", "o_c_id"], [(40, 1), ("41", None)])
