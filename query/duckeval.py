@@ -52,7 +52,10 @@ def evaluate(
         [Column(_POSITION, ColumnType(Kind.BIGINT)), *plan.columns],
         [(number, *(row[i] for i in plan.positions)) for number, row in enumerate(rows)],
     )
-    return _run(plan.sql, batch, values)
+    found = _run(plan.sql, batch, values)
+    if len(found) != len(rows):  # UNLIST and its kin
+        raise SqlError(f"{node.sql(dialect='duckdb')} is not one value for each row")
+    return found
 
 
 def _comparand(

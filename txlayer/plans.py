@@ -477,6 +477,12 @@ class _Compiler:
                 "A subquery cannot be used for a value here.",
                 cure="Read the value first, or use INSERT … SELECT.",
             )
+        if node.find(exp.AggFunc, exp.Window, exp.Explode):
+            raise Unsupported(
+                "Aggregates, window functions and unnest cannot be used for a value here: it is"
+                " computed for each row by itself.",
+                cure="Read the value first, or use INSERT … SELECT.",
+            )
         return compile_expression(node, scope) or _ByValues(node, scope).value
 
     def _predicate(self, node: exp.Expr, scope: _RowScope) -> Scalar:

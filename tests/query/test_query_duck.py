@@ -233,6 +233,8 @@ def test_evaluate_returns_our_values() -> None:
         ("no_such_function(id)", SqlError),
         ("other", UnknownName),
         ("id + ?", SqlError),
+        ("unlist([1, 2])", SqlError),
+        ("unlist([])", SqlError),
     ],
 )
 def test_evaluate_reports_errors(sql: str, error: type[Exception]) -> None:

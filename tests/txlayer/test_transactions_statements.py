@@ -404,6 +404,13 @@ def test_rows_without_sql(tmp_path):
         "SELECT 1",
         "INSERT OR REPLACE INTO customer VALUES (1, 'x', 1, 'y')",
         "UPDATE customer__orders SET c_name = 'x'",
+        "UPDATE customer SET c_balance = row_number() OVER ()",
+        "UPDATE customer SET c_balance = unnest([1, 2])",
+        "UPDATE customer SET c_balance = 1 + sum(c_balance)",
+        "UPDATE customer SET c_balance = count(*) FILTER (WHERE true)",
+        "INSERT INTO customer (c_id) VALUES (unnest([1, 2]))",
+        "DELETE FROM customer WHERE c_id = CAST(unnest([1]) AS INTEGER)",
+        "DELETE FROM customer RETURNING max(c_id)",
     ],
 )
 def test_what_is_not_supported_says_so(tmp_path, sql):
