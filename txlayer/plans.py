@@ -336,6 +336,8 @@ class _Compiler:
                 "INSERT OR REPLACE, OR IGNORE and BY NAME are not supported.",
                 cure="Use INSERT … ON CONFLICT with a column list.",
             )
+        target = ast.this.this if isinstance(ast.this, exp.Schema) else ast.this
+        self.alias = target.alias_or_name
         names = self._insert_columns(ast)
         source = ast.expression
         rows: tuple[tuple[Assignment, ...], ...] = ()

@@ -274,6 +274,22 @@ def test_on_conflict_on_a_unique_index(tmp_path):
     on_full_shop(tmp_path, test)
 
 
+def test_the_target_of_an_insert_has_an_alias(tmp_path):
+    async def test(database):
+        upsert = """INSERT INTO customer AS x (c_id, c_name, c_email) VALUES (7, 'new', 'a@x')
+                    ON CONFLICT (c_email) DO UPDATE SET c_balance = x.c_balance + 1
+                    WHERE x.c_name <> excluded.c_name RETURNING x.c_id, x.c_balance"""
+        result = await database.execute(upsert)
+        assert result.statements[0].rows == ((1, Decimal("11.00")),)
+        copied = await database.execute(
+            "WITH y AS (SELECT * FROM product) INSERT INTO product AS x (p_id)"
+            " SELECT p_id + 10 FROM y RETURNING x.p_id"
+        )
+        assert sorted(copied.statements[0].rows) == [(11,), (12,)]
+
+    on_full_shop(tmp_path, test)
+
+
 def test_the_same_new_row_twice_in_one_statement(tmp_path):
     async def test(database):
         result = await database.execute(
