@@ -20,6 +20,10 @@ CREATE TABLE book (
   b_price DECIMAL(10,2), b_stock INTEGER DEFAULT 0);
 CREATE INDEX book_title ON book (b_title);
 """
+DEFERRED = """
+CREATE MATERIALIZED VIEW stocked WITH (refresh = 'deferred') AS
+SELECT b_a_id, sum(b_stock) AS stock FROM book GROUP BY b_a_id;
+"""
 WORKLOAD = """
 -- name: by_author
 -- weight: 5

@@ -62,6 +62,18 @@ def test_from_schema_to_verified_views(run: Run, files: tuple[str, str], tmp_pat
     assert [view["state"] for view in json.loads(out)] == ["readable"]
 
 
+def test_nothing_changes_where_a_deferred_view_is_kept(run: Run, tmp_path: Path) -> None:
+    where = client_world.embedded(tmp_path / "db")
+    client_world.apply(where, client_world.DDL + client_world.DEFERRED)
+    ddl = tmp_path / "s.sql"
+    ddl.write_text(client_world.DDL + client_world.DEFERRED)
+    code, out, _ = run("schema", "diff", str(ddl), "--json", on=where)
+    assert (code, json.loads(out)) == (0, [])
+    ddl.write_text(client_world.DDL)
+    code, out, _ = run("schema", "diff", str(ddl), "--json", on=where)
+    assert (code, [change["action"] for change in json.loads(out)]) == (1, ["drop"])
+
+
 def test_looking_around(run: Run) -> None:
     for words in (
         ["schema", "show"], ["schema", "graph"], ["view", "list"], ["view", "show", "author__book"],

@@ -272,11 +272,13 @@ def _plan(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
 def _changes(db: Connection, planned: dict[str, Any]) -> list[dict[str, str]]:
     """What applying the plan would change: declared things, trees, views, indexes."""
     old, new = db.transport.json("GET", "/v1/schema"), planned["plan"]
+    # Of deferred views, which are declared and not chosen, `changes` tells.
+    chosen = [view for view in old["views"] if not view["deferred"]]
     changes: list[dict[str, str]] = list(planned["changes"])
     known = {(change["kind"], change["name"]) for change in changes}
     parts = (
         ("tree", _paths_in_force(old), {r["relation"]: _path(r["path"]) for r in new["relations"]}),
-        ("view", _details(old["views"], "path"), _details(new["views"], "path")),
+        ("view", _details(chosen, "path"), _details(new["views"], "path")),
         ("index", _details(old["indexes"], "on"), _details(new["indexes"], "on")),
     )
     for kind, before, after in parts:
