@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 
 import msgspec
 
 from maintain.deltas.nesting import written_out
-from maintain.deltas.program import DeltaProgram, compile_view
+from maintain.deltas.program import DeltaProgram, compile_view, outline
 from query.algebra import BoundStatement
 from query.binder import bind
 from schema.build import Place
@@ -18,7 +19,7 @@ from schema.codec import encode_catalog
 from schema.ddl import load_ddl
 from schema.diff import SchemaDiff, diff
 from schema.errors import SchemaError, SqlError, Unsupported
-from schema.model import DeclaredView, Refresh
+from schema.model import DeclaredView, Refresh, Schema
 from schema.workload import load_query_log, load_workload, weighted_by_log
 from viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
 
@@ -68,7 +69,7 @@ def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
     if request.query_log:
         log = load_query_log(request.query_log.splitlines(), "<query log>")
         statements = weighted_by_log(statements, log)
-    base = Catalog(0, schema, Forest(schema.names))
+    base = _with_outlines(schema, current, request)
     bound = [(statement, _bound(statement, base, request)) for statement in statements]
     counts = {**current.row_count, **request.row_counts}
     selection = plan(
@@ -87,6 +88,23 @@ def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
     plan_id = _plan_id(request, current, catalog)
     rebuilt = _rebuilt(catalog, current, changes)
     return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
+
+
+def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Catalog:
+    """What a workload may name: relations, and the views that `schema` declares.
+
+    Raises SqlError with the place in the DDL file where the view's SELECT begins.
+    """
+    base = Catalog(0, schema, Forest(schema.names))
+    # A view that names one that was chosen is told so, and not that there is none.
+    chosen = tuple(view for view in current.views if set(view.path) <= set(schema.names))
+    known = replace(base, views=chosen, states=tuple((v.name, State.READABLE) for v in chosen))
+    views = []
+    for declared in schema.views:
+        with _told(declared, known, request):
+            views.append(outline(declared, known))
+    states = ((view.name, State.READABLE) for view in views)
+    return replace(base, deferred=tuple(views), states=tuple(states))
 
 
 def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) -> BoundStatement:
@@ -136,15 +154,8 @@ def _rebuilt(catalog: Catalog, base: Catalog, changes: SchemaDiff) -> tuple[str,
 
 
 def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> DeferredView:
-    try:
+    with _told(declared, catalog, request):
         program = _compiled(declared, catalog)
-    except SqlError as error:
-        place = Place.at(request.ddl, request.ddl.find(declared.sql), request.ddl_file)
-        if isinstance(error, Unsupported) and _can_be_answered(declared, catalog):
-            error.cure = "; or ".join(
-                filter(None, [error.cure, "have it answered anew: refresh = 'recompute'"])
-            )
-        raise _located(error, f"in view {declared.name}", place) from None
     return DeferredView(
         declared,
         program.relations,
@@ -153,6 +164,20 @@ def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) ->
         program.key,
         program.states,
     )
+
+
+@contextmanager
+def _told(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> Iterator[None]:
+    """Errors of a view say which, where, and whether it could be answered anew instead."""
+    try:
+        yield
+    except SqlError as error:
+        place = Place.at(request.ddl, request.ddl.find(declared.sql), request.ddl_file)
+        if isinstance(error, Unsupported) and _can_be_answered(declared, catalog):
+            error.cure = "; or ".join(
+                filter(None, [error.cure, "have it answered anew: refresh = 'recompute'"])
+            )
+        raise _located(error, f"in view {declared.name}", place) from None
 
 
 def _can_be_answered(declared: DeclaredView, catalog: Catalog) -> bool:

@@ -31,7 +31,8 @@ _REACH = {
 @dataclass(frozen=True)
 class QueryReport:
     """One read statement. `cost` and `base_cost` (without views, with the indexes it would want)
-    are per execution; `reads` says what is read and by what, `uncovered` what joins stay."""
+    are per execution; `reads` says what is read and by what, `uncovered` what joins stay. SELECTs
+    that read `deferred` views are in none of these."""
 
     statement: str
     weight: float
@@ -41,6 +42,7 @@ class QueryReport:
     indexes: tuple[str, ...]
     reads: tuple[str, ...]
     uncovered: tuple[str, ...]
+    deferred: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -250,13 +252,17 @@ def _queries(plan: SelectionPlan) -> Iterator[QueryReport]:
     for read, block in zip(plan.workload.reads, plan.chosen.score.blocks, strict=True):
         if not read.plain:
             by_statement.setdefault(read.statement, []).append((read, block))
-    for statement, blocks in by_statement.items():
+    for statement in plan.workload.statements:
+        blocks = by_statement.get(statement.name, [])
+        deferred = _deferred(plan, statement.name)
+        if not blocks and not deferred:
+            continue
         steps = [step for read, block in blocks for step in _steps(plan, read, block)]
         names = [view_name(plan.schema, use.view) for _, b in blocks for use in b.uses]
         used = [s.layout.name for s in steps if s.layout is not s.source]
         yield QueryReport(
-            statement=statement,
-            weight=blocks[0][0].weight,
+            statement=statement.name,
+            weight=statement.weight,
             base_cost=sum(plan.objective.block_cost(read, ()).cost for read, _ in blocks),
             cost=sum(block.cost for _, block in blocks),
             views=tuple(dict.fromkeys(names)),
@@ -265,7 +271,13 @@ def _queries(plan: SelectionPlan) -> Iterator[QueryReport]:
             uncovered=tuple(
                 dict.fromkeys(why for read, b in blocks for why in _uncovered(plan, read, b))
             ),
+            deferred=deferred,
         )
+
+
+def _deferred(plan: SelectionPlan, statement: str) -> tuple[str, ...]:
+    reads = (read for read in plan.workload.deferred if read.statement == statement)
+    return tuple(dict.fromkeys(view for read in reads for view in read.views))
 
 
 def _steps(plan: SelectionPlan, read: ReadBlock, block: BlockCost) -> tuple[Access, ...]:

@@ -86,13 +86,19 @@ def _trees(relations: Sequence[RelationReport]) -> Iterator[str]:
 
 
 def _query(query: QueryReport) -> Iterator[str]:
-    served = f"views {', '.join(query.views)}" if query.views else "base relations"
-    ratio = f"{query.base_cost:,.0f} → {query.cost:,.0f}"
-    yield f"  {query.statement} (weight {query.weight:g}): {ratio}, served by {served}"
+    yield f"  {query.statement} (weight {query.weight:g}): {'; '.join(_served(query))}"
     for words in query.reads:
         yield f"      reads {words}"
     for words in query.uncovered:
         yield f"      not covered: {words}"
+
+
+def _served(query: QueryReport) -> Iterator[str]:
+    if query.deferred:
+        yield f"served by deferred {', '.join(query.deferred)}, which is not priced"
+    if query.reads or not query.deferred:
+        served = f"views {', '.join(query.views)}" if query.views else "base relations"
+        yield f"{query.base_cost:,.0f} → {query.cost:,.0f}, served by {served}"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -55,12 +55,22 @@ class Write:
 
 
 @dataclass(frozen=True)
+class DeferredRead:
+    """A SELECT block that reads deferred `views`, which Spark keeps: no join with them is for a
+    view to hold, and there is nothing to price."""
+
+    statement: str
+    views: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Workload:
     """Reads and writes with their weights; `statements` in order of the file."""
 
     statements: tuple[WorkloadStatement, ...]
     reads: tuple[ReadBlock, ...]
     writes: tuple[Write, ...]
+    deferred: tuple[DeferredRead, ...] = ()
 
     @cached_property
     def join_weights(self) -> dict[EdgeId, float]:
@@ -88,9 +98,14 @@ def read_workload(
     """Sort statements into reads and writes. Rows per write are estimated later (`cost`)."""
     reads: list[ReadBlock] = []
     writes: list[Write] = []
+    deferred: list[DeferredRead] = []
     for statement, tree in bound:
         plain = tree.kind is not StatementKind.SELECT
         for block in tree.blocks:
+            views = tuple(s.relation for s in block.sources if s.relation not in schema)
+            if views:
+                deferred.append(DeferredRead(statement.name, views))
+                continue
             reads.append(ReadBlock(len(reads), statement.name, statement.weight, block, plain))
         if plain and tree.target is not None:
             columns = frozenset(tree.written)
@@ -99,7 +114,8 @@ def read_workload(
             )
     if not writes:
         writes = list(_assumed(schema, reads))
-    return Workload(tuple(s for s, _ in bound), tuple(reads), tuple(writes))
+    statements = tuple(statement for statement, _ in bound)
+    return Workload(statements, tuple(reads), tuple(writes), tuple(deferred))
 
 
 def _assumed(schema: Schema, reads: Iterable[ReadBlock]) -> Iterator[Write]:

@@ -47,7 +47,7 @@ from maintain.deltas.translate import Translator
 from query.binder import bind_tree
 from query.duck import quoted
 from query.parse import DIALECT
-from schema.catalog import Catalog, StateLayout
+from schema.catalog import Catalog, DeferredView, StateLayout
 from schema.errors import Unsupported
 from schema.model import Column, DeclaredView, KeyPart, Refresh
 from schema.types import ColumnType, Kind
@@ -98,6 +98,15 @@ def compile_view(declared: DeclaredView, catalog: Catalog) -> DeltaProgram:
             return _deltas(declared, tree, catalog)
         case Refresh.RECOMPUTE:
             return _recomputed(declared, tree, catalog)
+
+
+def outline(declared: DeclaredView, catalog: Catalog) -> DeferredView:
+    """What statements see of a declared view; not how it is stored, which depends on what it can be
+    kept by. Raises what binding raises, and Unsupported."""
+    tree = written_out(declared, catalog.schema.views)
+    allowed = check if declared.refresh is Refresh.DEFERRED else check_repeatable
+    columns = tuple(field.column() for field in _described(declared, tree, catalog, allowed))
+    return DeferredView(declared, named_relations(tree, catalog), columns, (), (), ())
 
 
 def _deltas(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaProgram:

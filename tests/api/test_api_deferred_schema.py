@@ -104,6 +104,33 @@ def test_a_select_that_cannot_be_kept_is_told_with_its_place(shop, what, message
     assert problem["line"] == DDL.count("\n") + 3
 
 
+READS = WORKLOAD + (
+    "-- name: dear\nSELECT * FROM by_name WHERE total > ?;\n"
+    "-- name: beside\nSELECT c_id, total FROM by_name b JOIN customer c ON b.c_name = c.c_name;\n"
+)
+
+
+def test_a_workload_reads_deferred_views(shop):
+    """They serve such statements themselves, and no view is chosen for joins with them."""
+    body = {"ddl": DDL + SUM, "query_log": "SELECT * FROM by_name WHERE total > 3\n"}
+    planned = shop.post("/v1/schema/plan", body | {"workload": READS})
+    assert planned.status_code == 200, planned.text
+    plan = planned.json()["plan"]
+    served = {query["statement"]: query["deferred"] for query in plan["queries"]}
+    assert (served["dear"], served["beside"]) == (["by_name"], ["by_name"])
+    assert sum(map(bool, served.values())) == 2
+    assert "): served by deferred by_name, which is not priced\n" in planned.json()["text"]
+    applied = shop.apply(ddl=DDL + SUM, workload=READS, roots=None)
+    assert applied.status_code == 200, applied.text
+    refreshed(shop)
+    assert shop.rows("SELECT * FROM by_name WHERE total > 3") == []
+
+    wrong = shop.post("/v1/schema/plan", body | {"workload": "SELECT * FROM by_nam"})
+    assert "did you mean by_name?" in wrong.json()["cure"]
+    written = shop.post("/v1/schema/plan", body | {"workload": "DELETE FROM by_name"})
+    assert "by_name is a view" in written.json()["detail"]
+
+
 def table_of(shop):
     return shop.database.catalog.layout("by_name").table
 
