@@ -47,6 +47,7 @@ from pipeline.staging import (
     reading_relations,
     running,
 )
+from pipeline.told import about
 from schema.catalog import Catalog, DeferredView, State
 from schema.errors import Corruption
 from schema.model import Refresh
@@ -136,7 +137,8 @@ def _answer(batch: Batch, catalog: Catalog, name: str, node: Transport, url: str
 
     as_of = None if name in batch.built else batch.as_of
     program = program_of(catalog, catalog.deferred_view[name])
-    return asyncio.run(recompute(batch.export, url, catalog, program, as_of, agree))
+    with about(name):
+        return asyncio.run(recompute(batch.export, url, catalog, program, as_of, agree))
 
 
 def _size(changes: Changes) -> int:
@@ -242,6 +244,7 @@ def _job_of(
 ) -> Job:
     """`size`: of what is read, in bytes, beside the relations of which all rows are."""
     stages: list[Stage] = []
+    views: list[str] = []
     levels: list[int] = []
     of_built: set[int] = set()
     feeds: dict[Source, list[tuple[int, Input]]] = {}
@@ -263,6 +266,7 @@ def _job_of(
                 feeds.setdefault(source, []).append((number, part))
                 level = max(level, levels[source] + 1 if isinstance(source, int) else 0)
             stages.append(stage)
+            views.append(name)
             levels.append(level)
             if whole:
                 of_built.add(number)
@@ -272,6 +276,7 @@ def _job_of(
         as_of,
         upto,
         tuple(stages),
+        tuple(views),
         tuple(levels),
         frozenset(of_built),
         {source: tuple(parts) for source, parts in feeds.items()},

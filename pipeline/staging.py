@@ -22,6 +22,7 @@ from maintain.deltas.stages import Input, Stage, input_schema
 from pipeline.changes import Segment, content
 from pipeline.export import Export
 from pipeline.sink import Sink, open_sink
+from pipeline.told import about
 from pipeline.types import to_batch
 from query.duck import quoted
 from schema.catalog import Catalog
@@ -68,6 +69,8 @@ class Job:
     as_of: int
     upto: int
     stages: tuple[Stage, ...]
+    views: tuple[str, ...]
+    """Whose stages they are, one by one."""
     levels: tuple[int, ...]
     built: frozenset[int]
     """Stages of programs whose views are built: nothing is stored for them yet."""
@@ -196,7 +199,8 @@ class _Changes:
 def _sent(job: Job, source: Source, table: pa.Table) -> Iterator[StageRow]:
     """Rows of a source on their way to the stages that take them, in their buckets."""
     for target, part in job.feeds.get(source, ()):
-        rows = part.project(table)
+        with about(job.views[target]):
+            rows = part.project(table)
         by = job.stages[target].partition_by
         for bucket, inside in _in_buckets(part, rows, by, job.buckets):
             yield (target, bucket), _to_bytes(inside)
@@ -235,12 +239,14 @@ def running(job: Job) -> Callable[[Iterable[StageRow]], Iterator[StageRow]]:
             try:
                 while waiting:
                     (target, _), payloads = waiting.popitem()
-                    table, made = runner.run(worker.run(target, payloads))
+                    with about(job.views[target]):
+                        table, made = runner.run(worker.run(target, payloads))
                     yield from _sent(job, target, table)
                     if job.dry:
                         yield (MADE, 0), msgspec.msgpack.encode(made)
                     else:
-                        runner.run(worker.put(made))
+                        with about(job.views[target]):
+                            runner.run(worker.put(made))
                         yield _counts(Counts(rows=sum(map(len, made.values()))))
             finally:
                 runner.run(worker.close())

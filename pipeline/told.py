@@ -1,15 +1,16 @@
-"""What commands of the client are told when a job of Spark's fails."""
+"""What is told when a job of Spark's fails."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from hornbeam.errors import OperationalError, from_problem
-from schema.errors import HornbeamError
+from schema.errors import HornbeamError, LimitExceeded, SqlError
 
 
 @contextmanager
@@ -24,8 +25,25 @@ def client_errors() -> Iterator[None]:
         raise OperationalError(f"Spark could not do it: {_reason(str(error))}") from error
 
 
+@contextmanager
+def about(view: str) -> Iterator[None]:
+    """What the values of rows make impossible says which view they keep from being refreshed."""
+    try:
+        yield
+    except (SqlError, LimitExceeded) as error:
+        raise type(error)(
+            f"view {view} cannot be refreshed, nor the others of its group: {error.message}",
+            cure=f"Correct the row, then `hornbeam refresh --rebuild {view}`, or take the view out"
+            " of the DDL.",
+            **error.details,
+        ) from None
+
+
 def _reason(text: str) -> str:
-    """Of all that Spark says of a failed task, the line with the exception that failed it."""
-    lines = [line.strip() for line in text.splitlines()]
-    ours = [line for line in lines if line.startswith("schema.errors.")]
-    return ours[0].partition(": ")[2] if ours else next(filter(None, lines), "no reason given")
+    """Of all that Spark says of a failed task, the exception that failed it, with its cure."""
+    lines = [*text.splitlines(), ""]
+    for line, below in pairwise(lines):
+        if line.startswith("schema.errors."):
+            cure = f"\n{below}" if below.startswith("  ") else ""
+            return line.partition(": ")[2] + cure
+    return next((line.strip() for line in lines if line.strip()), "no reason given")
