@@ -130,7 +130,7 @@ def _facts(scope: Scope, status: int) -> dict[str, Any]:
         "role": None if principal is None else str(principal.role),
         "client": None if client is None else client[0],
         "method": scope["method"],
-        "route": None if route is None else route.path,
+        "route": None if route is None else route.path_format,
         "path": scope["path"][:200],
         "status": status,
         **scope.get(_NOTED, {}),

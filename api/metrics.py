@@ -75,7 +75,7 @@ class Metrics:
 
     def request(self, scope: Scope, status: int, seconds: float) -> None:
         """One request; those that match no route count as one."""
-        route = getattr(scope.get("route"), "path", "none")
+        route = getattr(scope.get("route"), "path_format", "none")
         method = scope["method"] if scope["method"] in _METHODS else "other"
         self._requests.labels(method, route, str(status)).observe(seconds)
 

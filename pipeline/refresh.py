@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from urllib.parse import quote
 
 import msgspec
 from pyspark import RDD, SparkContext, StorageLevel
@@ -92,7 +93,7 @@ def refresh(context: SparkContext, node: Transport, url: str, group: str) -> Don
     """Do the batch of a group that is under way, or else the next. `url` is that of a node, for
     executors. Raises DatabaseError, Unsupported, and what Spark raises."""
     began = time.monotonic()
-    path = f"/v1/groups/{group}/batches"
+    path = f"/v1/groups/{quote(group, safe='')}/batches"
     batch = msgspec.convert(persistently(lambda: node.json("POST", path, {})), Batch)
     counts = run(context, batch, node, url)
     seconds = time.monotonic() - began
@@ -130,7 +131,7 @@ def _is_answered(batch: Batch, view: DeferredView) -> bool:
 
 
 def _answer(batch: Batch, catalog: Catalog, name: str, node: Transport, url: str) -> int:
-    path = f"/v1/groups/{batch.group}/batches/{batch.upto}/results"
+    path = f"/v1/groups/{quote(batch.group, safe='')}/batches/{batch.upto}/results"
 
     def agree(digest: str) -> None:
         persistently(lambda: node.json("POST", path, {"view": name, "digest": digest}))

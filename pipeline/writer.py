@@ -27,6 +27,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -100,7 +101,7 @@ class Writer(DataSourceArrowWriter):
 
     def _send(self, transport: Transport, key: str, body: Body) -> None:
         headers = {"Content-Type": ARROW, "Idempotency-Key": f"spark-{key}"}
-        path = f"/v1/load/{self.relation}"
+        path = f"/v1/load/{quote(self.relation, safe='')}"
         persistently(lambda: transport.post(path, body.content, headers))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:

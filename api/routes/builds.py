@@ -68,7 +68,7 @@ async def finish_ranges(body: FinishedBody, db: Db) -> Response:
 
 
 @router.delete(
-    "/v1/builds/{name}",
+    "/v1/builds/{name:path}",
     responses=answers.of(answers.BuildCancelled, 404, 422, 503, 507),
     openapi_extra=ADMIN,
 )

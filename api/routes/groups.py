@@ -31,7 +31,7 @@ async def groups(db: ReadDb, asking: Asking) -> Response:
 
 
 @router.post(
-    "/v1/groups/{group}/batches",
+    "/v1/groups/{group:path}/batches",
     responses=answers.of(answers.Batch, 404, 410, 503, 507),
     openapi_extra=ADMIN,
 )
@@ -46,7 +46,7 @@ async def begin_batch(group: str, request: Request, db: Db) -> Response:
 
 
 @router.post(
-    "/v1/groups/{group}/batches/{upto}/results",
+    "/v1/groups/{group:path}/batches/{upto}/results",
     responses=answers.of(answers.Agreed, 400, 404, 409, 422, 503, 507),
     openapi_extra=ADMIN,
 )
@@ -58,7 +58,7 @@ async def agree_on_result(group: str, upto: int, body: ResultBody, db: Db) -> Re
 
 
 @router.post(
-    "/v1/groups/{group}/batches/{upto}",
+    "/v1/groups/{group:path}/batches/{upto}",
     responses=answers.of(answers.BatchFinished, 400, 404, 409, 422, 503, 507),
     openapi_extra=ADMIN,
 )

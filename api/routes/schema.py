@@ -99,7 +99,7 @@ async def views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
 
 
 @router.get(
-    "/v1/views/{name}", responses=answers.of(answers.View, 404, 422, 503), openapi_extra=READER
+    "/v1/views/{name:path}", responses=answers.of(answers.View, 404, 422, 503), openapi_extra=READER
 )
 async def view(name: str, db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
     """One view."""

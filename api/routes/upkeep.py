@@ -38,7 +38,7 @@ async def verify(body: VerifyBody, request: Request, db: Db, asking: Asking) -> 
 
 
 @router.post(
-    "/v1/repair/{name}",
+    "/v1/repair/{name:path}",
     responses=answers.of(answers.Repaired, 400, 404, 409, 422, 429, 503, 504, 507),
     openapi_extra=needs(Role.ADMIN),
 )
@@ -50,7 +50,7 @@ async def repair(name: str, body: RepairBody, request: Request, db: Db) -> Respo
 
 
 @router.post(
-    "/v1/load/{relation}",
+    "/v1/load/{relation:path}",
     responses=answers.of(answers.Loaded, 404, 409, 413, 415, 422, 429, 503, 504, 507),
     openapi_extra=needs(Role.WRITER, **answers.LOAD_BODY),
 )

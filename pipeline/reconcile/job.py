@@ -286,7 +286,9 @@ def _write(transport: Transport, name: str, keys: Sequence[bytes]) -> int:
     for start in range(0, len(keys), REPAIRED_AT_ONCE):
         some = keys[start : start + REPAIRED_AT_ONCE]
         body = {"keys": [base64.b64encode(key).decode() for key in some]}
-        answer = persistently(partial(transport.json, "POST", f"/v1/repair/{quote(name)}", body))
+        answer = persistently(
+            partial(transport.json, "POST", f"/v1/repair/{quote(name, safe='')}", body)
+        )
         written += answer["repaired"]
     return written
 

@@ -1,6 +1,7 @@
 """Declaring deferred views: in the schema, and what a change of it does to their rows."""
 
 import re
+from urllib.parse import quote
 
 import pytest
 from api_world import DDL, WORKLOAD, world
@@ -129,6 +130,23 @@ def test_a_workload_reads_deferred_views(shop):
     assert "did you mean by_name?" in wrong.json()["cure"]
     written = shop.post("/v1/schema/plan", body | {"workload": "DELETE FROM by_name"})
     assert "by_name is a view" in written.json()["detail"]
+
+
+def test_names_may_hold_what_paths_are_made_of(shop):
+    named = 'CREATE TABLE "t/a?b %" (id INTEGER PRIMARY KEY);\n' + SUM.replace(
+        "by_name WITH (", '"v/batches?" WITH ("group" = \'g/batches/7\', '
+    )
+    apply(shop, DDL + named)
+    with hornbeam.connect(url_of(shop)) as db:
+        ask, group = db.transport.json, f"/v1/groups/{quote('g/batches/7', safe='')}/batches"
+        batch = ask("POST", group, {})
+        assert (batch["group"], batch["built"]) == ("g/batches/7", ["v/batches?"])
+        assert ask("POST", f"{group}/{batch['upto']}", {})["as_of"] == batch["upto"]
+        view = f"/v1/views/{quote('v/batches?', safe='')}"
+        assert ask("GET", view)["name"] == "v/batches?"
+        load = f"/v1/load/{quote('t/a?b %', safe='')}"
+        assert db.transport.post(load, b"id\n1\n", {"Content-Type": "text/csv"})["rows"] == 1
+    assert 'route="/v1/load/{relation}"' in shop.client.get("/metrics").text
 
 
 def table_of(shop):

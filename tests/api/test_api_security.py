@@ -330,8 +330,10 @@ def askers(secured):
 def test_the_table_has_a_row_for_every_route(secured):
     routes = list(routes_of(secured.world.app))
     ours = [route for route in routes if isinstance(route, APIRoute)]
-    assert {(method, route.path) for route in ours for method in route.methods} == set(ROUTES)
-    assert {route.path for route in routes if route not in ours} == OTHERS
+    assert {(method, route.path_format) for route in ours for method in route.methods} == set(
+        ROUTES
+    )
+    assert {route.path_format for route in routes if route not in ours} == OTHERS
 
 
 def routes_of(app):
@@ -349,7 +351,7 @@ def test_a_route_that_does_not_say_who_may_call_it_cannot_be_made():
 
 def test_every_route_is_asked_and_needs_what_the_table_says(secured):
     patterns = {
-        (method, route.path): route.path_regex
+        (method, route.path_format): route.path_regex
         for route in routes_of(secured.world.app)
         if isinstance(route, APIRoute)
         for method in route.methods

@@ -74,6 +74,18 @@ def test_nothing_changes_where_a_deferred_view_is_kept(run: Run, tmp_path: Path)
     assert (code, [change["action"] for change in json.loads(out)]) == (1, ["drop"])
 
 
+def test_names_may_hold_what_paths_are_made_of(run: Run, tmp_path: Path) -> None:
+    where = client_world.embedded(tmp_path / "db")
+    named = client_world.DEFERRED.replace("stocked", '"a/b?c %"')
+    ddl = client_world.DDL + 'CREATE TABLE "t/?" (id INTEGER PRIMARY KEY);' + named
+    client_world.apply(where, ddl)
+    code, out, _ = run("view", "show", "a/b?c %", "--json", on=where)
+    assert (code, json.loads(out)["name"]) == (0, "a/b?c %")
+    rows = tmp_path / "rows.csv"
+    rows.write_text("id\n1\n")
+    assert run("load", f"t/?={rows}", on=where)[0] == 0
+
+
 def test_looking_around(run: Run) -> None:
     for words in (
         ["schema", "show"], ["schema", "graph"], ["view", "list"], ["view", "show", "author__book"],

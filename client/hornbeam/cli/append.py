@@ -26,6 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import quote
 
 from hornbeam.cli.common import fail
 from hornbeam.cli.loadfiles import Batch, Columns, Unreadable, batches_of
@@ -241,7 +242,7 @@ class _Into:
             "Content-Type": rows.content_type,
             "Idempotency-Key": f"load-{self.identity}-{part.key}",
         }
-        url = f"/v1/load/{self.relation}"
+        url = f"/v1/load/{quote(self.relation, safe='')}"
         answer: dict[str, int] = persistently(lambda: self.transport.post(url, body, headers))
         return answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -78,7 +79,9 @@ def _cancel(url: str, names: list[str], as_json: bool) -> None:
         gone = [
             name
             for asked in names
-            for name in db.transport.json("DELETE", f"/v1/builds/{asked}")["cancelled"]
+            for name in db.transport.json("DELETE", f"/v1/builds/{quote(asked, safe='')}")[
+                "cancelled"
+            ]
         ]
     if as_json:
         print_json({"cancelled": gone})

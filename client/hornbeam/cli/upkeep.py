@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -56,7 +57,7 @@ def show_view(
     """Show one view: path, key, columns, indexes, state; how a deferred one is kept, and how
     fresh it is."""
     with opened(url) as db:
-        view = db.transport.json("GET", f"/v1/views/{name}")
+        view = db.transport.json("GET", f"/v1/views/{quote(name, safe='')}")
     if as_json:
         print_json(view)
         return
