@@ -758,7 +758,8 @@ class Database:
             plan = await asyncio.to_thread(plan_schema, request, counted)
             if plan.plan_id != plan_id:
                 raise StalePlan(
-                    "The plan differs from the one you looked at: the catalog or an input changed.",
+                    "The plan differs from the one you looked at: the catalog, an input, or what"
+                    " row counts make best has changed.",
                     cure="Plan again, look at it, and apply that plan.",
                 )
             lost = [relation.name for relation in plan.changes.dropped_relations]

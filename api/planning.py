@@ -221,8 +221,9 @@ def _select(view: DeferredView, catalog: Catalog) -> str:
 
 
 def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
-    """Equal exactly when inputs, what is in force and what would be are equal; row counts drift
-    all the time and builds end at any time: neither counts."""
+    """Equal exactly when inputs, what is in force and what would be are equal. Builds end at any
+    time, which does not count. Row counts drift all the time: they count only when something else
+    is chosen by them."""
     inputs = msgspec.json.encode(
         (
             request.ddl,

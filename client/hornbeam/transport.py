@@ -257,4 +257,17 @@ def persistently(send: Callable[[], T]) -> T:
         pause_s = min(pause_s * 2, 0.5)
 
 
+def planned_anew(apply: Callable[[], T]) -> T:
+    """Call `apply`, which plans and applies a schema, until its plan is in time, a few times at
+    most: row counts, and others who change the schema, make a plan stale."""
+    for attempt in range(MAX_ATTEMPTS - 1):
+        try:
+            return apply()
+        except OperationalError as error:
+            if error.code != "stale-plan":
+                raise
+        time.sleep(0.01 * 2**attempt)
+    return apply()
+
+
 _LOST = {"unreachable", "outcome-unknown"}

@@ -12,11 +12,14 @@ from typing import Any
 
 import client_world
 import pytest
+import typer
 from client_world import Run
 
 import hornbeam
 from hornbeam.cli.csvtext import csv_line, records
 from hornbeam.connection import Connection
+from hornbeam.errors import OperationalError
+from hornbeam.transport import Transport
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +63,29 @@ def test_from_schema_to_verified_views(run: Run, files: tuple[str, str], tmp_pat
     assert (code, json.loads(out)["differences"]) == (0, 0)
     code, out, _ = run("view", "list", "--json", on=where)
     assert [view["state"] for view in json.loads(out)] == ["readable"]
+
+
+def test_a_plan_that_row_counts_change_is_made_again_if_nobody_looked(
+    run: Run, files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, send, sent = client_world.embedded(tmp_path / "db"), Transport.json, []
+
+    def stale(self: Transport, method: str, path: str, *rest: object) -> object:
+        sent.append(path)
+        if path == "/v1/schema/apply" and sent.count(path) < 3:
+            raise OperationalError("The plan differs.", {"code": "stale-plan"})
+        return send(self, method, path, *rest)
+
+    monkeypatch.setattr(Transport, "json", stale)
+    code, out, _ = run("schema", "apply", *files, "--yes", "--json", on=where)
+    assert (code, json.loads(out)["catalog_version"]) == (0, 1)
+    assert sent.count("/v1/schema/plan") == 3
+
+    sent.clear()
+    monkeypatch.setattr(typer, "confirm", lambda *_, **__: True)
+    code, _, err = run("schema", "apply", *files, on=where)
+    assert (code, sent.count("/v1/schema/plan")) == (3, 1)
+    assert "The plan differs." in err
 
 
 def test_nothing_changes_where_a_deferred_view_is_kept(run: Run, tmp_path: Path) -> None:

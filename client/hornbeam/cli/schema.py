@@ -28,6 +28,7 @@ from hornbeam.connection import Connection
 from hornbeam.embedded import MISSING
 from hornbeam.errors import OperationalError
 from hornbeam.statements import workload_text
+from hornbeam.transport import planned_anew
 
 _POLL_S = 0.2
 
@@ -133,19 +134,29 @@ def apply(
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Put a schema into force: show the plan, ask, apply, and watch the views being built."""
+    """Put a schema into force: show the plan, ask, apply, and watch the views being built.
+
+    With --yes it is planned again when row counts have changed the plan meanwhile.
+    """
     with opened(url) as db:
         body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log)
-        planned = _plan(db, body)
-        if not as_json:
-            OUT.print(planned["text"], soft_wrap=True)
-            _print_changes(_changes(db, planned))
-        if not yes:
-            if as_json:
-                fail("--json needs --yes: there is nobody to ask.")
-            typer.confirm("Apply this plan?", abort=True, err=True)
-        body |= {"plan_id": planned["plan_id"], "allow_drop": allow_drop, "build": build.value}
-        answer = db.transport.json("POST", "/v1/schema/apply", body)
+        options = {"allow_drop": allow_drop, "build": build.value}
+
+        def put_into_force() -> dict[str, Any]:
+            planned = _plan(db, body)
+            if not as_json:
+                OUT.print(planned["text"], soft_wrap=True)
+                _print_changes(_changes(db, planned))
+            if not yes:
+                if as_json:
+                    fail("--json needs --yes: there is nobody to ask.")
+                typer.confirm("Apply this plan?", abort=True, err=True)
+            looked_at = body | options | {"plan_id": planned["plan_id"]}
+            applied: dict[str, Any] = db.transport.json("POST", "/v1/schema/apply", looked_at)
+            return applied
+
+        # Where somebody looks at the plan, it is applied as it was looked at, or not at all.
+        answer = planned_anew(put_into_force) if yes else put_into_force()
         if wait or "hornbeam:///" in url:  # an embedded database builds only while it is open
             _watch_builds(db)
     if as_json:
