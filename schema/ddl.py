@@ -55,6 +55,9 @@ _STATEMENTS = (
     "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE MATERIALIZED VIEW and ALTER TABLE … ADD"
     " CONSTRAINT"
 )
+_READ = (["TABLE"], ["INDEX"], ["UNIQUE"], ["MATERIALIZED"])
+"""Words behind CREATE."""
+_WITH_DATA = (["WITH", "NO", "DATA"], ["WITH", "DATA"])
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")
 
@@ -127,6 +130,10 @@ class _Statement:
     @property
     def start(self) -> int:
         return self.tokens[0].start
+
+    def beginning(self) -> str:
+        """Its first words, in a line."""
+        return " ".join(self.text[self.start : self.tokens[:10][-1].end + 1].split())
 
     def offset(self, node: exp.Expr) -> int:
         """Offset of the first identifier or literal of `node`; the statement's without one."""
@@ -227,6 +234,8 @@ def _read(statement: _Statement, drafts: _Drafts) -> None:
     if words[0] not in {"CREATE", "ALTER"}:
         statement.refuse(words[0], statement.start, _STATEMENTS)
     tree = statement.parse()
+    if isinstance(tree, exp.Command):
+        _refuse_unread(statement)
     kind = str(tree.args.get("kind") or "").upper()
     if isinstance(tree, exp.Create) and kind == "TABLE":
         draft = _read_table(statement, tree, drafts)
@@ -240,6 +249,26 @@ def _read(statement: _Statement, drafts: _Drafts) -> None:
         _read_alter(statement, tree, drafts)
     else:
         statement.refuse(" ".join(words), statement.start, _STATEMENTS)
+
+
+def _refuse_unread(statement: _Statement) -> NoReturn:
+    """What the parser gives up at it hands over as a mere text."""
+    tokens = statement.tokens
+    words = [token.text.upper() for token in tokens]
+    backtick = next((token for token in tokens if token.text == "`"), None)
+    if backtick is not None:
+        statement.refuse("the quote `", backtick.start, 'write names as they are, or "quoted"')
+    with_data = next((n for n in (3, 2) if words[-n:] in _WITH_DATA), None)
+    if with_data is not None:
+        what = " ".join(words[-with_data:])
+        statement.refuse(what, tokens[-with_data].start, f"leave out {what}")
+    if words[0] == "CREATE" and words[1:2] in _READ:
+        raise statement.place(statement.start).error(
+            f"this CREATE {words[1]} is not understood",
+            cure="correct its syntax",
+            name=words[1],
+        )
+    statement.refuse(statement.beginning(), statement.start, _STATEMENTS)
 
 
 def _read_table(statement: _Statement, tree: exp.Create, drafts: _Drafts) -> RelationDraft:
@@ -428,6 +457,8 @@ def _refuse_option(statement: _Statement, text: str, parent: int) -> NoReturn:
         # The word ON may stand before DELETE too, so UPDATE is looked up.
         statement.refuse(text, statement.keyword("UPDATE", parent), cure)
     cure = "write ON DELETE RESTRICT, NO ACTION, CASCADE or SET NULL"
+    if text.startswith("MATCH"):
+        cure = f"leave out {text}"
     statement.refuse(text, statement.keyword(text.split()[1], parent), cure)
 
 
@@ -529,6 +560,9 @@ def _read_alter(statement: _Statement, tree: exp.Alter, drafts: _Drafts) -> None
             name=name.text,
         )
     for action in tree.args["actions"]:
+        if isinstance(action, exp.ColumnDef):
+            offset = statement.offset(action)
+            statement.refuse("ADD COLUMN", offset, "put the column into CREATE TABLE")
         if not isinstance(action, exp.AddConstraint):
             statement.refuse(action.sql("postgres"), statement.start, _STATEMENTS)
         for constraint in action.expressions:

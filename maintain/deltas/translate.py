@@ -65,6 +65,14 @@ _ONLY = "?"
 """The alias of such a value; no alias of SQL's is spelled like it."""
 
 
+_ARTICLES = {
+    JoinKind.INNER: "an",
+    JoinKind.LEFT: "a",
+    JoinKind.SEMI: "a",
+    JoinKind.ANTI: "an",
+}
+
+
 @dataclass(frozen=True)
 class _Cte:
     """A WITH query and those that it may name."""
@@ -412,7 +420,8 @@ class Translator:
         rest = [part for part, pair in zip(both, pairs, strict=True) if pair is None]
         if not keys and right.unique != frozenset():
             raise Unsupported(
-                f"a {kind} join without an equality of two columns{at(place, self.sql)}",
+                f"{_ARTICLES[kind]} {kind} join without an equality of two columns"
+                f"{at(place, self.sql)}",
                 cure="join on columns: a.x = b.y",
             )
         for name in itertools.chain.from_iterable(keys):

@@ -65,6 +65,12 @@ def test_from_schema_to_verified_views(run: Run, files: tuple[str, str], tmp_pat
     assert [view["state"] for view in json.loads(out)] == ["readable"]
 
 
+def test_the_mark_that_windows_puts_before_a_file_is_passed_over(run: Run, tmp_path: Path) -> None:
+    ddl = tmp_path / "s.sql"
+    ddl.write_text("CREATE TABLE t (a INT PRIMARY KEY);", encoding="utf-8-sig")
+    assert run("schema", "diff", str(ddl), on=client_world.embedded(tmp_path / "db"))[0] == 1
+
+
 def test_a_plan_that_row_counts_change_is_made_again_if_nobody_looked(
     run: Run, files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,7 +252,7 @@ ERRORS = [
         "ON UPDATE CASCADE",
         "keys do not change",
     ),
-    (T + " c INT REFERENCES t MATCH FULL)\n                          ^", "MATCH FULL", ""),
+    (T + " c INT REFERENCES t MATCH FULL)\n                          ^", "MATCH FULL", "leave"),
     (
         T + " c INT REFERENCES t,\n FOREIGN KEY (c) REFERENCES t (a))\n              ^",
         "says the same as t_c_fkey",
@@ -280,8 +280,11 @@ ERRORS = [
     (I + "CREATE INDEX i ON t USING gin (b)\n                    ^", "USING gin", "write"),
     # ALTER TABLE
     ("ALTER TABLE t ADD PRIMARY KEY (a)\n            ^", "not declared above", "CREATE TABLE"),
-    (I + "ALTER TABLE t ADD COLUMN c INT\n^", "c INT is not supported", "a DDL file holds"),
+    (I + "ALTER TABLE t ADD COLUMN c INT\n                         ^", "ADD COLUMN", "CREATE"),
+    (I + "ALTER TABLE t CLUSTER ON i\n^", "ALTER TABLE t CLUSTER ON i is", "a DDL file holds"),
     # text that is no SQL
+    ("CREATE TABLE `t` (a INT)\n             ^", "the quote ` is not supported", "as they are"),
+    ("CREATE TABLE t (a INT) SO\n^", "this CREATE TABLE is not understood", "correct its syntax"),
     (T + " c d e INT)\n     ^", "syntax error at e", "c d e INT"),
     ("CREATE TABLE (a INT)\n             ^", "expected table name", "CREATE TABLE .a INT."),
     (T + " c TEXT DEFAULT 'x)\n                ^", "is not closed", "close the quote"),
@@ -377,6 +380,10 @@ def test_a_materialized_view_keeps_its_select_as_it_is_written() -> None:
             "a list of columns is not supported here",
         ),
         ("^CREATE VIEW v AS SELECT 1", "CREATE VIEW is not supported here"),
+        (
+            "CREATE MATERIALIZED VIEW v WITH (refresh = 'deferred') AS SELECT 1 ^WITH NO DATA",
+            "WITH NO DATA is not supported here\n  leave out WITH NO DATA",
+        ),
         (
             "CREATE TABLE v (a INT PRIMARY KEY);"
             "CREATE MATERIALIZED VIEW ^v WITH (refresh = 'deferred') AS SELECT 1",

@@ -161,11 +161,12 @@ def _bars(*columns: ProgressColumn) -> Progress:
 
 
 def read_text(path: Path) -> str:
-    """A UTF-8 file's text; - is standard input. Raises InterfaceError."""
+    """A UTF-8 file's text; - is standard input. Windows' mark at its beginning is no part of it.
+    Raises InterfaceError."""
     try:
         if str(path) == "-":
-            return typer.get_text_stream("stdin").read()
-        return path.read_text(encoding="utf-8")
+            return typer.get_text_stream("stdin").read().removeprefix("\ufeff")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InterfaceError(f"{path} cannot be read: {error}") from None
 

@@ -56,7 +56,7 @@ REFUSED = {
     "SELECT DISTINCT ON (x) x, t FROM a": "DISTINCT ON",
     "SELECT x, COUNT(*) AS n FROM a GROUP BY ROLLUP (x)": "ROLLUP",
     "SELECT x FROM a WHERE i = ?": "a parameter",
-    "SELECT a.i FROM a, b": "without an equality of two columns",
+    "SELECT a.i FROM a, b": "an inner join without an equality of two columns",
     "SELECT a.i FROM a JOIN b ON a.i < b.j": "without an equality of two columns",
     "SELECT a.i FROM a JOIN b ON a.i = b.x": "rows of b are looked up by x",
     "SELECT a.i FROM a JOIN b ON a.j = b.j": "rows of a are looked up by j",
