@@ -6,6 +6,10 @@ written, and bound when the schema is planned), and ALTER TABLE … ADD [CONSTRA
 writes it. Whatever is not understood is refused: nothing in a file is silently left out. Every
 node is checked to have no part but those that are read here (`_Statement.only`).
 
+`pg_dump --schema-only` is read as it is: the same schema may stand before all names, sequences that
+columns take their defaults from are IDENTITY, and what says nothing about rows (owners, grants,
+comments, settings of the session) is passed over.
+
 Constraints are checked on the net changes at the end of a transaction, so DEFERRABLE and
 INITIALLY … are accepted, and NO ACTION is RESTRICT.
 """
@@ -15,7 +19,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NoReturn
 
@@ -62,6 +66,16 @@ _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")
 
 
+_SILENT = {"SET", "COMMENT", "GRANT", "REVOKE"}
+"""First words of statements that say nothing about rows."""
+_PLAIN_OPTION = (
+    r"(AS (INT|INTEGER|BIGINT|SMALLINT)|SEQUENCE NAME \S+( \. \S+)?|START WITH 1|INCREMENT BY 1"
+    r"|NO MINVALUE|NO MAXVALUE|CACHE \d+)( |$)"
+)
+"""Of a sequence, what says no more than that there is one."""
+_IDENTITY = re.compile(r"ADD GENERATED (BY DEFAULT|ALWAYS) AS IDENTITY( \((?P<options>[^()]*)\))?")
+
+
 def load_ddl(text: str, file: str = "<ddl>") -> Schema:
     """The schema that `text` declares; forward references are allowed.
 
@@ -69,18 +83,30 @@ def load_ddl(text: str, file: str = "<ddl>") -> Schema:
     """
     drafts = _Drafts()
     for statement in _statements(text, file):
-        _read(statement, drafts)
+        if not _is_silent(statement):
+            _read(statement, drafts)
+    _check_sequences(drafts)
     return build(list(drafts.relations.values()) + drafts.repeated, drafts.indexes, drafts.views)
 
 
 @dataclass(slots=True)
 class _Drafts:
-    """`repeated` holds further declarations of a name; the builder refuses them."""
+    """`repeated` holds further declarations of a name; the builder refuses them. `drawn` are the
+    sequences that columns take values from."""
 
     relations: dict[str, RelationDraft] = field(default_factory=dict)
     repeated: list[RelationDraft] = field(default_factory=list)
     indexes: list[IndexDraft] = field(default_factory=list)
     views: list[ViewDraft] = field(default_factory=list)
+    sequences: dict[str, Name] = field(default_factory=dict)
+    drawn: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Qualifier:
+    """What stands before the names of a file: "" is nothing. Unknown before the first name."""
+
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +116,7 @@ class _Statement:
     text: str
     file: str
     tokens: Sequence[Token]
+    qualifier: _Qualifier
 
     def parse(self) -> exp.Expr:
         parser = _DIALECT.parser(error_level=ErrorLevel.RAISE)
@@ -192,9 +219,14 @@ class _Statement:
             what = node.sql(_DIALECT) if node is not None else "a reference to nothing"
             offset = self.offset(node) if node is not None else self.start
             self.refuse(what, offset, "write the name of a relation")
-        if node.args.get("db"):
-            cure = "relations live in one schema; leave the qualifier out"
-            self.refuse(f"the qualified name {node.sql()}", self.offset(node), cure)
+        schema = node.args.get("db")
+        written = self.name(schema).text if schema else ""
+        if self.qualifier.text is None:
+            self.qualifier.text = written
+        if node.args.get("catalog") or written != self.qualifier.text:
+            cure = "relations live in one schema; write it before all names, or before none"
+            what = f"the {'qualified' if schema else 'unqualified'} name {node.sql()}"
+            self.refuse(what, self.offset(node), cure)
         return self.name(node.this)
 
     def names(self, nodes: Sequence[exp.Expr]) -> tuple[Name, ...]:
@@ -219,14 +251,36 @@ class _Statement:
 
 def _statements(text: str, file: str) -> Iterator[_Statement]:
     current: list[Token] = []
-    for token in tokenize(_DIALECT, text, file):
+    qualifier = _Qualifier()
+    for token in _without_orders_to_psql(tokenize(_DIALECT, text, file)):
         if token.token_type is not TokenType.SEMICOLON:
             current.append(token)
         elif current:
-            yield _Statement(text, file, current)
+            yield _Statement(text, file, current, qualifier)
             current = []
     if current:
-        yield _Statement(text, file, current)
+        yield _Statement(text, file, current, qualifier)
+
+
+def _without_orders_to_psql(tokens: Sequence[Token]) -> list[Token]:
+    r"""Without the lines \restrict and \unrestrict, which pg_dump writes around all."""
+    words: dict[int, list[str]] = {}
+    for token in tokens:
+        words.setdefault(token.line, []).append(token.text)
+    orders = (["\\", "restrict"], ["\\", "unrestrict"])
+    lines = {line for line, said in words.items() if said[:2] in orders}
+    return [token for token in tokens if token.line not in lines]
+
+
+def _is_silent(statement: _Statement) -> bool:
+    """Does it say nothing about rows?"""
+    words = [token.text.upper() for token in statement.tokens]
+    return (
+        words[0] in _SILENT
+        or words[:5] == ["SELECT", "PG_CATALOG", ".", "SET_CONFIG", "("]
+        or (words[0] == "ALTER" and words[-3:-1] == ["OWNER", "TO"])
+        or (words[:2] == ["ALTER", "SEQUENCE"] and "OWNED" in words[3:6])
+    )
 
 
 def _read(statement: _Statement, drafts: _Drafts) -> None:
@@ -235,7 +289,8 @@ def _read(statement: _Statement, drafts: _Drafts) -> None:
         statement.refuse(words[0], statement.start, _STATEMENTS)
     tree = statement.parse()
     if isinstance(tree, exp.Command):
-        _refuse_unread(statement)
+        _read_identity(statement, drafts)
+        return
     kind = str(tree.args.get("kind") or "").upper()
     if isinstance(tree, exp.Create) and kind == "TABLE":
         draft = _read_table(statement, tree, drafts)
@@ -245,10 +300,80 @@ def _read(statement: _Statement, drafts: _Drafts) -> None:
         drafts.indexes.append(_read_index(statement, tree))
     elif isinstance(tree, exp.Create) and kind == "VIEW" and words[1] == "MATERIALIZED":
         drafts.views.append(_read_view(statement, tree))
+    elif isinstance(tree, exp.Create) and kind == "SEQUENCE":
+        _read_sequence(statement, tree, drafts)
     elif isinstance(tree, exp.Alter) and kind == "TABLE":
         _read_alter(statement, tree, drafts)
     else:
         statement.refuse(" ".join(words), statement.start, _STATEMENTS)
+
+
+def _read_sequence(statement: _Statement, tree: exp.Create, drafts: _Drafts) -> None:
+    name = statement.table(tree.this)
+    words = [token.text.upper() for token in statement.tokens]
+    first = 5 if statement.qualifier.text else 3
+    _check_options(statement, words[first:], statement.start)
+    drafts.sequences[name.text] = name
+
+
+def _check_sequences(drafts: _Drafts) -> None:
+    for name in drafts.sequences.values():
+        if name.text not in drafts.drawn:
+            raise name.place.error(
+                f"sequence {name.text} is not supported here: no column takes its default from it",
+                cure="leave it out, or declare a column GENERATED BY DEFAULT AS IDENTITY",
+                name=name.text,
+            )
+
+
+def _check_options(statement: _Statement, words: Sequence[str], offset: int) -> None:
+    """Refuse a sequence that gives other values than an identity's."""
+    more = re.sub(_PLAIN_OPTION, "", " ".join(words)).strip()
+    if more:
+        what = f"a sequence with {more}"
+        statement.refuse(what, offset, "values count from 1; leave the options out")
+
+
+def _read_identity(statement: _Statement, drafts: _Drafts) -> None:
+    """ALTER TABLE … ALTER COLUMN … ADD GENERATED … AS IDENTITY, of which the parser understands
+    only what stands before ADD."""
+    words = [token.text.upper() for token in statement.tokens]
+    add = words.index("ADD") if "ADD" in words else 0
+    found = _IDENTITY.fullmatch(" ".join(words[add:]))
+    if found is None:
+        _refuse_unread(statement)
+    _check_options(statement, (found["options"] or "").split(), statement.tokens[add].start)
+    before = [*statement.tokens[:add], *_DIALECT.tokenize("SET NOT NULL")]
+    tree = replace(statement, tokens=before).parse()
+    draft = _altered(statement, tree, drafts)
+    for action in tree.args["actions"]:
+        _make_identity(statement, action, draft)
+
+
+def _make_identity(statement: _Statement, node: exp.AlterColumn, draft: RelationDraft) -> None:
+    name = statement.name(node.this)
+    for i, column in enumerate(draft.columns):
+        if column.name.text == name.text:
+            _check_single_default(column)
+            identity = Default(DefaultKind.IDENTITY)
+            draft.columns[i] = ColumnDraft(column.name, column.type, False, identity)
+            return
+    raise name.place.error(
+        f"{draft.name.text} has no column {name.text}",
+        cure=f"its columns are: {', '.join(column.name.text for column in draft.columns)}",
+        name=name.text,
+    )
+
+
+def _sequence_of(node: exp.Expr) -> str | None:
+    """Whose values ALTER COLUMN … SET DEFAULT nextval('…'::regclass) takes."""
+    call = node.args.get("default") if isinstance(node, exp.AlterColumn) else None
+    if not isinstance(call, exp.Anonymous) or call.name.lower() != "nextval":
+        return None
+    named = call.expressions[0].this if isinstance(call.expressions[0], exp.Cast) else None
+    if not isinstance(named, exp.Literal):
+        return None
+    return str(named.name).rpartition(".")[2].strip('"')
 
 
 def _refuse_unread(statement: _Statement) -> NoReturn:
@@ -551,6 +676,22 @@ def _seconds(text: str) -> float:
 
 
 def _read_alter(statement: _Statement, tree: exp.Alter, drafts: _Drafts) -> None:
+    draft = _altered(statement, tree, drafts)
+    for action in tree.args["actions"]:
+        if isinstance(action, exp.ColumnDef):
+            offset = statement.offset(action)
+            statement.refuse("ADD COLUMN", offset, "put the column into CREATE TABLE")
+        if (sequence := _sequence_of(action)) is not None:
+            drafts.drawn.add(sequence)
+            _make_identity(statement, action, draft)
+            continue
+        if not isinstance(action, exp.AddConstraint):
+            statement.refuse(action.sql("postgres"), statement.start, _STATEMENTS)
+        for constraint in action.expressions:
+            _read_constraint(statement, constraint, draft, drafts)
+
+
+def _altered(statement: _Statement, tree: exp.Expr, drafts: _Drafts) -> RelationDraft:
     name = statement.table(tree.this)
     draft = drafts.relations.get(name.text)
     if draft is None:
@@ -559,11 +700,4 @@ def _read_alter(statement: _Statement, tree: exp.Alter, drafts: _Drafts) -> None
             cure="put its CREATE TABLE first",
             name=name.text,
         )
-    for action in tree.args["actions"]:
-        if isinstance(action, exp.ColumnDef):
-            offset = statement.offset(action)
-            statement.refuse("ADD COLUMN", offset, "put the column into CREATE TABLE")
-        if not isinstance(action, exp.AddConstraint):
-            statement.refuse(action.sql("postgres"), statement.start, _STATEMENTS)
-        for constraint in action.expressions:
-            _read_constraint(statement, constraint, draft, drafts)
+    return draft
