@@ -5,12 +5,16 @@ depend on the order in which it is written out again: `?` number *i* (from 0) be
 `$i+1`, `:name` becomes `$name`, so that `ast.sql("duckdb")` runs with the caller's own list or
 mapping. Each placeholder carries its `Parameter` in `meta["parameter"]`.
 
+`(a, b) = (c, d)` becomes `(a = c AND b = d)`, so that everybody sees the join or the filter in it.
+To DuckDB rows with a NULL in the same place are equal; in SQL, and here, that is unknown.
+
 Refused here, whatever they name: several statements in one text, statements that are neither
 queries nor row changes, and functions that reach outside the database.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -70,6 +74,9 @@ def parse(sql: str) -> exp.Expr:
         raise _not_a_statement(type(tree).__name__.upper())
     for node in tree.walk():
         _prepare(node, sql)
+    for equality in list(tree.find_all(exp.EQ)):
+        if not isinstance(equality.parent, exp.Update | exp.OnConflict):  # an assignment
+            _take_apart(equality)
     return tree
 
 
@@ -189,6 +196,26 @@ def _prepare(node: exp.Expr, sql: str) -> None:
         raise Unsupported(f"INTO is not supported{at(node, sql)}", cure="write INSERT … SELECT")
     elif isinstance(node, exp.Func):
         _check_function(node, sql)
+
+
+def _take_apart(equality: exp.Expr) -> None:
+    """Equality of rows of as many values becomes that of each value."""
+    left, right = equality.this.unnest(), equality.expression.unnest()
+    rows = isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple)
+    if not rows or len(left.expressions) != len(right.expressions):
+        return
+    cells = zip(map(_cell, left.expressions), map(_cell, right.expressions), strict=True)
+    each: list[exp.Expr] = [exp.EQ(this=a, expression=b) for a, b in cells]
+    together = functools.reduce(lambda a, b: exp.And(this=a, expression=b), each)
+    equality.replace(exp.Paren(this=together))
+    for one in each:
+        if isinstance(one.this, exp.Tuple):
+            _take_apart(one)
+
+
+def _cell(value: exp.Expr) -> exp.Expr:
+    plain = isinstance(value, exp.Column | exp.Literal | exp.Placeholder | exp.Tuple)
+    return value if plain else exp.Paren(this=value)
 
 
 def function_name(node: exp.Func) -> str:

@@ -128,6 +128,21 @@ def test_filters(condition, expected):
     assert [(a, b.value, c) for a, b, c in filters(condition)] == expected
 
 
+def test_equality_of_rows_is_that_of_their_values():
+    block = only_block(
+        "SELECT 1 FROM item JOIN orders ON (i_id, ((i_title), 1 + 1)) = (o_id, (o_status, 2))"
+        " WHERE (i_stock, i_cost) = (?, 3)"
+    )
+    (join,) = block.equi_joins
+    assert (join.left_columns, join.right_columns) == (("i_id", "i_title"), ("o_id", "o_status"))
+    assert [f.column for f in block.filters if f.alias == "item"] == ["i_stock", "i_cost"]
+    either = bind("SELECT (o_id IS NULL OR i_id = 1, 2) = (true, 2) FROM item, orders", CATALOG)
+    assert either.ast.expressions[0].sql() == "((o_id IS NULL OR i_id = 1) = (TRUE) AND 2 = 2)"
+    assert bind("UPDATE item SET (i_stock, i_cost) = (1, 2) WHERE i_id = 1", CATALOG)
+    with pytest.raises(SqlError):
+        bind("SELECT 1 FROM item WHERE (i_id, i_stock) = (1, nothing)", CATALOG)
+
+
 def test_equalities_are_transitive():
     block = only_block(
         "SELECT 1 FROM order_line l, orders o, cc_xacts x"

@@ -307,6 +307,16 @@ def test_types_of_duckdb_results_are_known(engine):
     assert value == uuid.UUID(int=5)
 
 
+@pytest.mark.parametrize("use_views", [True, False])
+def test_rows_with_a_null_are_not_equal(engine, use_views):
+    """To DuckDB they are, so the values are compared one by one."""
+    pairs = "(VALUES (1, 2, 1, 2), (1, NULL, 1, NULL), (1, NULL, 2, NULL)) AS t (a, b, c, d)"
+    query = engine.prepare(f"SELECT (a, b) = (c, d) FROM {pairs}", CATALOG, use_views=use_views)
+    assert run(rows(query)) == [(True,), (None,), (False,)]
+    query = engine.prepare(f"SELECT a FROM {pairs} WHERE (a, b) = (c, d)", CATALOG)
+    assert run(rows(query)) == [(1,)]
+
+
 def test_served_by_names_what_is_read(engine):
     sql = "SELECT * FROM author, item WHERE i_a_id = a_id AND i_subject = ?"
     assert engine.prepare(sql, CATALOG).served_by == ("author_item_by_subject",)
