@@ -20,6 +20,7 @@ from api.app import VERSION, create_app
 from api.database import Database
 from api.node import Node, Serving
 from api.ports import cluster_ports, session
+from api.protocol import HEAD_S, BoundedProtocol, room_for
 from api.settings import Settings, load_settings
 from api.tls import node_contexts, renew, require_safe, server_context
 from schema.collector import settle_collector
@@ -74,7 +75,9 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
         async with opened as (serving, ended):
             config = uvicorn.Config(
                 create_app(settings, serving),
-                http="httptools",
+                http=BoundedProtocol,
+                ws="none",
+                limit_concurrency=room_for(settings.max_connections) + 1,
                 access_log=False,
                 log_config=None,
                 timeout_graceful_shutdown=GRACE_S,
@@ -119,17 +122,31 @@ async def _node(
 
 
 class _Server(uvicorn.Server):
-    """Tells when it listens. The event loop hands it the signals, so that the database is closed
-    before the process ends."""
+    """Tells when it listens, and does not wait long for TLS handshakes. The event loop hands it the
+    signals, so that the database is closed before the process ends."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._tell = started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._tell()
+        await super().startup([])
+        loop, tls = asyncio.get_running_loop(), self.config.ssl
+        for listening in sockets or []:
+            server = await loop.create_server(
+                self._protocol,
+                sock=listening,
+                backlog=self.config.backlog,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else HEAD_S,
+            )
+            self.servers.append(server)
+        self._tell()
+
+    def _protocol(self) -> BoundedProtocol:
+        return BoundedProtocol(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -100,6 +100,12 @@ class Settings(BaseSettings):
     max_concurrent_requests: int = Field(
         256, gt=0, description="Requests at the same time; the next are told to come again."
     )
+    max_connections: int = Field(
+        2_048,
+        gt=0,
+        description="Connections of clients at the same time, at most half of the descriptors that"
+        " the system allows; the next are closed at once.",
+    )
     max_json_rows: int = Field(1_000_000, gt=0, description="Rows of one JSON answer.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "warning", description="What is logged to standard error."

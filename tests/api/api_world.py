@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from api.app import create_app
 from api.database import Database
+from api.protocol import BoundedProtocol
 from api.settings import Settings
 
 DDL = """
@@ -108,7 +109,7 @@ def serving(application: Callable[[], AbstractAsyncContextManager[FastAPI]]) -> 
 
     async def serve() -> None:
         async with application() as app:
-            config = uvicorn.Config(app, http="httptools", log_level="critical")
+            config = uvicorn.Config(app, http=BoundedProtocol, ws="none", log_level="critical")
             server = uvicorn.Server(config)
             made.update(server=server, app=app, loop=asyncio.get_running_loop())
             ready.set()
