@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,10 @@ from storage.log.format import segment_name
 from storage.log.segments import SEGMENT_BYTES, SegmentedLog, sorted_segments
 
 T = TypeVar("T")
+
+DESCRIPTOR_S, PAUSE_S = 30.0, 0.05
+"""While no descriptor is free, one is asked for again for so long, after such pauses: connections
+come and go, but a log that failed is done with."""
 
 
 class LocalLog:
@@ -138,7 +143,7 @@ class LocalFiles:
 
     def _create(self, name: str, data: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        self._open[name] = file = os.open(self._folder / name, flags, 0o644)
+        self._open[name] = file = _opened(self._folder / name, flags)
         _write_all(file, data)
         os.fsync(file)
         _sync(self._folder)
@@ -180,11 +185,23 @@ def _write_all(file: int, data: bytes) -> None:
 
 def _sync(path: Path) -> None:
     """Of a file what is in it, of a folder the names in it."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = _opened(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _opened(path: Path, flags: int) -> int:
+    """A descriptor, once one is free."""
+    until = time.monotonic() + DESCRIPTOR_S
+    while True:
+        try:
+            return os.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in {errno.EMFILE, errno.ENFILE} or time.monotonic() > until:
+                raise
+        time.sleep(PAUSE_S)
 
 
 def _mapped(error: OSError, folder: Path) -> Unavailable:

@@ -9,6 +9,7 @@ import pytest
 from storage_world import run
 
 from schema.errors import Corruption, DiskFull, Unavailable
+from storage.local import log as local_log
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
 from storage.log.format import segment_name
@@ -61,6 +62,35 @@ def test_after_a_failed_write_or_sync_nothing_more_is_appended(
         found = await payloads(await LocalLog.open(tmp_path, "a", 2))
         assert found[:1] == [b"before"]
         assert found[1:] in ([], [b"fails"])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_segment_begins_once_a_descriptor_is_free(tmp_path, monkeypatch, number):
+    async def scenario():
+        log = await LocalLog.open(tmp_path, "a", 1)
+        for after in (0, 1):  # its file, and the folder with its name
+            monkeypatch.setattr(os, "open", failing(number, after=after)(os.open))
+            await log.append([b"%d" % after])
+            monkeypatch.undo()
+            await log.roll()
+        await log.close()
+        again = await LocalLog.open(tmp_path, "a", 2)
+        assert await payloads(again) == [b"0", b"1"]
+        await again.close()
+
+    run(scenario())
+
+
+def test_a_segment_that_gets_no_descriptor_for_long_makes_the_log_fail(tmp_path, monkeypatch):
+    async def scenario():
+        log = await LocalLog.open(tmp_path, "a", 1)
+        monkeypatch.setattr(local_log, "DESCRIPTOR_S", -1)
+        monkeypatch.setattr(os, "open", failing(errno.EMFILE)(os.open))
+        with pytest.raises(Unavailable, match="Too many open files"):
+            await log.append([b"fails"])
+        await log.close()
 
     run(scenario())
 
