@@ -27,8 +27,8 @@ PRINCIPAL = "hornbeam.principal"
 OPEN = frozenset({"/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/openapi.json"})
 """Answered to everybody: they tell nothing of what is stored."""
 WATCHED = frozenset({"/metrics", "/v1/status"})
-"""Judged by the keys last read, however old, while the store does not answer: who watches the
-server must see it just then."""
+"""Judged by the keys last read, however old, while the store does not answer, and not counted: who
+watches the server must see it just then."""
 READ_S = 5.0
 """How long a request waits for the keys."""
 
@@ -141,10 +141,11 @@ class Authentication:
             await self._judged(self._ring, scope, receive, send)
 
     async def _judged(self, ring: KeyRing, scope: Scope, receive: Receive, send: Send) -> None:
+        watches = scope["path"] in WATCHED
         try:
-            principal = await ring.principal(_bearer(scope), however_old=scope["path"] in WATCHED)
+            principal = await ring.principal(_bearer(scope), however_old=watches)
             inside = self._inside.get(principal.key, 0)
-            if inside >= self._limit:
+            if inside >= self._limit and not watches:
                 raise Overloaded(
                     f"{self._limit} requests with this API key are under way already.",
                     cure="Try again in a moment.",
@@ -153,11 +154,12 @@ class Authentication:
             await problems.response(error)(scope, receive, send)
             return
         scope[PRINCIPAL] = principal
-        self._inside[principal.key] = inside + 1
+        counted = int(not watches)
+        self._inside[principal.key] = inside + counted
         try:
             await self._app(scope, receive, send)
         finally:
-            self._inside[principal.key] -= 1
+            self._inside[principal.key] -= counted
 
 
 def claimed_id(scope: Scope) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import structlog
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,13 +18,16 @@ from schema.errors import HornbeamError, LimitExceeded, Overloaded
 _LOG = structlog.get_logger(__name__)
 _ALWAYS = {"/livez", "/readyz", "/metrics", "/v1/status"}
 """Answered however busy the server is: who watches it must not be turned away."""
+BODY_S = 30.0
+"""The next piece of a body is waited for so long."""
 
 
 class Guard:
     """The outermost layer of the application.
 
     Refuses requests beyond `max_concurrent_requests` (429) and bodies over `max_body_bytes` (413),
-    by their declared and by their real length. An exception that no handler knows is logged and
+    by their declared and by their real length; does not wait for one that stops coming (408). An
+    exception that no handler knows is logged and
     answered with a 500 that says nothing about it; one in the middle of an answer cuts the
     connection, so that the client cannot take the answer for a whole one.
     """
@@ -67,11 +72,12 @@ class Guard:
         )
 
     async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began, status, seen = now_s(), 0, 0
+        began, status, seen, more = now_s(), 0, 0, True
 
         async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
+            nonlocal seen, more
+            message = await (_in_time(receive) if more else receive())
+            more = message.get("more_body", False)
             seen += len(message.get("body", b""))
             if seen > self._settings.max_body_bytes:
                 raise self._too_large()
@@ -92,6 +98,15 @@ class Guard:
             if not status:
                 await problems.unexpected()(scope, receive, noted)
         self._metrics.request(scope, status, now_s() - began)
+
+
+async def _in_time(receive: Receive) -> Message:
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await receive()
+    except TimeoutError:
+        close = {"Connection": "close"}
+        raise HTTPException(408, f"No more of the body came for {BODY_S:g} s.", close) from None
 
 
 def _log(scope: Scope, error: Exception) -> None:

@@ -1,6 +1,7 @@
 """Connections of HTTP with bounds: what a stranger may make the server hold before it knows him.
 
-uvicorn reads a head whatever its length, waits for it for ever, and accepts every connection.
+uvicorn reads a head whatever its length, waits for it for ever, accepts every connection, and keeps
+what a client does not take.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ HEAD_BYTES = 64 * 1024
 """Bytes of a request line and its headers."""
 HEAD_S = 10.0
 """A connection has so long to send a whole head, its TLS handshake before that as long again."""
+STALL_S = 30.0
+"""A client that takes nothing of what it is sent for so long, or twice as long, is cut off."""
 _TOO_LARGE = STATUS_LINE[431] + b"content-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, which closes connections whose request's head is too long (431) or does
-    not come, and those that reach `limit_concurrency`.
+    not come, those whose client does not read, and those that reach `limit_concurrency`.
 
-    Between requests a connection may be idle for uvicorn's `timeout_keep_alive`.
+    Between requests a connection may be idle for uvicorn's `timeout_keep_alive`. An answer that is
+    cut off hears that its client is gone.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -31,6 +35,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unread = 0
         """Bytes since a head or a piece of a body was whole: those of a head or a trailer."""
         self._head_due: asyncio.TimerHandle | None = None
+        self._look_due: asyncio.TimerHandle | None = None
+        self._untaken = 0
+        """Bytes that the client still had to take when it was last looked at."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -39,9 +46,12 @@ class BoundedProtocol(HttpToolsProtocol):
             transport.abort()
         else:
             self._await_head()
+            self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
+        if self._look_due is not None:
+            self._look_due.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -67,6 +77,23 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._unread = 0
         super().on_message_complete()
+
+    def resume_writing(self) -> None:
+        self._untaken = 0
+        super().resume_writing()
+
+    def _look_later(self) -> None:
+        self._look_due = self.loop.call_later(STALL_S, self._look)
+
+    def _look(self) -> None:
+        """Between two looks nothing is added to what is sent: it waits, or was the last."""
+        waits = self.flow.write_paused or self.transport.is_closing()
+        untaken = self.transport.get_write_buffer_size() if waits else 0
+        if 0 < self._untaken <= untaken:
+            self.transport.abort()
+        else:
+            self._untaken = untaken
+            self._look_later()
 
     def _idle(self) -> bool:
         """Is no answer under way?"""

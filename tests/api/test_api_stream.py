@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import resource
+import socket
 import threading
 import time
 
 import httpx
 import pytest
 from api_world import PLAN, world
+
+from api import middleware, protocol
 
 ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
 LARGE = "SELECT a.range AS a, b.range AS b, 'some text' AS t FROM range(1500) a, range(1000) b"
@@ -83,6 +86,40 @@ def test_a_client_that_leaves_stops_the_stream(shop, headers):
 def test_a_client_that_leaves_stops_a_query_that_has_not_answered(shop):
     with pytest.raises(httpx.ReadTimeout):
         shop.post("/v1/query", {"sql": ENDLESS}, timeout=0.5)
+    assert quiet(shop)
+
+
+@pytest.mark.parametrize("headers", [{}, ARROW])
+def test_a_client_that_does_not_read_is_cut_off(shop, monkeypatch, headers):
+    monkeypatch.setattr(protocol, "STALL_S", 0.5)
+    with shop.client.stream("POST", "/v1/query", json={"sql": LARGE}, headers=headers) as answer:
+        assert quiet(shop)
+        with pytest.raises(httpx.HTTPError):
+            for _ in answer.iter_raw():
+                pass
+
+
+def test_a_client_that_reads_slowly_is_not_cut_off(shop, monkeypatch):
+    monkeypatch.setattr(protocol, "STALL_S", 0.5)
+    begun, received = time.monotonic(), 0
+    with shop.client.stream("POST", "/v1/query", json={"sql": LARGE}) as answer:
+        for chunk in answer.iter_raw(4 << 20):
+            received += len(chunk)
+            time.sleep(0.2)
+    assert received > 30_000_000
+    assert time.monotonic() - begun > 1.5
+
+
+def test_a_body_that_stops_coming_is_not_waited_for(shop, monkeypatch):
+    monkeypatch.setattr(middleware, "BODY_S", 0.3)
+    for path in ("/v1/query", "/v1/load/customer"):
+        head = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+        with socket.create_connection((shop.client.base_url.host, shop.client.base_url.port)) as s:
+            s.sendall(head.encode() + b"Content-Length: 100\r\n\r\n{")
+            s.settimeout(10)
+            answer = b"".join(iter(lambda: s.recv(1 << 16), b""))
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"No more of the body came" in answer
     assert quiet(shop)
 
 
