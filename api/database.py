@@ -902,6 +902,8 @@ class Database:
                 await self.exports.end_old()
             except (OSError, HornbeamError) as error:
                 _LOG.warning("housekeeping failed", error=str(error))
+            except Exception as error:  # a mistake of ours must not end it, unseen
+                _LOG.error("housekeeping failed", exc_info=error)
 
     async def purge(self) -> int:
         """Drop what no snapshot within the retention can see; returns versions dropped."""

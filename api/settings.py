@@ -19,7 +19,11 @@ class Settings(BaseSettings):
     """Everything an operator may set. Durations and sizes carry their unit in the name."""
 
     model_config = SettingsConfigDict(
-        env_prefix="HORNBEAM_", toml_file="hornbeam.toml", extra="forbid", frozen=True
+        env_prefix="HORNBEAM_",
+        toml_file="hornbeam.toml",
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
     )
 
     data: Path = Field(

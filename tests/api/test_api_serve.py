@@ -63,6 +63,8 @@ def test_serves_until_a_signal_and_leaves_the_folder_free(tmp_path):
         ({"host": "0.0.0.0"}, 78, "Refusing to listen"),
         ({"port": 99_999}, 78, "Setting port"),
         ({"nonsense": 1}, 78, "Setting nonsense"),
+        ({"log_retention_s": "inf"}, 78, "Setting log_retention_s"),
+        ({"housekeeping_interval_s": float("nan")}, 78, "Setting housekeeping_interval_s"),
     ],
 )
 def test_refuses_settings_in_one_line(tmp_path, capsys, given, code, words):
@@ -127,3 +129,38 @@ def test_a_node_on_hbase_makes_the_folder_that_its_queries_spill_to(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InvalidRequest, match="cannot be made"):
         cluster_ports(settings.model_copy(update={"data": tmp_path / "file"}), None, None)
+
+
+def test_housekeeping_goes_on_after_an_error_that_nobody_expected(tmp_path, monkeypatch, capsys):
+    async def keep_house():
+        settings = Settings(data=tmp_path, housekeeping_interval_s=0.01)
+        async with await Database.open(settings) as database:
+            done, purge, failures = asyncio.Event(), database.purge, iter([OverflowError("odd")])
+
+            async def failing():
+                for error in failures:
+                    raise error
+                done.set()
+                return await purge()
+
+            monkeypatch.setattr(database, "purge", failing)
+            await asyncio.wait_for(done.wait(), 10)
+
+    asyncio.run(keep_house())
+    assert "OverflowError" in capsys.readouterr().err
+
+
+def test_the_rest_is_closed_whatever_became_of_housekeeping(tmp_path):
+    async def died():
+        raise OverflowError("odd")
+
+    async def close():
+        database = await Database.open(Settings(data=tmp_path))
+        database._housekeeping.cancel()
+        database._housekeeping = asyncio.ensure_future(died())
+        await asyncio.sleep(0)
+        with pytest.raises(OverflowError):
+            await database.close()
+        await (await Database.open(Settings(data=tmp_path))).close()
+
+    asyncio.run(close())
