@@ -8,6 +8,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from api.bulk import read_rows
+from schema.ddl import load_ddl
+from schema.errors import InvalidRequest
+
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -75,6 +79,9 @@ def test_a_load_is_done_once_per_key(shop):
         ("c_id,c_name\n600,\n", 409, "must not be NULL"),
         ("c_id,c_name\n600,a\n600,b\n", 409, "customer"),
         (b"c_id,c_name\n600,\xff\n", 422, "cannot be read"),
+        ('c_id,c_name\n600,"a\n', 422, "ends inside a quoted field"),
+        ('c_id,c_name\n601,"b"\n600,"a""', 422, "ends inside a quoted field"),
+        ('c_id,c_name\n601,5" b\n600,"', 422, "ends inside a quoted field"),
     ],
 )
 def test_bad_csv(shop, content, status, words):
@@ -83,6 +90,21 @@ def test_bad_csv(shop, content, status, words):
         response.text
     )
     assert shop.rows("SELECT * FROM customer WHERE c_id = 600") == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [('"a"', "a"), ('"a""', None), ('"a"""', 'a"'), ('5" pipe', '5" pipe'), ('"\n"', "\n")],
+)
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_quotes_at_the_end_of_a_csv(field, value, end):
+    relation = load_ddl("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT)").relation("t")
+    body = f"a,b\n1,{field}{end}".encode()
+    if value is None:
+        with pytest.raises(InvalidRequest, match="ends inside"):
+            read_rows(body, "text/csv", relation, 10)
+    else:
+        assert read_rows(body, "text/csv", relation, 10) == (["a", "b"], [("1", value)])
 
 
 def test_a_row_without_a_value_that_it_must_have_is_named(shop):
