@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,10 +96,8 @@ def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str]
 
 
 def _cut_in_quotes(body: bytes) -> bool:
-    last = None
-    for last in _QUOTED.finditer(body):
-        pass
-    return last is not None and not last[1]
+    last = deque(_QUOTED.finditer(body), maxlen=1)
+    return bool(last) and not last[0][1]
 
 
 def _checked_names(names: list[str], relation: Relation) -> list[str]:

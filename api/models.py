@@ -25,6 +25,8 @@ from txlayer.model import Parameters, Precondition, Replay, Statement, Transacti
 MAX_SQL = 1_000_000
 """Characters of one statement."""
 MAX_TS = 2**63 - 1
+LAST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, in milliseconds since the epoch."""
 
 Sql = Annotated[str, Field(min_length=1, max_length=MAX_SQL)]
 Timestamp = Annotated[int, Field(ge=0, le=MAX_TS, description="A commit timestamp.")]
@@ -71,7 +73,7 @@ ReadBody = Annotated[tuple[str, Hexadecimal, Timestamp | None], Strict(False)]
 class ReplayBody(Body):
     """What a dry run took from outside, given back so that its results stay true."""
 
-    now: int = Field(ge=0, description="Milliseconds since the epoch.")
+    now: int = Field(ge=0, le=LAST_MS, description="Milliseconds since the epoch.")
     numbers: list[Annotated[tuple[str, str, int], Strict(False)]] = Field(default_factory=list)
     results: list[str] = Field(default_factory=list)
 

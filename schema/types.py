@@ -265,7 +265,10 @@ def _json(_: ColumnType, value: Any) -> str:
 
     if not isinstance(value, str):
         raise ValueError("JSON text is wanted")
-    msgspec.json.decode(value.encode())
+    try:
+        msgspec.json.decode(value.encode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     return value
 
 

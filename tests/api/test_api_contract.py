@@ -11,6 +11,7 @@ import pytest
 from api_world import world
 
 from api import answers
+from api.models import LAST_MS
 from api.problems import STATUS
 from schema import errors
 
@@ -435,3 +436,19 @@ def test_a_header_that_is_no_utf8_is_the_clients_mistake(shop):
     headers = {"Content-Type": "text/csv"}
     response = shop.client.post("/v1/load/customer", content=content, headers=headers)
     problem(response, 422, "invalid-request")
+
+
+@pytest.mark.parametrize(
+    ("now", "status"), [(253_402_300_799_999, 200), (253_402_300_800_000, 422)]
+)
+def test_a_replay_is_of_a_moment_that_timestamps_can_hold(shop, now, status):
+    sql = "INSERT INTO kinds (k_id, k_at) VALUES (77, now())"
+    body = {"statements": [{"sql": sql}], "replay": {"now": now}, "dry_run": True}
+    assert shop.post("/v1/transactions", body).status_code == status
+
+
+def test_json_that_is_nested_too_deeply_is_no_value(shop):
+    deep = "[" * 100_000 + "]" * 100_000
+    refused = shop.transact("INSERT INTO kinds (k_id, k_json) VALUES (78, ?)", deep)
+    assert (refused.status_code, refused.json()["code"]) == (422, "sql-type-mismatch")
+    assert refused.json()["outcome"] == "none"

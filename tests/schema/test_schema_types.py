@@ -89,6 +89,7 @@ def test_accepted(type_: ColumnType, value: Any, wanted: str) -> None:
         (ColumnType(Kind.TEXT, length=2), "abc", "longer than 2"),
         (ColumnType(Kind.TEXT), "\ud800", "surrogates"),
         (ColumnType(Kind.JSON), "{", "truncated"),
+        (ColumnType(Kind.JSON), "[" * 100_000 + "]" * 100_000, "nested too deeply"),
         (ColumnType(Kind.TIMESTAMP), "2024-01-01T00:00:00Z", "time zone"),
         (ColumnType(Kind.TIMESTAMPTZ), "2024-01-01", "no time zone"),
         (ColumnType(Kind.TIMESTAMPTZ), "0001-01-01T00:00:00+10:00", "out of range"),
