@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import ssl
@@ -21,7 +22,7 @@ from api.database import Database
 from api.node import Node, Serving
 from api.ports import cluster_ports, session
 from api.protocol import HEAD_S, BoundedProtocol, room_for
-from api.settings import Settings, load_settings
+from api.settings import Settings, load_settings, require_known
 from api.tls import node_contexts, renew, require_safe, server_context
 from schema.collector import settle_collector
 from schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
@@ -41,6 +42,7 @@ def serve(**given: Any) -> None:
     75 (folder or port in use), 65 (damaged data) or 78 (settings).
     """
     try:
+        require_known(os.environ)
         settings = load_settings(**given)
         logs.configure(settings.log_level)
         settle_collector()

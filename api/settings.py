@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,12 +16,18 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from schema.errors import InvalidRequest
+
+PREFIX = "HORNBEAM_"
+NO_SETTINGS = {"HORNBEAM_URL", "HORNBEAM_API_KEY", "HORNBEAM_CLUSTER"}
+"""Variables of the client, and of tests on a cluster that is up."""
+
 
 class Settings(BaseSettings):
     """Everything an operator may set. Durations and sizes carry their unit in the name."""
 
     model_config = SettingsConfigDict(
-        env_prefix="HORNBEAM_",
+        env_prefix=PREFIX,
         toml_file="hornbeam.toml",
         extra="forbid",
         frozen=True,
@@ -167,6 +175,19 @@ class Settings(BaseSettings):
 def load_settings(**given: Any) -> Settings:
     """Settings with `given` on top; None means not given. Raises pydantic's ValidationError."""
     return Settings(**{name: value for name, value in given.items() if value is not None})
+
+
+def require_known(variables: Iterable[str]) -> None:
+    """Raises InvalidRequest for one that looks like a setting and is none: misspelt, it would be
+    ignored, and the server would run without what was asked for."""
+    known = {PREFIX + name.upper() for name in Settings.model_fields} | NO_SETTINGS
+    for name in map(str.upper, variables):
+        if name.startswith(PREFIX) and name not in known:
+            nearest = get_close_matches(name, sorted(known), 1, cutoff=0)[0]
+            raise InvalidRequest(
+                f"There is no setting for the environment variable {name}.",
+                cure=f"Did you mean {nearest}? If it is for something else, unset it here.",
+            )
 
 
 def describe(**given: Any) -> list[dict[str, Any]]:

@@ -438,9 +438,7 @@ def test_a_header_that_is_no_utf8_is_the_clients_mistake(shop):
     problem(response, 422, "invalid-request")
 
 
-@pytest.mark.parametrize(
-    ("now", "status"), [(253_402_300_799_999, 200), (253_402_300_800_000, 422)]
-)
+@pytest.mark.parametrize(("now", "status"), [(LAST_MS, 200), (LAST_MS + 1, 422)])
 def test_a_replay_is_of_a_moment_that_timestamps_can_hold(shop, now, status):
     sql = "INSERT INTO kinds (k_id, k_at) VALUES (77, now())"
     body = {"statements": [{"sql": sql}], "replay": {"now": now}, "dry_run": True}

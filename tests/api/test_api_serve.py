@@ -16,7 +16,7 @@ import pytest
 from api.database import Database
 from api.ports import cluster_ports
 from api.serve import serve
-from api.settings import Settings, describe, load_settings
+from api.settings import NO_SETTINGS, Settings, describe, load_settings, require_known
 from schema.errors import HornbeamError, InvalidRequest
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +73,20 @@ def test_refuses_settings_in_one_line(tmp_path, capsys, given, code, words):
     assert ended.value.code == code
     assert words in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
+
+
+def test_a_variable_that_is_no_setting_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HORNBEAM_AUTHENTICATON", "keys")
+    with pytest.raises(SystemExit) as ended:
+        serve(data=tmp_path / "data", port=0)
+    assert ended.value.code == 78
+    told = capsys.readouterr().err
+    assert "HORNBEAM_AUTHENTICATON" in told
+    assert "Did you mean HORNBEAM_AUTHENTICATION?" in told
+
+
+def test_variables_of_settings_and_of_others_are_known():
+    require_known(["PATH", "HORNBEAM_PORT", "hornbeam_tls_key", "HORNBEAM_URL", *NO_SETTINGS])
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
