@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from tomllib import TOMLDecodeError
 from typing import Any, Literal
 
 from pydantic import Field, SecretStr, field_validator
@@ -173,8 +174,16 @@ class Settings(BaseSettings):
 
 
 def load_settings(**given: Any) -> Settings:
-    """Settings with `given` on top; None means not given. Raises pydantic's ValidationError."""
-    return Settings(**{name: value for name, value in given.items() if value is not None})
+    """Settings with `given` on top; None means not given.
+
+    Raises pydantic's ValidationError, and InvalidRequest for a file that cannot be read.
+    """
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except (TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InvalidRequest(
+            f"{Settings.model_config['toml_file']} cannot be read: {error}", cure="Mend the file."
+        ) from None
 
 
 def require_known(variables: Iterable[str]) -> None:
@@ -193,7 +202,7 @@ def require_known(variables: Iterable[str]) -> None:
 def describe(**given: Any) -> list[dict[str, Any]]:
     """Every setting with its value, where the value came from, and what it means.
 
-    Raises pydantic's ValidationError, as `load_settings` does.
+    Raises as `load_settings` does.
     """
     chosen = load_settings(**given)
     file = Path(str(Settings.model_config["toml_file"]))

@@ -13,7 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from schema.errors import Corruption, DiskFull, HornbeamError, StalePlan, Unavailable
+from schema.errors import (
+    Corruption,
+    DiskFull,
+    HornbeamError,
+    InvalidRequest,
+    StalePlan,
+    Unavailable,
+)
 from storage.ports import Versioned
 
 
@@ -31,9 +38,13 @@ class LocalCoordination:
 
     @classmethod
     def open(cls, folder: Path) -> LocalCoordination:
-        """Raises Unavailable when another process has the folder open."""
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        """Raises Unavailable when another process has the folder open, InvalidRequest when this one
+        may not write in it."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise _unusable(error, folder) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -47,6 +58,9 @@ class LocalCoordination:
         except HornbeamError:
             os.close(lock)
             raise
+        except OSError as error:
+            os.close(lock)
+            raise _unusable(error, folder) from None
 
     async def read(self, path: str) -> Versioned | None:
         return self._values.get(path)
@@ -107,6 +121,15 @@ def _decoded(file: Path) -> dict[str, Versioned]:
         raise Corruption(
             f"{file} cannot be read: {error}", cure="Restore it from a backup."
         ) from None
+
+
+def _unusable(error: OSError, folder: Path) -> HornbeamError:
+    if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return _mapped(error, folder)
+    return InvalidRequest(
+        f"The folder {folder} cannot be used: {error.strerror}.",
+        cure="Give this user the right to write in it, or choose another for the data.",
+    )
 
 
 def _mapped(error: OSError, file: Path) -> Unavailable:

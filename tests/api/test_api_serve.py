@@ -41,6 +41,7 @@ def test_serves_until_a_signal_and_leaves_the_folder_free(tmp_path):
     try:
         banner = server.stdout.readline()
         url = banner.split()[4]
+        server.send_signal(signal.SIGHUP)  # there are no certificates to read anew
         assert httpx.get(f"{url}/readyz").json() == {"status": "ready"}
         second = start(tmp_path / "data")
         out, err = second.communicate(timeout=30)
@@ -87,6 +88,16 @@ def test_a_variable_that_is_no_setting_is_told(tmp_path, capsys, monkeypatch):
 
 def test_variables_of_settings_and_of_others_are_known():
     require_known(["PATH", "HORNBEAM_PORT", "hornbeam_tls_key", "HORNBEAM_URL", *NO_SETTINGS])
+
+
+@pytest.mark.parametrize("content", [b"port = \n", b"slave = '\xff'\n"])
+def test_a_file_of_settings_that_cannot_be_read_is_told(tmp_path, capsys, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    Path("hornbeam.toml").write_bytes(content)
+    with pytest.raises(SystemExit) as ended:
+        serve(data=tmp_path / "data", port=0)
+    assert ended.value.code == 78
+    assert "hornbeam.toml cannot be read: " in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):

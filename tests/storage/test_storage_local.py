@@ -8,7 +8,7 @@ import os
 import pytest
 from storage_world import run
 
-from schema.errors import Corruption, DiskFull, Unavailable
+from schema.errors import Corruption, DiskFull, InvalidRequest, Unavailable
 from storage.local import log as local_log
 from storage.local.coordination import LocalCoordination
 from storage.local.log import LocalLog
@@ -278,6 +278,21 @@ def test_coordination_is_open_once(tmp_path):
         await LocalCoordination.open(tmp_path / "c").close()
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [
+        (errno.EROFS, InvalidRequest),
+        (errno.EACCES, InvalidRequest),
+        (errno.ENOSPC, DiskFull),
+        (errno.EMFILE, Unavailable),
+    ],
+)
+def test_a_folder_that_cannot_be_written_in_is_told(tmp_path, monkeypatch, number, error):
+    monkeypatch.setattr(os, "open", failing(number)(os.open))
+    with pytest.raises(error):
+        LocalCoordination.open(tmp_path)
 
 
 def test_a_damaged_file_is_corruption_and_leaves_the_lock_free(tmp_path):
