@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, NoReturn
 
+import structlog
 import uvicorn
 import uvloop
 from pydantic import ValidationError
@@ -29,6 +30,7 @@ from schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
 from storage.local.system import SystemClock
 from storage.tcp.peers import Tls
 
+_LOG = structlog.get_logger(__name__)
 GRACE_S = 10
 """Requests under way at a signal may finish for so long."""
 EXIT_TEMPORARY, EXIT_DAMAGED, EXIT_CONFIGURATION = 75, 65, 78
@@ -91,8 +93,7 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, server.handle_exit, number, None)
-            if context is not None:
-                loop.add_signal_handler(signal.SIGHUP, _renew, settings, context, tls)
+            loop.add_signal_handler(signal.SIGHUP, _renew, settings, context, tls)
             await server.serve(sockets=[listening])
 
 
@@ -155,9 +156,13 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _renew(settings: Settings, context: ssl.SSLContext, tls: Tls | None) -> None:
-    """The certificates of both."""
-    renew([context], settings, settings.tls_client_ca)
+def _renew(settings: Settings, context: ssl.SSLContext | None, tls: Tls | None) -> None:
+    """The certificates of both. Without any there is nothing to do; unheard, the signal would end
+    the process and leave the database open."""
+    if context is None and tls is None:
+        _LOG.info("there are no certificates to read anew")
+    if context is not None:
+        renew([context], settings, settings.tls_client_ca)
     if tls is not None:
         renew(tls, settings, settings.node_ca)
 

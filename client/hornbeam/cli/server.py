@@ -38,7 +38,7 @@ def show_config(as_json: AsJson = False) -> None:
     """Show every setting, and where its value comes from."""
     try:
         settings = server_module("api.settings").describe()
-    except ValueError as error:  # pydantic's ValidationError is one
+    except (ValueError, server_module("schema.errors").HornbeamError) as error:
         fail(f"The settings are wrong: {error}")
     if as_json:
         print_json({s["name"]: {"value": s["value"], "source": s["source"]} for s in settings})
