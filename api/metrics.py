@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterator
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.types import Scope
 
 from api.database import Database
@@ -24,11 +28,32 @@ _METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS"}
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
+_TOTALS = {
+    "transactions_committed": "Transactions committed.",
+    "transactions_aborted": "Attempts aborted.",
+    "transactions_retried": "Attempts repeated.",
+}
+"""What only grows while a term lasts; a node's next term counts from 0."""
+
+
+class _Totals(Collector):
+    """Counters that are kept elsewhere."""
+
+    def __init__(self) -> None:
+        self.values = dict.fromkeys(_TOTALS, 0)
+
+    def collect(self) -> Iterator[Metric]:
+        for name, help_ in _TOTALS.items():
+            yield CounterMetricFamily(f"hornbeam_{name}", help_, value=self.values[name])
+
+
 class Metrics:
     """What is observed per request, and what is read when somebody asks."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._totals = _Totals()
+        self._registry.register(self._totals)
         self._transaction = Histogram(
             "hornbeam_transaction_seconds",
             "Time in a transaction, by part.",
@@ -52,9 +77,6 @@ class Metrics:
         self._gauges = {
             name: Gauge(f"hornbeam_{name}", help_, registry=self._registry)
             for name, help_ in {
-                "transactions_committed": "Transactions committed since the start.",
-                "transactions_aborted": "Attempts aborted since the start.",
-                "transactions_retried": "Attempts repeated since the start.",
                 "locks_held": "Locks held now.",
                 "locks_waiting": "Transactions waiting for a lock now.",
                 "log_bytes": "Bytes in the log; NaN while it does not answer.",
@@ -88,7 +110,10 @@ class Metrics:
         self._query.observe(seconds)
 
     async def render(self, db: Database | None) -> tuple[bytes, str]:
-        """Text and media type. A node that stands by is not ready, and all else is NaN."""
+        """Text and media type. A node that stands by is not ready, its totals are those of before,
+        and all else is NaN."""
+        if db is not None:
+            self._totals.values = _totals(db)
         values = dict.fromkeys(self._gauges, math.nan) | {"ready": 0}
         for name, value in (values if db is None else await _values(db)).items():
             self._gauges[name].set(value)
@@ -98,13 +123,19 @@ class Metrics:
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
 
-async def _values(db: Database) -> dict[str, float]:
-    """Of the gauges."""
-    catalog, manager = db.catalog, db.manager
+def _totals(db: Database) -> dict[str, int]:
+    manager = db.manager
     return {
         "transactions_committed": manager.committed,
         "transactions_aborted": manager.aborted,
         "transactions_retried": manager.retried,
+    }
+
+
+async def _values(db: Database) -> dict[str, float]:
+    """Of the gauges."""
+    catalog = db.catalog
+    return {
         "locks_held": db.locks.held_count,
         "locks_waiting": db.locks.waiting_count,
         "log_bytes": await _log_bytes(db),

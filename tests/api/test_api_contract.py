@@ -54,6 +54,17 @@ def test_health(shop):
     assert 'hornbeam_request_seconds_count{method="GET",route="/livez",status="200"}' in text
 
 
+def test_what_only_grows_is_a_counter(shop):
+    def committed():
+        text = shop.client.get("/metrics").text
+        assert "# TYPE hornbeam_transactions_committed_total counter" in text
+        return float(text.split("\nhornbeam_transactions_committed_total ")[1].split()[0])
+
+    before = committed()
+    insert_customer(shop, 4711)
+    assert committed() == before + 1
+
+
 def test_health_of_a_database_without_a_log(tmp_path):
     """Who watches must see what is wrong, just then."""
     with world(tmp_path) as broken:
