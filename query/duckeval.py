@@ -1,28 +1,41 @@
 """Scalar expressions evaluated by DuckDB: for all that `query.expressions` does not compile.
 
-Slow (about a millisecond per call, whatever the number of rows), and by construction right.
+Slow (about a millisecond per call, whatever the number of rows), and by construction right. What
+is computed may take any time, so it is done in a thread of a `DuckSession`, which can be stopped.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from query.duck import column_type, connect, from_record_batch, to_record_batch
+from query.duck import column_type, from_record_batch, to_record_batch
 from query.expressions.parameters import number_placeholders, parameter_key
 from schema.errors import SqlError, TypeMismatch, UnknownName
 from schema.model import Column
 from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
 
 _POSITION = "position"
+_CURSOR: ContextVar[duckdb.DuckDBPyConnection] = ContextVar("cursor")
 Types = Mapping[int | str, ColumnType | None]
+T = TypeVar("T")
+
+
+def evaluating(cursor: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
+    """What `work` returns; it may call `evaluate`, which uses `cursor`: who has that can interrupt
+    it."""
+    token = _CURSOR.set(cursor)
+    try:
+        return work()
+    finally:
+        _CURSOR.reset(token)
 
 
 def evaluate(
@@ -36,7 +49,8 @@ def evaluate(
 
     A column named "q.c" is what `q.c` means; any other is found by its bare name. Parameters become
     comparands of `parameter_types` where given, and otherwise have the type that DuckDB sees in the
-    value. Raises UnknownName, TypeMismatch (a value does not fit), SqlError.
+    value. Raises UnknownName, TypeMismatch (a value does not fit), SqlError, and DuckDB's errors.
+    Only inside `evaluating`.
     """
     if not rows:
         return []
@@ -132,24 +146,10 @@ def _plan(node: exp.Expr, columns: tuple[Column, ...], types: Types) -> _Plan:
     return plan
 
 
-@functools.cache
-def _database() -> duckdb.DuckDBPyConnection:
-    return connect(threads=1)
-
-
 def _run(sql: str, batch: pa.RecordBatch, parameters: Mapping[str, Any]) -> list[Value]:
-    with _database().cursor() as cursor:
-        cursor.register("input", batch)
-        try:
-            relation = cursor.sql(sql, params=dict(parameters))
-            types = [column_type(type_) for type_ in relation.types]
-            batches = relation.to_arrow_table().to_batches()
-        except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
-            raise TypeMismatch(_message(error)) from None
-        except duckdb.Error as error:
-            raise SqlError(_message(error)) from None
+    cursor = _CURSOR.get()
+    cursor.register("input", batch)
+    relation = cursor.sql(sql, params=dict(parameters))
+    types = [column_type(type_) for type_ in relation.types]
+    batches = relation.to_arrow_table().to_batches()
     return [value for part in batches for (value,) in from_record_batch(part, types)]
-
-
-def _message(error: duckdb.Error) -> str:
-    return str(error).partition("\n")[0]

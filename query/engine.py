@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +34,7 @@ from schema.model import Column
 from schema.types import ColumnType, Kind, Row, Value
 from storage.snapshot import RowReader
 
+T = TypeVar("T")
 PREPARED = 1_024
 """Prepared statements kept."""
 
@@ -55,6 +56,10 @@ class QueryEngine:
     ) -> None:
         self.duck = Duck(
             memory_limit_mb=memory_limit_mb, spill_folder=spill_folder, new_threads=new_threads
+        )
+        # Apart, so that who holds locks does not wait for queries to get a thread.
+        self._expressions = Duck(
+            memory_limit_mb=memory_limit_mb, threads=1, new_threads=new_threads
         )
         self._prepared: OrderedDict[tuple[str, int, bool, bool], PreparedQuery] = OrderedDict()
         self._limit = prepared
@@ -97,9 +102,15 @@ class QueryEngine:
         plan = plan_query(rewritten.bound, catalog, columnar=columnar)
         return PreparedQuery(self.duck, bound.statement.sql, catalog, rewritten, plan)
 
+    async def evaluate(self, work: Callable[[], T]) -> T:
+        """What `work` returns, which evaluates expressions of a write by DuckDB, in a thread."""
+        async with self._expressions.session() as session:
+            return await session.evaluate(work)
+
     def close(self) -> None:
         """Release DuckDB and its threads. Idempotent."""
         self._prepared.clear()
+        self._expressions.close()
         self.duck.close()
 
 

@@ -52,6 +52,9 @@ _OUTSIDE = re.compile(
 """Functions that read files, the network, settings or the process. DuckDB also runs with
 external access switched off; this list makes the refusal early and clear."""
 
+_WAITING = frozenset({"pg_sleep", "sleep_ms"})
+"""Functions that hold up a thread and compute nothing."""
+
 _BEFORE_SLICE_OR_KEY = frozenset(
     {
         TokenType.VAR,
@@ -231,3 +234,5 @@ def _check_function(node: exp.Func, sql: str) -> None:
             f"function {name} reaches outside the database{at(node, sql)}",
             cure="load the data into a relation first",
         )
+    if name in _WAITING:
+        raise Unsupported(f"function {name} only waits{at(node, sql)}", cure="wait in the client")

@@ -15,7 +15,8 @@ from typing import Any, Self, TypeVar
 import duckdb
 import pyarrow as pa
 
-from query.duck import column_type, connect, from_record_batch
+from query.duck import THREADS, column_type, connect, from_record_batch
+from query.duckeval import evaluating
 from schema.errors import HornbeamError, LimitExceeded, SqlError, TypeMismatch
 from schema.types import ColumnType, Row
 
@@ -37,11 +38,14 @@ class Duck:
         self,
         *,
         memory_limit_mb: int,
-        spill_folder: Path | None,
+        spill_folder: Path | None = None,
+        threads: int = THREADS,
         new_threads: Callable[[], Executor] = new_threads,
     ) -> None:
+        """`threads` are those that DuckDB uses for one query."""
         self._memory_limit_mb = memory_limit_mb
         self._spill_folder = spill_folder
+        self._threads_of_one = threads
         self._new_threads = new_threads
         self._threads: Executor | None = None
         self._database: duckdb.DuckDBPyConnection | None = None
@@ -50,7 +54,9 @@ class Duck:
         """A session with a cursor of its own; close it."""
         if self._database is None:
             self._database = connect(
-                memory_limit_mb=self._memory_limit_mb, spill_folder=self._spill_folder
+                memory_limit_mb=self._memory_limit_mb,
+                threads=self._threads_of_one,
+                spill_folder=self._spill_folder,
             )
             self._threads = self._new_threads()
         return DuckSession(self, self._database.cursor())
@@ -144,6 +150,10 @@ class DuckSession:
         self.names = relation.columns
         reader = relation.to_arrow_reader(RESULT_ROWS)
         return reader, _next(reader)
+
+    async def evaluate(self, work: Callable[[], T]) -> T:
+        """What `work` returns, which evaluates expressions (`query.duckeval`)."""
+        return await self._run(lambda: evaluating(self._cursor, work))
 
     def rows(self, batch: pa.RecordBatch) -> list[Row]:
         return from_record_batch(batch, self.types)

@@ -171,6 +171,7 @@ class InsertPlan:
     conflict: Conflict | None
     returning: Returning | None
     parameter_types: Mapping[int | str, ColumnType | None]
+    by_values: tuple[ByValues, ...]
 
     def given(self, parameters: Parameters) -> list[dict[int, Value]]:
         """The values of each row of VALUES, by position. Raises TypeMismatch."""
@@ -184,6 +185,7 @@ class UpdatePlan:
     assignments: Assignments
     returning: Returning | None
     parameter_types: Mapping[int | str, ColumnType | None]
+    by_values: tuple[ByValues, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +194,16 @@ class DeletePlan:
     find: ByKey | BySearch
     returning: Returning | None
     parameter_types: Mapping[int | str, ColumnType | None]
+    by_values: tuple[ByValues, ...]
 
 
 WritePlan = InsertPlan | UpdatePlan | DeletePlan
+
+
+def needs_duckdb(plan: WritePlan, parameters: Parameters) -> bool:
+    """Does DuckDB evaluate any of its expressions, given these parameters? Those take any time, so
+    they may be called by `QueryEngine.evaluate` only."""
+    return any(each.native(parameters) is None for each in plan.by_values)
 
 
 def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
@@ -327,6 +336,7 @@ class _Compiler:
         self.bound, self.catalog, self.engine = bound, catalog, engine
         self.relation = catalog.schema.relation(target)
         self.alias = target
+        self.by_values: list[ByValues] = []
 
     # ------------------------------------------------------------ statements
 
@@ -356,6 +366,7 @@ class _Compiler:
             self._conflict(ast.args.get("conflict")),
             self._returning(ast.args.get("returning")),
             self.bound.parameter_types,
+            tuple(self.by_values),
         )
 
     def update(self, ast: exp.Update) -> UpdatePlan:
@@ -369,7 +380,8 @@ class _Compiler:
         find = self._find(ast, ast.args.get("where"))
         returning = self._returning(ast.args.get("returning"))
         types = self.bound.parameter_types
-        return UpdatePlan(self.relation, find, assignments, returning, types)
+        left = tuple(self.by_values)
+        return UpdatePlan(self.relation, find, assignments, returning, types, left)
 
     def delete(self, ast: exp.Delete) -> DeletePlan:
         if ast.args.get("using"):
@@ -377,7 +389,8 @@ class _Compiler:
         self.alias = ast.this.alias_or_name
         find = self._find(ast, ast.args.get("where"))
         returning = self._returning(ast.args.get("returning"))
-        return DeletePlan(self.relation, find, returning, self.bound.parameter_types)
+        types = self.bound.parameter_types
+        return DeletePlan(self.relation, find, returning, types, tuple(self.by_values))
 
     # ------------------------------------------------------------ parts
 
@@ -485,7 +498,11 @@ class _Compiler:
                 " computed for each row by itself.",
                 cure="Read the value first, or use INSERT … SELECT.",
             )
-        return compile_expression(node, scope) or _ByValues(node, scope).value
+        compiled = compile_expression(node, scope)
+        if compiled is not None:
+            return compiled
+        self.by_values.append(ByValues(node, scope))
+        return self.by_values[-1].value
 
     def _predicate(self, node: exp.Expr, scope: _RowScope) -> Scalar:
         """Is a condition true? What is no boolean is cast to one, as DuckDB does."""
@@ -601,7 +618,7 @@ class _Compiler:
         return [(item.output_name or item.sql(dialect="duckdb"), item)]
 
 
-class _ByValues:
+class ByValues:
     """An expression whose types depend on the values of its parameters: `balance + ?`.
 
     It is compiled for the types of the values, once for each combination, or left to DuckDB.
@@ -614,12 +631,16 @@ class _ByValues:
         self._untyped = [key for key in keys if scope.parameter_type(key) is None]
         self._compiled: dict[tuple[ColumnType | None, ...], Scalar | None] = {}
 
-    def value(self, row: Row, parameters: Parameters) -> Value:
+    def native(self, parameters: Parameters) -> Scalar | None:
+        """What it is compiled to for the types of these parameters; None: left to DuckDB."""
         types = tuple([_value_type(parameters[key]) for key in self._untyped])  # type: ignore[index]
         if types not in self._compiled:
             known = dict(zip(self._untyped, types, strict=True))
             self._compiled[types] = compile_expression(self._node, _TypedScope(self._scope, known))
-        compiled = self._compiled[types]
+        return self._compiled[types]
+
+    def value(self, row: Row, parameters: Parameters) -> Value:
+        compiled = self.native(parameters)
         if compiled is not None:
             return compiled(row, parameters)
         scope = self._scope

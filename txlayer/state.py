@@ -24,6 +24,7 @@ class CatalogState:
 
     def __init__(self, catalog: Catalog, engine: QueryEngine) -> None:
         self.catalog = catalog
+        self.engine = engine
         self.codecs = Codecs(catalog)
         self.programs: Programs = compile_programs(catalog, self.codecs)
         self.roots = Roots(catalog, self.codecs)

@@ -20,7 +20,7 @@ import datetime as dt
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from maintain.changes import Change, Mutation
 from maintain.recompute import rows_from
@@ -66,11 +66,13 @@ from txlayer.plans import (
     DeletePlan,
     InsertPlan,
     Returning,
+    Scalar,
     Subquery,
     UpdatePlan,
     WritePlan,
     assigned_moment,
     bind_parameters,
+    needs_duckdb,
 )
 from txlayer.state import CatalogState
 
@@ -78,15 +80,20 @@ MAX_CHANGES = 200_000
 """Rows one transaction may change; more belongs into several, or into `load`."""
 
 Key = tuple[Value, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A statement with its parameters coerced, and the rows of VALUES that follow from them."""
+    """A statement with its parameters coerced. `by_duckdb`: some expression of it is evaluated by
+    DuckDB."""
 
     statement: Statement
     parameters: Parameters
-    rows: list[dict[int, Value]]
+    by_duckdb: bool
+
+
+_NOTHING_BOUND = _Bound(Statement(""), (), by_duckdb=False)
 
 
 class Transaction:
@@ -125,6 +132,8 @@ class Transaction:
         self._repairs: list[Mutation] = []
         self._bound: dict[int, _Bound] = {}
         """By the identity of the statement, which each of them keeps."""
+        self._given: dict[int, list[dict[int, Value]]] = {}
+        """The rows of VALUES of each."""
 
     # ------------------------------------------------------------ locks
 
@@ -250,23 +259,29 @@ class Transaction:
             for one, plan in zip(work, plans, strict=True):
                 if not isinstance(one, Statement) or plan is None:
                     continue
-                for relation, key in self._named(plan, self._bind(plan, one)):
+                for relation, key in await self._named(plan, self._bind(plan, one)):
                     if key is not None and None not in key:
                         wanted.setdefault(relation, {})[key] = None
         await self.reader.prefetch({name: list(keys) for name, keys in wanted.items()})
 
-    def _named(self, plan: WritePlan, bound: _Bound) -> Iterator[tuple[str, Key | None]]:
+    async def _named(self, plan: WritePlan, bound: _Bound) -> list[tuple[str, Key | None]]:
         """Relations and keys; of a row that is inserted, those of its parents too."""
-        name = plan.relation.name
         match plan:
             case InsertPlan():
-                codec, parents = self.state.codecs(name), self.state.constraints[name].parents
-                for given in bound.rows:
-                    row = tuple(map(given.get, range(len(plan.relation.columns))))
-                    yield name, codec.key_values(row)
-                    yield from ((p.foreign_key.parent, p.values(row)) for p in parents)
+                return list(self._named_by(plan.relation, await self._values(plan, bound)))
             case UpdatePlan(find=ByKey() as find) | DeletePlan(find=ByKey() as find):
-                yield name, find.values(bound.parameters)
+                return [(plan.relation.name, await self._key(find, bound))]
+        return []
+
+    def _named_by(
+        self, relation: Relation, rows: Iterable[Mapping[int, Value]]
+    ) -> Iterator[tuple[str, Key]]:
+        codec = self.state.codecs(relation.name)
+        parents = self.state.constraints[relation.name].parents
+        for given in rows:
+            row = tuple(map(given.get, range(len(relation.columns))))
+            yield relation.name, codec.key_values(row)
+            yield from ((p.foreign_key.parent, p.values(row)) for p in parents)
 
     # ------------------------------------------------------------ statements
 
@@ -276,9 +291,24 @@ class Transaction:
         if bound is None:
             types = plan.parameter_types
             parameters = bind_parameters(statement.parameters, types, self._now)
-            rows = plan.given(parameters) if isinstance(plan, InsertPlan) else []
-            bound = self._bound[id(statement)] = _Bound(statement, parameters, rows)
+            by_duckdb = needs_duckdb(plan, parameters)
+            bound = self._bound[id(statement)] = _Bound(statement, parameters, by_duckdb)
         return bound
+
+    async def _computed(self, bound: _Bound, work: Callable[[], T]) -> T:
+        """What `work` returns, which evaluates expressions of the statement."""
+        return await self.state.engine.evaluate(work) if bound.by_duckdb else work()
+
+    async def _values(self, plan: InsertPlan, bound: _Bound) -> list[dict[int, Value]]:
+        """The rows of VALUES. Done once, like `_bind`."""
+        rows = self._given.get(id(bound.statement))
+        if rows is None:
+            rows = await self._computed(bound, lambda: plan.given(bound.parameters))
+            self._given[id(bound.statement)] = rows
+        return rows
+
+    async def _key(self, find: ByKey, bound: _Bound) -> Key | None:
+        return await self._computed(bound, lambda: find.values(bound.parameters))
 
     async def run(self, plan: WritePlan, statement: Statement) -> StatementResult:
         bound = self._bind(plan, statement)
@@ -286,10 +316,13 @@ class Transaction:
             case InsertPlan():
                 rows = await self._insert(plan, bound)
             case UpdatePlan():
-                rows = await self._update(plan, bound.parameters)
+                rows = await self._update(plan, bound)
             case DeletePlan():
-                rows = await self._delete(plan, bound.parameters)
-        return _result(plan.returning, rows, bound.parameters)
+                rows = await self._delete(plan, bound)
+        returning = plan.returning
+        if returning is None:
+            return StatementResult(len(rows))
+        return await self._computed(bound, lambda: _result(returning, rows, bound.parameters))
 
     async def insert(self, batch: InsertRows) -> StatementResult:
         """Insert a batch of rows without SQL. Raises NotFound, TypeMismatch and the rest."""
@@ -307,16 +340,16 @@ class Transaction:
         return StatementResult(len(rows))
 
     async def _insert(self, plan: InsertPlan, bound: _Bound) -> list[Row]:
-        relation, given = plan.relation, bound.rows
+        relation = plan.relation
+        given = await self._values(plan, bound)
         if plan.query is not None:
-            given = []
             stream = await self._run_query(plan.query, bound.parameters)
             for row in await stream.all():
                 pairs = zip(plan.query_positions, row, strict=True)
                 typed = ((i, relation.columns[i].type, value) for i, value in pairs)
                 given.append({i: t.coerce(assigned_moment(v, t.kind)) for i, t, v in typed})
         rows = [await self._complete(relation, values) for values in given]
-        return await self.insert_rows(relation, rows, plan.conflict, bound.parameters)
+        return await self.insert_rows(relation, rows, plan.conflict, bound)
 
     async def _complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
         """A whole row: given values, then defaults."""
@@ -363,7 +396,7 @@ class Transaction:
         relation: Relation,
         rows: Sequence[Row],
         conflict: Conflict | None = None,
-        parameters: Parameters = (),
+        bound: _Bound = _NOTHING_BOUND,
     ) -> list[Row]:
         """Insert complete rows, set-at-a-time; returns the rows inserted or updated."""
         name, codec = relation.name, self.state.codecs(relation.name)
@@ -391,9 +424,7 @@ class Transaction:
                     constraint="primary key",
                 )
             elif conflict.assignments:
-                written += await self._update_conflicting(
-                    relation, conflict, holder, row, parameters
-                )
+                written += await self._update_conflicting(relation, conflict, holder, row, bound)
         return written
 
     async def _conflicting(
@@ -432,41 +463,36 @@ class Transaction:
         conflict: Conflict,
         held: Row,
         proposed: Row,
-        parameters: Parameters,
+        bound: _Bound,
     ) -> list[Row]:
         key = self.state.codecs(relation.name).key_values(held)
         (row,) = await self._lock_and_read(relation.name, [key])
         if row is None:
             raise TransactionAborted("The conflicting row was deleted meanwhile.")
-        both = row + proposed
-        if conflict.where is not None and not conflict.where(both, parameters):
+        new = await self._computed(
+            bound, lambda: _updated_conflicting(conflict, row, proposed, bound.parameters)
+        )
+        if new is None:
             return []
-        new = await self._assigned(relation, conflict.assignments, row, both, parameters)
+        new = await self._defaulted(relation, conflict.assignments, new)
         return await self._replace(relation, [(row, new)])
 
-    async def _update(self, plan: UpdatePlan, parameters: Parameters) -> list[Row]:
-        rows = await self._locate(plan.relation, plan.find, parameters)
-        pairs = [
-            (row, await self._assigned(plan.relation, plan.assignments, row, row, parameters))
-            for row in rows
-        ]
-        return await self._replace(plan.relation, pairs)
+    async def _update(self, plan: UpdatePlan, bound: _Bound) -> list[Row]:
+        rows = await self._locate(plan.relation, plan.find, bound)
+        pairs = await self._computed(
+            bound,
+            lambda: [(r, _assigned(plan.assignments, r, r, bound.parameters)) for r in rows],
+        )
+        relation, assignments = plan.relation, plan.assignments
+        pairs = [(row, await self._defaulted(relation, assignments, new)) for row, new in pairs]
+        return await self._replace(relation, pairs)
 
-    async def _assigned(
-        self,
-        relation: Relation,
-        assignments: Assignments,
-        row: Row,
-        seen: Row,
-        parameters: Parameters,
-    ) -> Row:
-        """`row` after SET, whose expressions are over `seen`."""
+    async def _defaulted(self, relation: Relation, assignments: Assignments, row: Row) -> Row:
+        """`row` after what SET … = DEFAULT says."""
         new = list(row)
         for assignment in assignments:
             if isinstance(assignment, Defaulted):
                 new[assignment.position] = await self._default(relation, assignment.column)
-            else:
-                new[assignment.position] = assignment.value(seen, parameters)
         return tuple(new)
 
     async def _replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> list[Row]:
@@ -492,8 +518,8 @@ class Transaction:
                 await self.insert_rows(relation, [new])
         return [new for _, new in pairs]
 
-    async def _delete(self, plan: DeletePlan, parameters: Parameters) -> list[Row]:
-        rows = await self._locate(plan.relation, plan.find, parameters)
+    async def _delete(self, plan: DeletePlan, bound: _Bound) -> list[Row]:
+        rows = await self._locate(plan.relation, plan.find, bound)
         await self._delete_rows(plan.relation, rows)
         return rows
 
@@ -549,30 +575,32 @@ class Transaction:
         current = await self.rows(name, list(keys))
         return [row for row in current if row is not None and check.parent_key(row) in wanted]
 
-    async def _locate(
-        self, relation: Relation, find: ByKey | BySearch, parameters: Parameters
-    ) -> list[Row]:
+    async def _locate(self, relation: Relation, find: ByKey | BySearch, bound: _Bound) -> list[Row]:
         """The rows that a WHERE means, locked and as they are now."""
-        if isinstance(find, ByKey):
-            key = find.values(parameters)
-            if key is None:
-                return []
-            (row,) = await self._lock_and_read(relation.name, [key])
-            if row is None or (find.residual is not None and not find.residual(row, parameters)):
-                return []
-            return [row]
-        return await self._search(relation, find, parameters)
+        if isinstance(find, BySearch):
+            return await self._search(relation, find, bound)
+        key = await self._key(find, bound)
+        if key is None:
+            return []
+        rows = await self._lock_and_read(relation.name, [key])
+        return await self._matching(rows, find.residual, bound)
 
-    async def _search(
-        self, relation: Relation, find: BySearch, parameters: Parameters
+    async def _matching(
+        self, rows: Sequence[Row | None], predicate: Scalar | None, bound: _Bound
     ) -> list[Row]:
-        keys = await (await self._run_query(find.query, parameters)).all()
+        present = [row for row in rows if row is not None]
+        if predicate is None or not present:
+            return present
+        return await self._computed(
+            bound, lambda: [row for row in present if predicate(row, bound.parameters)]
+        )
+
+    async def _search(self, relation: Relation, find: BySearch, bound: _Bound) -> list[Row]:
+        keys = await (await self._run_query(find.query, bound.parameters)).all()
         rows = await self._lock_and_read(relation.name, keys)
         if find.predicate is None:
             await self._require_unchanged(relation, keys)
-            return [row for row in rows if row is not None]
-        predicate = find.predicate
-        return [row for row in rows if row is not None and predicate(row, parameters)]
+        return await self._matching(rows, find.predicate, bound)
 
     async def _require_unchanged(self, relation: Relation, keys: Sequence[Key]) -> None:
         base = await self._base()
@@ -830,11 +858,26 @@ def _decoded(codec: LayoutCodec, cell: Cell | None) -> Row | None:
         return None
 
 
-def _result(
-    returning: Returning | None, rows: Sequence[Row], parameters: Parameters
-) -> StatementResult:
-    if returning is None:
-        return StatementResult(len(rows))
+def _assigned(assignments: Assignments, old: Row, seen: Row, parameters: Parameters) -> Row:
+    """`old` after the expressions of SET, which are over `seen`."""
+    new = list(old)
+    for assignment in assignments:
+        if not isinstance(assignment, Defaulted):
+            new[assignment.position] = assignment.value(seen, parameters)
+    return tuple(new)
+
+
+def _updated_conflicting(
+    conflict: Conflict, row: Row, proposed: Row, parameters: Parameters
+) -> Row | None:
+    """What ON CONFLICT makes of `row`; None: its WHERE lets it be."""
+    both = row + proposed
+    if conflict.where is not None and not conflict.where(both, parameters):
+        return None
+    return _assigned(conflict.assignments, row, both, parameters)
+
+
+def _result(returning: Returning, rows: Sequence[Row], parameters: Parameters) -> StatementResult:
     return StatementResult(
         len(rows),
         returning.columns,

@@ -36,7 +36,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -64,6 +64,7 @@ from txlayer.plans import (
     WritePlan,
     bind_parameters,
     compile_write,
+    needs_duckdb,
 )
 from txlayer.roots import RootName, Roots
 from txlayer.tables import create_tables
@@ -240,7 +241,7 @@ class Slave:
                 await self._delete(plan, given)
 
     async def _insert(self, plan: InsertPlan, parameters: Parameters) -> None:
-        row = _new_row(plan, parameters)
+        row = await self._computed(plan, parameters, lambda: _new_row(plan, parameters))
         name = plan.relation.name
         root = await self._root(name, row)
         if not await self._locks.take(root, new=root[1] == name):
@@ -270,7 +271,7 @@ class Slave:
             return
         root, row = found
         async with self._locks.given_back(root):
-            new = _updated(plan, row, parameters)
+            new = await self._computed(plan, parameters, lambda: _updated(plan, row, parameters))
             mutations = await self._mutations(Change(relation.name, row, new))
         base = [m for m in mutations if not self._of_view(m)]
         seen = [m for m in mutations if self._of_view(m)]
@@ -291,6 +292,11 @@ class Slave:
             await self._locks.release(root)
 
     # ------------------------------------------------------------ parts
+
+    async def _computed(
+        self, plan: WritePlan, parameters: Parameters, work: Callable[[], Row]
+    ) -> Row:
+        return await self._engine.evaluate(work) if needs_duckdb(plan, parameters) else work()
 
     async def _locked(
         self, relation: Relation, find: ByKey | BySearch, parameters: Parameters

@@ -6,6 +6,7 @@ else, so the tests of access paths do not depend on a store.
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 import datetime as dt
 import functools
@@ -17,9 +18,11 @@ from typing import Any
 import duckdb
 
 from query.duck import connect, from_record_batch, to_record_batch
+from query.duckeval import evaluate
+from query.session import Duck
 from schema.catalog import Catalog, Forest, Index, JoinView, Layout, Purpose, State, ViewColumn
 from schema.model import Column, ForeignKey, KeyPart, Relation, Schema
-from schema.types import ColumnType, Kind, Row
+from schema.types import ColumnType, Kind, Row, Value
 from storage.codec.keyrange import KeyRange
 from storage.snapshot import RowReader, RowVersion
 
@@ -264,3 +267,16 @@ def sample(authors: int = 20, items: int = 120, lines: int = 400) -> Data:
             for i in range(lines)
         ],
     }  # fmt: skip
+
+
+def evaluated(*given: Any) -> list[Value]:
+    """`query.duckeval.evaluate`, where nothing else is to go on meanwhile."""
+
+    async def run() -> list[Value]:
+        duck = Duck(memory_limit_mb=128, threads=1)
+        async with duck.session() as session:
+            values = await session.evaluate(lambda: evaluate(*given))
+        duck.close()
+        return values
+
+    return asyncio.run(run())

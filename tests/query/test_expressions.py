@@ -10,9 +10,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from query_world import evaluated
 from sqlglot import exp, parse_one
 
-from query.duckeval import evaluate
 from query.expressions import (
     CompiledExpression,
     SortTerm,
@@ -164,7 +164,7 @@ def test_overflows_are_errors(sql: str) -> None:
     with pytest.raises(TypeMismatch, match=r"Overflow|out of range"):
         value(sql)
     with pytest.raises(TypeMismatch):
-        evaluate(parse_one(sql, read="duckdb"), COLUMNS, [ROW])
+        evaluated(parse_one(sql, read="duckdb"), COLUMNS, [ROW])
 
 
 def test_a_cast_that_fails_waits_until_it_is_reached() -> None:
@@ -211,7 +211,7 @@ def test_a_pattern_with_many_wildcards_is_quick() -> None:
 def test_typed_parameters_mean_the_same_in_duckdb() -> None:
     """7 alone would be INTEGER, and the product would overflow."""
     node = parse_one("i * ? * 0.5 || ''", read="duckdb")
-    assert evaluate(node, COLUMNS, [ROW], (3_000_000_000,), {0: BIGINT}) == ["10500000000.0"]
+    assert evaluated(node, COLUMNS, [ROW], (3_000_000_000,), {0: BIGINT}) == ["10500000000.0"]
 
 
 # --- order -----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from query_world import evaluated
 from sqlglot import parse_one
 
 from query.duck import (
@@ -22,7 +23,6 @@ from query.duck import (
     from_record_batch,
     to_record_batch,
 )
-from query.duckeval import evaluate
 from schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
 from schema.model import Column
 from schema.types import ColumnType, Kind, Row, Value
@@ -186,7 +186,7 @@ PEOPLE = (Column("id", ColumnType(Kind.INTEGER)), Column("name", ColumnType(Kind
 def test_evaluate_keeps_the_order_of_rows() -> None:
     rows: list[Row] = [(i, f"n{i}") for i in range(5000)]
     node = parse_one("repeat(name, 1) || ? || md5('x')[1:0]", read="duckdb")
-    assert evaluate(node, PEOPLE, rows, ("!",)) == [f"n{i}!" for i in range(5000)]
+    assert evaluated(node, PEOPLE, rows, ("!",)) == [f"n{i}!" for i in range(5000)]
 
 
 def test_evaluate_finds_qualified_names_and_coerces_parameters() -> None:
@@ -194,8 +194,8 @@ def test_evaluate_finds_qualified_names_and_coerces_parameters() -> None:
     node = parse_one("people.id * 100 + excluded.id + :more", read="duckdb")
     rows: list[Row] = [(1, "a", 2, "b")]
     types = {"more": ColumnType(Kind.INTEGER)}
-    assert evaluate(node, columns, rows, {"more": "7"}, types) == [109]
-    assert evaluate(node, columns, [], {"more": "7"}) == []
+    assert evaluated(node, columns, rows, {"more": "7"}, types) == [109]
+    assert evaluated(node, columns, [], {"more": "7"}) == []
 
 
 def test_evaluate_compares_decimals_exactly_or_not_at_all() -> None:
@@ -204,7 +204,7 @@ def test_evaluate_compares_decimals_exactly_or_not_at_all() -> None:
     types = {0: columns[0].type}
 
     def equal(value: Any) -> Value:
-        (found,) = evaluate(node, columns, [(Decimal("1.00"),)], [value], types)
+        (found,) = evaluated(node, columns, [(Decimal("1.00"),)], [value], types)
         return found
 
     assert equal(Decimal("1.00")) is True
@@ -217,11 +217,11 @@ def test_evaluate_compares_decimals_exactly_or_not_at_all() -> None:
 
 def test_evaluate_returns_our_values() -> None:
     node = parse_one("md5(name)::UUID", read="duckdb")
-    assert evaluate(node, PEOPLE, [(1, "a"), (2, None)]) == [
+    assert evaluated(node, PEOPLE, [(1, "a"), (2, None)]) == [
         uuid.UUID("0cc175b9c0f1b6a831c399e269772661"),
         None,
     ]
-    (value,) = evaluate(parse_one("sqrt(-0.0)", read="duckdb"), PEOPLE, [(1, "a")])
+    (value,) = evaluated(parse_one("sqrt(-0.0)", read="duckdb"), PEOPLE, [(1, "a")])
     assert math.copysign(1, value) in (-1.0, 1.0)  # type: ignore[arg-type]
 
 
@@ -239,4 +239,4 @@ def test_evaluate_returns_our_values() -> None:
 )
 def test_evaluate_reports_errors(sql: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        evaluate(parse_one(sql, read="duckdb"), PEOPLE, [(1, "a")])
+        evaluated(parse_one(sql, read="duckdb"), PEOPLE, [(1, "a")])

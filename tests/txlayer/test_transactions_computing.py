@@ -1,0 +1,96 @@
+"""Expressions of writes that DuckDB evaluates: whatever they take, the event loop goes on, and the
+transaction ends at its time limit."""
+
+import asyncio
+import time
+
+import pytest
+from database_world import catalog_of, opened
+
+from schema.ddl import load_ddl
+from schema.errors import LimitExceeded, StatementTimeout, Unsupported
+
+DDL = "CREATE TABLE big (b_id INTEGER PRIMARY KEY, b_n BIGINT, b_t TEXT);"
+ENDLESS = (
+    "list_sum(list_transform(range(3000000), lambda x:"
+    " list_sum(list_transform(range(1000), lambda y: x * y % 7))))"
+)
+PATIENCE_S = 5
+"""The expression takes longer by far; a machine that is busy may take so long to stop it."""
+
+
+def on_big(tmp_path, scenario):
+    async def run():
+        async with opened(tmp_path, catalog_of(load_ddl(DDL))) as database:
+            await database.execute("INSERT INTO big VALUES (1, 1, 'x')")
+            await scenario(database)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"UPDATE big SET b_n = {ENDLESS} WHERE b_id = 1",
+        f"UPDATE big SET b_t = 'y' WHERE b_id = CAST({ENDLESS} AS INTEGER)",
+        f"UPDATE big SET b_t = 'y' WHERE b_id = 1 AND b_n < {ENDLESS}",
+        f"INSERT INTO big VALUES (2, {ENDLESS}, 'x')",
+        f"INSERT INTO big VALUES (1, 1, 'x') ON CONFLICT (b_id) DO UPDATE SET b_n = {ENDLESS}",
+        f"DELETE FROM big WHERE b_id = 1 RETURNING {ENDLESS}",
+    ],
+)
+def test_what_takes_long_is_stopped_and_nobody_waits_for_it(tmp_path, sql):
+    async def scenario(database):
+        turns = 0
+
+        async def others():
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0.01)
+                turns += 1
+
+        going = asyncio.create_task(others())
+        began = time.monotonic()
+        with pytest.raises(StatementTimeout):
+            await database.execute(sql, timeout_s=0.5)
+        assert time.monotonic() - began < PATIENCE_S
+        going.cancel()
+        assert turns > 5
+        assert database.locks.held_count == 0
+        assert await database.fetch("SELECT b_id, b_n, b_t FROM big") == [(1, 1, "x")]
+
+    on_big(tmp_path, scenario)
+
+
+def test_one_that_goes_away_takes_its_computing_with_it(tmp_path):
+    async def scenario(database):
+        task = asyncio.create_task(database.execute(f"UPDATE big SET b_n = {ENDLESS}"))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        began = time.monotonic()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - began < PATIENCE_S
+        await database.execute("UPDATE big SET b_t = repeat(b_t, 3)")
+        assert await database.fetch("SELECT b_t FROM big") == [("xxx",)]
+
+    on_big(tmp_path, scenario)
+
+
+def test_memory_is_limited(tmp_path):
+    async def scenario(database):
+        with pytest.raises(LimitExceeded, match="more memory"):
+            await database.execute("UPDATE big SET b_t = repeat(b_t, 1000000000)")
+
+    on_big(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("call", ["pg_sleep(6)", "sleep_ms(6)"])
+def test_sleeping_is_refused(tmp_path, call):
+    async def scenario(database):
+        with pytest.raises(Unsupported, match="only waits"):
+            await database.execute(f"UPDATE big SET b_t = CAST({call} AS TEXT)")
+        with pytest.raises(Unsupported, match="only waits"):
+            await database.fetch(f"SELECT {call}")
+
+    on_big(tmp_path, scenario)
