@@ -22,7 +22,7 @@ from api.exports import Export, Exports
 from api.planning import PlannedSchema, PlanRequest, plan_schema, program_of
 from api.ports import EXPORTS, Ports, embedded_ports
 from api.settings import Settings
-from query.engine import PreparedQuery, QueryEngine, QueryStream
+from query.engine import PreparedQuery, QueryEngine, QueryStream, time_limit
 from query.explain import Explanation
 from schema.catalog import Catalog
 from schema.errors import (
@@ -519,10 +519,13 @@ class Database:
         Arrow. A query that names deferred views reads at theirs instead, and fails if that is
         longer ago than `max_staleness_s`.
         """
+        deadline = self.clock.monotonic() + (timeout_s or self.settings.statement_timeout_s)
         async with self._at(snapshot, bookmark, strong=strong) as (state, newest):
-            prepared = self.engine.prepare(
-                sql, state.catalog, use_views=use_views, columnar=columnar
+            prepare = partial(
+                self.engine.prepare, sql, state.catalog, use_views=use_views, columnar=columnar
             )
+            async with time_limit(deadline):
+                prepared = await self.engine.read(len(sql), prepare)
             at = newest
             if prepared.deferred:
                 if strong or pending:
@@ -534,7 +537,10 @@ class Database:
                 at = await self.deferred.read_at(
                     prepared, asked=snapshot, max_staleness_s=max_staleness_s
                 )
-            overlay = await self.manager.pending(pending, at, replay) if pending else None
+            overlay = None
+            if pending:
+                left_s = deadline - self.clock.monotonic()
+                overlay = await self.manager.pending(pending, at, replay, left_s)
             reads: list[ReadItem] | None = [] if trace else None
             if reads is not None and overlay is not None:
                 reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
@@ -546,7 +552,6 @@ class Database:
                 trace=reads,
                 require_valid=partial(self._require_kept, at),
             )
-            deadline = self.clock.monotonic() + (timeout_s or self.settings.statement_timeout_s)
             stream = await prepared.run(reader, parameters, deadline=deadline, max_rows=max_rows)
             self.queries += 1
             with self.keeper.readers.holding(at):

@@ -44,7 +44,7 @@ class Ports:
     open_log: Callable[[str, int, int], Awaitable[Log]]
     clock: Clock
     ids: Ids
-    new_threads: Callable[[], Executor] = new_threads
+    new_threads: Callable[[int], Executor] = new_threads
     steps: Steps = no_steps
     peers: Peers | None = None
     logs: Logs | None = None

@@ -34,11 +34,13 @@ from query.constants import named_type
 from query.names import ANONYMOUS, Frame, Item, OutputColumn, Target, ambiguous, unknown
 from query.parse import DIALECT, TABLE_FUNCTIONS, at, function_name, parse
 from schema.catalog import Catalog
-from schema.errors import SqlError, UnknownName, Unsupported
+from schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
 from schema.types import ColumnType, Kind
 
 __all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
 
+MAX_COLUMNS = 1_664
+"""Of a SELECT, as in PostgreSQL."""
 _BIGINT = ColumnType(Kind.BIGINT)
 _TYPED_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ,
                       exp.NullSafeNEQ, exp.Like, exp.ILike)  # fmt: skip
@@ -703,6 +705,8 @@ class _Binder:
     # -- projections and expressions
 
     def _projections(self, nodes: Sequence[exp.Expr], select: _Select) -> _Shape:
+        if len(nodes) > MAX_COLUMNS:
+            raise LimitExceeded(f"a SELECT has more than {MAX_COLUMNS} columns")
         columns: list[OutputColumn] = []
         open_ = False
         for node in nodes:

@@ -24,10 +24,12 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from query.algebra import Parameter
-from schema.errors import SqlError, Unsupported
+from schema.errors import LimitExceeded, SqlError, Unsupported
 
 DIALECT = "duckdb"
 MAX_SQL_CHARACTERS = 1_000_000
+MAX_TOKENS = 100_000
+"""Words, values and signs of a statement: a list of some ten thousand values is within it."""
 STATEMENTS = (
     exp.Select,
     exp.SetOperation,
@@ -103,6 +105,7 @@ def _only_statement(sql: str) -> exp.Expr:
     dialect = sqlglot.Dialect.get_or_raise(DIALECT)
     try:
         tokens = dialect.tokenize(sql)
+        _check_length(tokens)
         _check_first_word(tokens)
         trees = dialect.parser().parse(list(_number_parameters(tokens)), sql)
     except SqlglotError as error:
@@ -168,6 +171,15 @@ def _text(tokens: Sequence[Token], i: int) -> str:
 
 def _token(kind: TokenType, text: str, like: Token) -> Token:
     return Token(kind, text, like.line, like.col, like.start, like.end, [])
+
+
+def _check_length(tokens: Sequence[Token]) -> None:
+    """Raises LimitExceeded: reading a token takes some 30 µs, and memory."""
+    if len(tokens) > MAX_TOKENS:
+        raise LimitExceeded(
+            f"the statement has more than {MAX_TOKENS} words, values and signs",
+            cure="send less at a time, or values as parameters",
+        )
 
 
 def _check_first_word(tokens: Sequence[Token]) -> None:

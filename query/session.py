@@ -26,9 +26,13 @@ RESULT_ROWS = 2_048
 T = TypeVar("T")
 
 
-def new_threads() -> Executor:
-    """As many queries as these run in DuckDB at the same time."""
-    return ThreadPoolExecutor(4, thread_name_prefix="duckdb")
+THREADS_AT_WORK = 4
+"""As many queries run in DuckDB at the same time."""
+
+
+def new_threads(number: int) -> Executor:
+    """Threads for what may take long."""
+    return ThreadPoolExecutor(number, thread_name_prefix="query")
 
 
 class Duck:
@@ -40,7 +44,7 @@ class Duck:
         memory_limit_mb: int,
         spill_folder: Path | None = None,
         threads: int = THREADS,
-        new_threads: Callable[[], Executor] = new_threads,
+        new_threads: Callable[[int], Executor] = new_threads,
     ) -> None:
         """`threads` are those that DuckDB uses for one query."""
         self._memory_limit_mb = memory_limit_mb
@@ -58,7 +62,7 @@ class Duck:
                 threads=self._threads_of_one,
                 spill_folder=self._spill_folder,
             )
-            self._threads = self._new_threads()
+            self._threads = self._new_threads(THREADS_AT_WORK)
         return DuckSession(self, self._database.cursor())
 
     def submit(self, work: Callable[[], T]) -> Future[T]:

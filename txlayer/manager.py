@@ -19,6 +19,7 @@ from functools import partial
 
 from maintain.changes import Mutation
 from query.engine import QueryEngine
+from query.fetch import chunks
 from schema.catalog import Catalog
 from schema.errors import (
     HornbeamError,
@@ -70,6 +71,8 @@ LOG_PATIENCE_S = 5.0
 ATTEMPTS_IN_PARALLEL = 2
 """A transaction that has lost its locks more often goes on in the slow lane: one at a time, so
 that many that want the same roots take turns instead of killing one another for ever."""
+TURN = 100
+"""After so many statements of a transaction others have a turn, and its time limit is looked at."""
 _SLOW_LANE = ("slow lane",)
 
 
@@ -221,7 +224,8 @@ class TransactionManager:
         snapshot that it looks for rows at is `held`."""
         request, began = attempt.request, self._clock.monotonic()
         state = self.state
-        plans = _plans(state, request.statements)
+        async with _time_limit(attempt.deadline - began):
+            plans = await _plans(state, request.statements)
         transaction = Transaction(
             state,
             self._store,
@@ -330,13 +334,17 @@ class TransactionManager:
         limits = self._limits
         if not request.statements and not request.preconditions and not request.reads:
             raise InvalidRequest("A transaction needs at least one statement.")
-        if len(request.statements) > limits.statements:
-            raise LimitExceeded(f"More than {limits.statements} statements in one transaction.")
+        self._require_few(request.statements)
         if len(request.reads) > limits.reads:
             raise LimitExceeded(
                 f"The transaction rests on more than {limits.reads} rows read.",
                 cure="Read less inside the transaction, or read outside of it.",
             )
+
+    def _require_few(self, work: Sequence[Work]) -> None:
+        most = self._limits.statements
+        if len(work) > most:
+            raise LimitExceeded(f"More than {most} statements in one transaction.")
 
     def _ms_since(self, began: float) -> float:
         return (self._clock.monotonic() - began) * 1000
@@ -358,8 +366,8 @@ class TransactionManager:
             at = await self._snapshots.read_point(least)
             with self.readers.holding(at):
                 transaction = self._unlocked(at, numbers, replay)
-                plans = _plans(self.state, request.statements)
                 async with _time_limit(limit_s):
+                    plans = await _plans(transaction.state, request.statements)
                     await transaction.read_ahead(request.statements, plans)
                     await transaction.validate(request.reads, request.preconditions)
                     results = await _run(transaction, request.statements, plans)
@@ -377,13 +385,19 @@ class TransactionManager:
         )
 
     async def pending(
-        self, statements: Sequence[Statement], at: int, replay: Replay | None = None
+        self,
+        statements: Sequence[Statement],
+        at: int,
+        replay: Replay | None = None,
+        timeout_s: float | None = None,
     ) -> Overlay:
-        """What uncommitted `statements` would change at snapshot `at`, to lay over a query."""
+        """What uncommitted `statements` would change at snapshot `at`, to lay over a query. Raises
+        LimitExceeded, StatementTimeout, and what the statements do."""
+        self._require_few(statements)
         numbers = Numbers(self._identity, replay.numbers if replay else ())
         transaction = self._unlocked(at, numbers, replay)
-        plans = _plans(self.state, statements)
-        async with _time_limit(self._limits.timeout_s):
+        async with _time_limit(self._limits.timeout_s if timeout_s is None else timeout_s):
+            plans = await _plans(transaction.state, statements)
             await transaction.read_ahead(statements, plans)
             await _run(transaction, statements, plans)
             return Overlay(await transaction.mutations())
@@ -482,6 +496,8 @@ async def _run(
         results.append(await _run_one(transaction, one, plan))
         if number < len(told):
             _require_told(told[number], number + 1, results[number])
+        if number % TURN == TURN - 1:
+            await asyncio.sleep(0)
     return tuple(results)
 
 
@@ -496,8 +512,18 @@ async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None)
             return await transaction.run(plan, work)
 
 
-def _plans(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
+async def _plans(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
     """One plan per SQL statement; the rest needs none."""
+    plans: list[WritePlan | None] = []
+    for some in chunks(work, TURN):
+        characters = sum(len(w.sql) for w in some if isinstance(w, Statement))
+        plans += await state.engine.read(characters, partial(_planned, state, some))
+        if len(plans) % TURN == 0:
+            await asyncio.sleep(0)
+    return plans
+
+
+def _planned(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
     return [state.plan(w.sql) if isinstance(w, Statement) else None for w in work]
 
 

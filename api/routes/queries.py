@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Annotated
 
 from fastapi import Header, Request, Response
@@ -52,7 +53,9 @@ async def query(
     """
     began, limits, db = now_s(), settings_of(request), readable_of(request)
     check_parameters(body.parameter_lists(), limits)
-    authorizer_of(request).query(principal_of(request), body, db.catalog)
+    characters = len(body.sql) + sum(len(item.sql) for item in body.pending)
+    allow = partial(authorizer_of(request).query, principal_of(request), body, db.catalog)
+    await db.engine.read(characters, allow)
     answering = _answer(body, db, limits, began, arrow=ARROW in accept)
     response = await unless_gone(request.receive, answering)
     if db.behind_s is not None:
@@ -93,6 +96,8 @@ async def _answer(
 )
 async def explain(body: ExplainBody, request: Request, db: ReadDb, asking: Asking) -> Response:
     """How a SELECT would be answered, and why."""
-    authorizer_of(request).explanation(asking, body, db.catalog)
-    explanation = db.explain(body.sql, body.parameters, use_views=body.use_views)
+    allow = partial(authorizer_of(request).explanation, asking, body, db.catalog)
+    await db.engine.read(len(body.sql), allow)
+    explain = partial(db.explain, body.sql, body.parameters, use_views=body.use_views)
+    explanation = await db.engine.read(len(body.sql), explain)
     return encoded(explanation_document(explanation))

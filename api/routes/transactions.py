@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Path, Request, Response
@@ -50,7 +51,9 @@ async def transact(
     """Run INSERT, UPDATE and DELETE statements as one transaction."""
     db, limits, principal = database_of(request), settings_of(request), principal_of(request)
     check_parameters(body.parameter_lists(), limits)
-    authorizer_of(request).transaction(principal, body, db.catalog)
+    characters = sum(len(statement.sql) for statement in body.statements)
+    allow = partial(authorizer_of(request).transaction, principal, body, db.catalog)
+    await db.engine.read(characters, allow)
     time_s = timeout_s(body.timeout_ms, limits)
     try:
         result = await db.transact(body.request(idempotency_key, time_s, principal.key))

@@ -306,7 +306,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
 
 class InlineExecutor(Executor):
-    """Runs work when it is submitted: for libraries that bring their own threads."""
+    """Runs work when it is submitted: for libraries that bring their own threads. There are none,
+    however many are asked for."""
+
+    def __init__(self, _threads: int) -> None:
+        super().__init__()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
