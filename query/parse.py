@@ -136,10 +136,12 @@ def _readable(error: SqlglotError) -> str:
 def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
     count, named = 0, False
     for i, token in enumerate(tokens):
-        if token.token_type is TokenType.PLACEHOLDER:
+        if token.token_type in (TokenType.PLACEHOLDER, TokenType.QDCOLON):
             count += 1
             yield _token(TokenType.PARAMETER, "$", token)
             yield _token(TokenType.NUMBER, str(count), token)
+            if token.token_type is TokenType.QDCOLON:  # ?::TYPE, which other dialects read as one
+                yield _token(TokenType.DCOLON, "::", token)
         elif token.token_type is TokenType.PARAMETER:
             raise Unsupported(
                 f"{token.text}{_text(tokens, i + 1)} is no parameter here",

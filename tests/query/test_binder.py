@@ -288,6 +288,18 @@ def test_parameters_are_numbered_as_written_and_typed_by_their_columns():
     assert "$3" in bound.ast.sql("duckdb").partition("LIKE")[2]
 
 
+def test_a_parameter_is_cast_by_colons():
+    bound = bind(
+        """SELECT ?::TEXT, '?::' AS "?::", ? :: INTEGER /* ?:: */, ?::DATE::TEXT -- ?::
+           FROM item WHERE i_id = ?::BIGINT""",
+        CATALOG,
+    )
+    kinds = [type_.kind for type_ in bound.parameter_types.values()]
+    assert kinds == [Kind.TEXT, Kind.INTEGER, Kind.DATE, Kind.BIGINT]
+    assert [column.name for column in bound.columns][1] == "?::"
+    assert bound.ast.sql("duckdb").count("CAST") == 5
+
+
 def test_named_parameters():
     bound = bind(
         "SELECT :a, {'k': 1}, [1, 2][1:2] FROM item WHERE i_id = :a AND i_title=:b", CATALOG
