@@ -46,7 +46,6 @@ _DUCKDB: dict[str, ColumnType] = {
     "bigint": ColumnType(Kind.BIGINT),
     "ubigint": ColumnType(Kind.DECIMAL, 20, 0),
     "hugeint": ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, 0),
-    "uhugeint": ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, 0),
     "float": ColumnType(Kind.DOUBLE),
     "double": ColumnType(Kind.DOUBLE),
     "boolean": ColumnType(Kind.BOOLEAN),

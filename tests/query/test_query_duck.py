@@ -141,6 +141,18 @@ def test_moments_beyond_python_are_refused(sql: str) -> None:
         from_record_batch(batch)
 
 
+def test_integers_beyond_signed_128_bits_are_refused() -> None:
+    """Arrow has them as signed ones: 2**127 came back as -2**127."""
+    greatest = CONNECTION.sql("SELECT $x", params={"x": 2**127 - 1})
+    assert column_type(greatest.types[0]).kind is Kind.DECIMAL
+    assert from_record_batch(greatest.to_arrow_table().to_batches()[0]) == [(2**127 - 1,)]
+    for number in (2**127, 2**128 - 1):
+        with pytest.raises(Unsupported, match="UHUGEINT"):
+            column_type(CONNECTION.sql("SELECT $x", params={"x": number}).types[0])
+    with pytest.raises(Unsupported, match="UHUGEINT"):
+        evaluate(parse_one("?", read="duckdb"), PEOPLE, [(1, "a")], [2**127])
+
+
 def test_a_batch_without_columns_keeps_its_rows() -> None:
     assert from_record_batch(pa.RecordBatch.from_arrays([], names=[])) == []
 
