@@ -14,7 +14,7 @@ import math
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Context, Decimal, DecimalException
+from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 from typing import Any
 
 from schema.errors import TypeMismatch
@@ -59,8 +59,9 @@ PYTHON_TYPES: dict[Kind, type] = {
 
 _INTEGER_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
 MAX_DECIMAL_PRECISION = 38
-_ROUNDING = Context(prec=2 * MAX_DECIMAL_PRECISION, rounding=ROUND_HALF_EVEN)
-"""The thread's own context would refuse more than 28 digits."""
+_ROUNDING = Context(prec=2 * MAX_DECIMAL_PRECISION, rounding=ROUND_HALF_UP)
+"""Halves go away from zero, as in DuckDB. The thread's own context would refuse more than 28
+digits."""
 _UNITS = [Decimal((0, (1,), -scale)) for scale in range(MAX_DECIMAL_PRECISION + 1)]
 """By scale, what decimals are rounded to."""
 
@@ -92,8 +93,8 @@ class ColumnType:
         """Turn `value` into this type's Python value, exactly or not at all.
 
         Accepts the Python type itself, wider numeric types when nothing is lost, and text for
-        everything that JSON has no type for. Decimals are rounded half-even to the scale, as SQL
-        assigns them. Raises TypeMismatch.
+        everything that JSON has no type for. Decimals are rounded to the scale, halves away from
+        zero, as CAST does. Raises TypeMismatch.
         """
         if value is None:
             return None

@@ -50,7 +50,10 @@ def test_coercion_is_total_and_idempotent(type_: ColumnType, value: Any) -> None
         (WIDE, 0.1, "Decimal('0.10')"),
         (WIDE, "-0", "Decimal('0.00')"),
         # 32 digits: more than the thread's decimal context holds.
-        (WIDE, "1" * 30 + ".125", f"Decimal('{'1' * 30}.12')"),
+        (WIDE, "1" * 30 + ".125", f"Decimal('{'1' * 30}.13')"),
+        (WIDE, Decimal("-0.125"), "Decimal('-0.13')"),
+        (WIDE, "0.1249", "Decimal('0.12')"),
+        (WIDE, 0.005, "Decimal('0.01')"),
         (WIDE, 1e30, "Decimal('1000000000000000000000000000000.00')"),
         (ColumnType(Kind.DECIMAL, 2, 2), "0.994", "Decimal('0.99')"),
         (DOUBLE, -0.0, "0.0"),
