@@ -10,12 +10,14 @@ at once. Reflection reads `GET /v1/schema`; views are materialised views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import exc, schema, types, util
+from sqlalchemy import exc, schema, sql, types, util
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.sqlite import json as sqlite_json
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.engine import default, reflection
 from sqlalchemy.engine.interfaces import (
@@ -83,6 +85,24 @@ class _Float(sqltypes.Float[Any]):
     result_processor = _Numeric.result_processor
 
 
+class _JsonIndex(sqlite_json.JSONIndexType):
+    def _format_value(self, value: Any) -> str:
+        return _json_path([value])
+
+
+class _JsonPath(sqlite_json.JSONPathType):
+    def _format_value(self, value: Any) -> str:
+        return _json_path(value)
+
+
+def _json_path(steps: Iterable[str | int]) -> str:
+    """Keys and places in arrays as DuckDB has them: $."key"[0]."""
+    return "$" + "".join(
+        f"[{step}]" if isinstance(step, int) else f".{json.dumps(step, ensure_ascii=False)}"
+        for step in steps
+    )
+
+
 class HornbeamCompiler(compiler.SQLCompiler):
     """SQL of the "duckdb" flavour."""
 
@@ -125,6 +145,28 @@ class HornbeamCompiler(compiler.SQLCompiler):
 
     def visit_not_regexp_match_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         return f"NOT {self.visit_regexp_match_op_binary(binary, operator, **kw)}"
+
+    def visit_floordiv_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
+        """Of integers exact and an integer, which FLOOR of a DOUBLE is not."""
+        if all(side.type._type_affinity is types.Integer for side in (binary.left, binary.right)):
+            return f"{self.process(binary.left, **kw)} // {self.process(binary.right, **kw)}"
+        inherited: Any = super().visit_floordiv_binary
+        return str(inherited(binary, operator, **kw))
+
+    def visit_json_getitem_op_binary(
+        self, binary: Any, operator: Any, _cast: bool = False, **kw: Any
+    ) -> str:
+        """JSON unless `as_string()` and the like want another type, which is made of the text."""
+        if not _cast and binary.type._type_affinity is not types.JSON:
+            return self.process(sql.cast(binary, binary.type), _cast=True, **kw)
+        left, right = self.process(binary.left, **kw), self.process(binary.right, **kw)
+        return f"({left} {'->>' if _cast else '->'} {right})"
+
+    visit_json_path_getitem_op_binary = visit_json_getitem_op_binary
+
+    def visit_aggregate_strings_func(self, fn: Any, **kw: Any) -> str:
+        inherited: Any = super().visit_aggregate_strings_func
+        return str(inherited(fn, use_function_name="string_agg", **kw))
 
     def visit_bitwise_xor_op_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
         return f"xor({self.process(binary.left, **kw)}, {self.process(binary.right, **kw)})"
@@ -231,7 +273,8 @@ class HornbeamDialect(default.DefaultDialect):
     postfetch_lastrowid = False
     supports_alter = False
     supports_comments = False
-    supports_default_values = False
+    supports_default_metavalue = True
+    supports_default_values = True
     supports_empty_insert = False
     supports_identity_columns = True
     supports_multivalues_insert = True
@@ -248,7 +291,12 @@ class HornbeamDialect(default.DefaultDialect):
     ddl_compiler = HornbeamDDLCompiler
     type_compiler_cls = HornbeamTypeCompiler
     preparer = HornbeamPreparer
-    colspecs = {sqltypes.Numeric: _Numeric, sqltypes.Float: _Float}  # noqa: RUF012
+    colspecs = {  # noqa: RUF012
+        sqltypes.Numeric: _Numeric,
+        sqltypes.Float: _Float,
+        sqltypes.JSON.JSONIndexType: _JsonIndex,
+        sqltypes.JSON.JSONPathType: _JsonPath,
+    }
     construct_arguments = [(schema.Index, {"include": None})]  # noqa: RUF012
 
     # ------------------------------------------------------------ connections

@@ -21,6 +21,7 @@ from pathlib import Path
 import client_world
 import pytest
 from sqlalchemy import (
+    BigInteger,
     Column,
     Engine,
     ForeignKey,
@@ -50,7 +51,7 @@ SUITE = (
     "RowFetchTest", "LimitOffset", "FetchLimitOffsetTest", "CompoundSelectTest", "JoinTest",
     "OrderByLabelTest", "SimpleUpdateDeleteTest", "RowCountTest", "InsertBehaviorTest",
     "PercentSchemaNamesTest", "DistinctOnTest", "ExistsTest", "IsOrIsNotDistinctFromTest",
-    "LikeFunctionsTest",
+    "LikeFunctionsTest", "TrueDivTest",
 )  # fmt: skip
 
 
@@ -149,6 +150,66 @@ def test_columns_are_reckoned_with_values(filled: Engine) -> None:
         session.commit()
         found = session.execute(select(Book.price, Book.out).order_by(Book.id)).all()
     assert found == [(Decimal("1.10"), dt.date.max), (Decimal("2.20"), None)]
+
+
+def test_a_row_of_defaults_only(engine: Engine) -> None:
+    class Things(DeclarativeBase):
+        pass
+
+    class Thing(Things):
+        __tablename__ = "thing"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    Things.metadata.create_all(engine)
+    with Session(engine) as session, session.begin():
+        things = [Thing(), Thing(), Thing()]
+        session.add_all(things)
+        session.flush()
+        assert [thing.id for thing in things] == [1, 2, 3]
+        assert session.execute(insert(Thing).returning(Thing.id)).scalar_one() == 4
+    with Session(engine) as session:
+        assert session.scalars(select(Thing.id).order_by(Thing.id)).all() == [1, 2, 3, 4]
+
+
+def test_integers_are_divided_exactly(engine: Engine) -> None:
+    """Towards zero, as by PostgreSQL."""
+    huge = literal(2**53 + 1, BigInteger)
+    with engine.connect() as connection:
+        quotients = connection.execute(
+            select(huge // 1, literal(-7) // 2, literal(7.5) // literal(2.0))
+        ).one()
+    assert [*quotients] == [2**53 + 1, -3, 3.0]
+    assert isinstance(quotients[1], int)
+
+
+def test_json_is_looked_into(engine: Engine) -> None:
+    metadata = MetaData()
+    table = Table("d", metadata, Column("id", Integer, primary_key=True), Column("j", types.JSON))
+    metadata.create_all(engine)
+    document = {"a": {"b": [1, 2.5, "x"]}, 'q"u.o\\te': "text", "yes": True, "none": None}
+    j = table.c.j
+    with engine.begin() as connection:
+        connection.execute(insert(table).values(id=1, j=document))
+        found = connection.execute(
+            select(
+                j["a"], j[("a", "b", 0)].as_integer(), j[("a", "b", 1)].as_float(),
+                j['q"u.o\\te'].as_string(), j["yes"].as_boolean(), j["a"]["b"][-1].as_string(),
+                j[("a", "b", 1)].as_numeric(10, 2), j["none"], j["nothing"], j["none"].as_string(),
+            )
+        ).one()  # fmt: skip
+        assert [*found] == [
+            document["a"], 1, 2.5, "text", True, "x", Decimal("2.50"), None, None, None,
+        ]  # fmt: skip
+        where = (j["a"]["b"][0].as_integer() + 1 == 2) & (j['q"u.o\\te'].as_string() == "text")
+        assert connection.scalars(select(table.c.id).where(where)).all() == [1]
+
+
+def test_strings_are_aggregated(filled: Engine) -> None:
+    names = func.aggregate_strings(Author.name, ", ")
+    with filled.connect() as connection:
+        assert sorted(connection.scalar(select(names)).split(", ")) == ["A", "B"]
+        in_order = names.aggregate_order_by(Author.id.desc())
+        assert connection.scalar(select(in_order)) == "B, A"
 
 
 def test_isolation_levels(filled: Engine) -> None:
