@@ -154,6 +154,8 @@ class Schema(Answer):
     views: list[View]
     indexes: list[dict[str, Any]]
     workload: list[dict[str, Any]]
+    method: str
+    budget: float | None
 
 
 class Graph(Answer):

@@ -161,6 +161,8 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
         ],
         "indexes": [_index_document(catalog, index) for index in catalog.indexes],
         "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
+        "method": catalog.method,
+        "budget": catalog.budget,
     }
 
 

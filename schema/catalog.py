@@ -210,7 +210,8 @@ class Catalog:
     put into force, what is new gets the number of the owner's claim (`txlayer/catalog_keeper.py`).
     Columns are only ever appended to a relation; a row written before has fewer values, and the
     missing ones read as the column's default (`storage/codec/rows.py`). `since` is the timestamp
-    from which on snapshots can be read by it: another catalog was in force before.
+    from which on snapshots can be read by it: another catalog was in force before. `method` and
+    `budget`: how its views were chosen.
     """
 
     version: int
@@ -225,6 +226,8 @@ class Catalog:
     since: int = 0
     deferred: tuple[DeferredView, ...] = ()
     load: Load | None = None
+    method: str = "optimal"
+    budget: float | None = None
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )

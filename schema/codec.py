@@ -105,6 +105,9 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     declared_views: tuple[DeclaredView, ...] = ()
     deferred: tuple[_DeferredForm, ...] = ()
     load: Load | None = None
+    method: str = "optimal"
+    budget: float | None = None
+    """Who does not know of these two forgets them."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -130,6 +133,8 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.schema.views,
             tuple(_deferred_form(view) for view in catalog.deferred),
             catalog.load,
+            catalog.method,
+            catalog.budget,
         )
     )
 
@@ -166,6 +171,8 @@ def decode_catalog(data: bytes) -> Catalog:
         form.since,
         deferred,
         form.load,
+        form.method,
+        form.budget,
     )
 
 

@@ -126,6 +126,7 @@ class SelectionPlan:
             version, self.schema, self.forest, self.views, self.indexes,
             workload=self.workload.statements,
             row_counts=tuple(self._known_rows(base).items()), load=base.load,
+            method=self.options.method, budget=self.options.budget,
         )  # fmt: skip
         numbers = dict(base.incarnations)
         states: dict[str, State] = {}

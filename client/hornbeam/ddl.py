@@ -7,34 +7,25 @@ statement, planned and applied with the workload in force. It takes effect at on
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from hornbeam.errors import NotSupportedError, OperationalError, ProgrammingError
+from hornbeam.errors import NotSupportedError, ProgrammingError
 from hornbeam.statements import Token, name_of, quote, split, tokens, workload_text
-from hornbeam.transport import MAX_ATTEMPTS, Transport
+from hornbeam.transport import Transport, planned_anew
 
-_NOISE = {"if", "not", "exists", "unique", "concurrently"}
+_NOISE = {"if", "not", "exists", "unique", "concurrently", "only"}
 
 
 def execute_ddl(transport: Transport, statement: str) -> None:
     """Plan and apply the schema that `statement` makes of the one in force.
 
     Raises ProgrammingError for what exists already or does not exist, NotSupportedError for
-    other DDL, and whatever plan and apply raise. A view or index that becomes readable meanwhile
-    makes a plan stale; then it is made anew.
+    other DDL, and whatever plan and apply raise.
     """
-    for attempt in range(MAX_ATTEMPTS):
-        try:
-            _plan_and_apply(transport, statement)
-        except OperationalError as error:
-            if error.code != "stale-plan" or attempt == MAX_ATTEMPTS - 1:
-                raise
-            time.sleep(0.01 * 2**attempt)
-        else:
-            return
+    planned_anew(lambda: _plan_and_apply(transport, statement))
 
 
 def _plan_and_apply(transport: Transport, statement: str) -> None:
@@ -46,6 +37,8 @@ def _plan_and_apply(transport: Transport, statement: str) -> None:
         "ddl": ddl,
         "workload": workload_text(current["workload"]),
         "roots": _kept_roots(current, ddl),
+        "method": current["method"],
+        "budget": current["budget"],
     }
     planned = transport.json("POST", "/v1/schema/plan", body)
     transport.json(
@@ -129,33 +122,64 @@ def _listed(asked: _Statement) -> list[str]:
 
 
 def _altered(ddl: str, asked: _Statement, text: str) -> str:
-    """ALTER TABLE t ADD COLUMN and ADD CONSTRAINT; both go into the table's declaration."""
-    element, declared = text[_added(asked).start :], split(ddl)
+    """ALTER TABLE t ADD COLUMN and ADD CONSTRAINT; all go into the table's declaration."""
+    elements, declared = list(_added(asked)), split(ddl)
     tables = [known for known in declared if _kind_and_name(known) == ("table", asked.name)]
     if not tables:
         if asked.guarded:
             return ddl
         raise _unknown("table", asked.name)
     (table,) = tables
-    head = table[: table.rindex(")")].rstrip()
-    changed = f"{head},\n  {element}\n)"
+    changed = table
+    for element in elements:
+        if element.guarded and name_of(element.found[0].text) in _columns(changed):
+            continue
+        last = element.found[-1]
+        written = text[element.found[0].start : last.start + len(last.text)]
+        changed = f"{changed[: changed.rindex(')')].rstrip()},\n  {written}\n)"
+    if changed == table:
+        return ddl
     return "".join(f"{changed if known is table else known};\n" for known in declared)
 
 
-def _added(asked: _Statement) -> Token:
-    """Where the column or constraint begins. Raises NotSupportedError for other changes."""
-    words = [token.text.lower() for token in asked.found]
-    if words[1:2] not in ([], ["add"]):
-        raise NotSupportedError(
-            "Of ALTER TABLE only ADD is known.\n"
-            "  Change the schema's file and run: hornbeam schema apply"
-        )
-    if any(token.text == "," and token.depth == 0 for token in asked.found):
-        raise NotSupportedError("ALTER TABLE adds one thing.\n  Write a statement for each.")
-    behind = asked.found[3 if words[2:3] == ["column"] else 2 :]
-    if not behind:
-        raise _cut_short()
-    return behind[0]
+def _added(asked: _Statement) -> Iterator[_Statement]:
+    """Columns and constraints, with their tokens. Raises NotSupportedError for other changes."""
+    for part in _parts(asked.found[1:]):
+        if not part:
+            raise _cut_short()
+        if part[0].text.lower() != "add":
+            raise NotSupportedError(
+                "Of ALTER TABLE only ADD is known.\n"
+                "  Change the schema's file and run: hornbeam schema apply"
+            )
+        words = [token.text.lower() for token in part]
+        first = 2 if words[1:2] == ["column"] else 1
+        guarded = words[first : first + 3] == ["if", "not", "exists"]
+        behind = part[first + 3 * guarded :]
+        if not behind:
+            raise _cut_short()
+        yield _Statement("add", "", guarded, behind)
+
+
+def _parts(found: Sequence[Token]) -> list[list[Token]]:
+    """What stands between commas."""
+    parts: list[list[Token]] = [[]]
+    for token in found:
+        if token.text == "," and token.depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def _columns(table: str) -> set[str]:
+    """The first names of what stands between a declaration's parentheses."""
+    found = list(tokens(table))
+    return {
+        name_of(token.text)
+        for before, token in pairwise(found)
+        if (before.text, before.depth) in {("(", 0), (",", 1)}
+    }
 
 
 def _read(statement: str) -> _Statement:
