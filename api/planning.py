@@ -114,6 +114,7 @@ def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) ->
     except SqlError as error:
         begins = request.workload.find(statement.sql)
         place = Place.at(request.workload, begins, request.workload_file)
+        error.details["statement"] = statement.name
         raise _located(error, f"in statement {statement.name}", place) from None
 
 

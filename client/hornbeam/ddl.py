@@ -40,9 +40,25 @@ def _plan_and_apply(transport: Transport, statement: str) -> None:
         "method": current["method"],
         "budget": current["budget"],
     }
-    planned = transport.json("POST", "/v1/schema/plan", body)
+    try:
+        planned = transport.json("POST", "/v1/schema/plan", body)
+    except ProgrammingError as error:
+        raise _still_read(error, current["ddl"]) from None
     transport.json(
         "POST", "/v1/schema/apply", body | {"plan_id": planned["plan_id"], "allow_drop": True}
+    )
+
+
+def _still_read(error: ProgrammingError, before: str) -> ProgrammingError:
+    """The error of a plan; about what was dropped under the workload, in words that know of it."""
+    name, statement = error.problem.get("name"), error.problem.get("statement")
+    tables = {name for what, name in map(_kind_and_name, split(before)) if what == "table"}
+    if statement is None or name not in tables:
+        return error
+    return ProgrammingError(
+        f"Statement {statement} of the workload reads {name}.\n"
+        "  Apply a workload without it first: hornbeam schema show --workload, schema apply.",
+        error.problem,
     )
 
 

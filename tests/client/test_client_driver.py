@@ -9,8 +9,10 @@ import uuid
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+import client_world
 import numpy as np
 import pytest
 
@@ -400,3 +402,20 @@ def test_half_a_pair_of_surrogates_is_refused() -> None:
             cursor.execute(sql, values)
     with pytest.raises(hornbeam.InterfaceError, match="no text"):
         db.transport.json("GET", "/v1/views/\ud800")
+
+
+def test_ddl_keeps_how_views_are_chosen_and_spares_what_the_workload_reads(tmp_path: Path) -> None:
+    where = client_world.embedded(tmp_path / "db")
+    with hornbeam.connect(where, autocommit=True) as db:
+        body = {
+            "ddl": client_world.DDL, "workload": client_world.WORKLOAD,
+            "method": "paper", "budget": 0.0,
+        }  # fmt: skip
+        plan = db.transport.json("POST", "/v1/schema/plan", body)["plan_id"]
+        db.transport.json("POST", "/v1/schema/apply", body | {"plan_id": plan})
+        db.cursor().execute("CREATE TABLE z (id INTEGER PRIMARY KEY)")
+        schema = db.transport.json("GET", "/v1/schema")
+        assert (schema["method"], schema["budget"], schema["views"]) == ("paper", 0.0, [])
+        with pytest.raises(hornbeam.ProgrammingError, match="Statement by_author of the"):
+            db.cursor().execute("DROP TABLE book")
+        db.cursor().execute("DROP TABLE z")
