@@ -168,7 +168,11 @@ class _Exchange:
         self._start: asyncio.Future[tuple[int, Headers]]
         self._start = asyncio.get_running_loop().create_future()
         self._task = asyncio.ensure_future(self._app(self._scope(), self._receive, self._send))
-        return await self._unless_ended(self._start)
+        try:
+            return await self._unless_ended(self._start)
+        except asyncio.CancelledError:  # nobody waits for the answer any more
+            self._task.cancel()
+            raise
 
     async def next(self) -> bytes | None:
         """The next piece of the body; None at its end."""

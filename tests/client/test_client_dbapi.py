@@ -4,6 +4,10 @@ rule, in the order of the specification."""
 from __future__ import annotations
 
 import datetime as dt
+import os
+import signal
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -345,3 +349,15 @@ def test_a_folder_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises((hornbeam.Error, OSError)):
         hornbeam.connect(client_world.embedded(tmp_path / "file"))
+
+
+def test_an_interrupted_statement_ends_in_the_database_too(tmp_path: Path) -> None:
+    db = hornbeam.connect(client_world.embedded(tmp_path / "db"))
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        db.cursor().execute(
+            "SELECT count(*) FROM range(300000) a, range(300000) b WHERE a.range * b.range % 7 = 3"
+        )
+    began = time.monotonic()
+    db.close()
+    assert time.monotonic() - began < 10
