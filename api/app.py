@@ -39,6 +39,7 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         docs_url="/docs",
         redoc_url=None,
+        redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.serving = serving if isinstance(serving, Serving) else Serving(serving)
@@ -59,10 +60,14 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
 
 
 class _Application(FastAPI):
-    """Its OpenAPI document says which requests take an API key."""
+    """Its OpenAPI document says which requests take an API key, and how bodies are refused."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                if "requestBody" in operation:
+                    _document(operation, 408, 415)
         if self.state.settings.authentication == "keys":
             schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
             schemes["apiKey"] = {
@@ -79,6 +84,9 @@ class _Application(FastAPI):
 def _secure(operation: dict[str, Any]) -> None:
     if needed_role(operation) is not None:
         operation["security"] = [{"apiKey": []}]
-        refusals = answers.problems(401, 403, 429, 503)
-        for status, refusal in refusals.items():
-            operation["responses"].setdefault(str(status), refusal)
+        _document(operation, 401, 403, 429, 503)
+
+
+def _document(operation: dict[str, Any], *statuses: int) -> None:
+    for status, refusal in answers.problems(*statuses).items():
+        operation["responses"].setdefault(str(status), refusal)

@@ -89,15 +89,17 @@ class Guard:
                 status = message["status"]
             await send(message)
 
+        # Whoever asks for the head of an answer is given it as by GET; uvicorn leaves out the body.
+        asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:
-            await self._app(scope, counted, noted)
+            await self._app(asked, counted, noted)
         except ClientDisconnect:
             _LOG.debug("client gone", path=scope["path"])
         except Exception as error:
             _log(scope, error)
             if not status:
                 await problems.unexpected()(scope, receive, noted)
-        self._metrics.request(scope, status, now_s() - began)
+        self._metrics.request({**asked, "method": scope["method"]}, status, now_s() - began)
 
 
 async def _in_time(receive: Receive) -> Message:

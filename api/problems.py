@@ -109,6 +109,7 @@ def install(app: FastAPI, routes: Sequence[APIRoute]) -> None:
         if error.status_code == 405:
             path = request.scope["path"]
             allowed = {m for r in routes if r.path_regex.match(path) for m in r.methods or ()}
+            allowed |= {"HEAD"} if "GET" in allowed else set()
             answer.headers["Allow"] = ", ".join(sorted(allowed)) or answer.headers["Allow"]
         return answer
 

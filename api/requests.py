@@ -121,8 +121,11 @@ class StrictRoute(APIRoute):
             if role is not None:
                 principal_of(request).require_role(role)
             request = StrictRequest(request.scope, request.receive)
+            _require_plain(request)
             arguments = await self._arguments(request) if direct else None
             if arguments is None:
+                if self.body_field:
+                    await _require_json(request)
                 return await handle(request)
             response: Response = await call(**arguments)
             return response
@@ -147,6 +150,22 @@ class StrictRoute(APIRoute):
             if errors:
                 return None
         return found
+
+
+def _require_plain(request: Request) -> None:
+    coding = request.headers.get("content-encoding", "identity")
+    if coding.lower() != "identity":
+        raise HTTPException(415, f"A body in Content-Encoding {coding} is not read; send it plain.")
+
+
+async def _require_json(request: Request) -> None:
+    """For a body of another type FastAPI says that it is no object, not that it was not read."""
+    given = request.headers.get("content-type", "")
+    media_type = given.partition(";")[0].strip().lower()
+    is_json = media_type.startswith("application/") and media_type.endswith(("/json", "+json"))
+    if not is_json and await request.body():
+        told = f"A body of type {given}" if given else "A body without Content-Type"
+        raise HTTPException(415, f"{told} is not read; send it as application/json.")
 
 
 def tagged(tag: str) -> APIRouter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import uuid
 
@@ -396,7 +397,7 @@ def test_unknown_routes_and_methods(shop):
     assert response.headers["allow"] == "POST"
     response = shop.client.put("/v1/keys")
     problem(response, 405, "invalid-request")
-    assert response.headers["allow"] == "GET, POST"
+    assert response.headers["allow"] == "GET, HEAD, POST"
 
 
 def test_openapi_documents_every_route(shop):
@@ -461,3 +462,33 @@ def test_json_that_is_nested_too_deeply_is_no_value(shop):
     refused = shop.transact("INSERT INTO kinds (k_id, k_json) VALUES (78, ?)", deep)
     assert (refused.status_code, refused.json()["code"]) == (422, "sql-type-mismatch")
     assert refused.json()["outcome"] == "none"
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/v1/status", "/v1/views"])
+def test_who_asks_for_a_head_gets_it(shop, path):
+    got, head = shop.client.get(path), shop.client.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == got.headers["content-type"]
+    assert shop.client.head("/v1/query").status_code == 405
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_a_body_of_another_type_is_told_what_to_be(shop, media_type):
+    headers = {} if media_type is None else {"Content-Type": media_type}
+    response = shop.client.post("/v1/query", content=b'{"sql": "SELECT 1"}', headers=headers)
+    assert "send it as application/json" in problem(response, 415, "invalid-request")["detail"]
+    headers = {"Content-Type": "application/problem+json; charset=utf-8"}
+    response = shop.client.post("/v1/query", content=b'{"sql": "SELECT 1"}', headers=headers)
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/query", "/v1/load/customer"])
+def test_packed_bodies_are_refused(shop, path):
+    content = gzip.compress(b'{"sql": "SELECT 1"}')
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    response = shop.client.post(path, content=content, headers=headers)
+    assert "gzip" in problem(response, 415, "invalid-request")["detail"]
+
+
+def test_another_path_is_not_found_and_not_elsewhere(shop):
+    problem(shop.client.get("/livez/"), 404, "not-found")
