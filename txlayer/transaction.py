@@ -35,6 +35,7 @@ from schema.errors import (
     NotFound,
     PreconditionFailed,
     ReadConflict,
+    SqlError,
     TransactionAborted,
     UniqueViolation,
     UnknownName,
@@ -398,13 +399,17 @@ class Transaction:
         conflict: Conflict | None = None,
         bound: _Bound = _NOTHING_BOUND,
     ) -> list[Row]:
-        """Insert complete rows, set-at-a-time; returns the rows inserted or updated."""
+        """Insert complete rows, set-at-a-time; returns the rows inserted or updated.
+
+        Raises SqlError if ON CONFLICT DO UPDATE means a row that it has written itself.
+        """
         name, codec = relation.name, self.state.codecs(relation.name)
         await self._lock_roots(name, rows)
         keys = [codec.key(row) for row in rows]
         await self._lock_existence(name, keys)
         existing = await self.rows(name, [codec.key_values(row) for row in rows])
         written: list[Row] = []
+        written_keys: set[bytes] = set()
         mine = self._changes.setdefault(name, {})
         for row, key, stored in zip(rows, keys, existing, strict=True):
             change = mine.get(key)
@@ -415,6 +420,7 @@ class Transaction:
             if holder is None and before is None:
                 self._write(name, key, None, row)
                 written.append(row)
+                written_keys.add(key)
             elif holder is None or conflict is None:
                 raise UniqueViolation(
                     f"{name} has a row with this primary key already:"
@@ -424,7 +430,11 @@ class Transaction:
                     constraint="primary key",
                 )
             elif conflict.assignments:
-                written += await self._update_conflicting(relation, conflict, holder, row, bound)
+                if codec.key(holder) in written_keys:
+                    raise _written_twice(relation, codec.key_values(holder))
+                updated = await self._update_conflicting(relation, conflict, holder, row, bound)
+                written += updated
+                written_keys.update(map(codec.key, updated))
         return written
 
     async def _conflicting(
@@ -888,6 +898,14 @@ def _result(returning: Returning, rows: Sequence[Row], parameters: Parameters) -
 
 def _changed_since(layout: str) -> TransactionAborted:
     return TransactionAborted(f"A row of {layout} changed after this transaction's snapshot.")
+
+
+def _written_twice(relation: Relation, key: Key) -> SqlError:
+    return SqlError(
+        f"ON CONFLICT DO UPDATE would write a row of {relation.name} a second time:"
+        f" {_shown(relation.primary_key, key)}.",
+        cure="Give each row once, or send one statement for each.",
+    )
 
 
 def _targets_key(conflict: Conflict) -> bool:

@@ -150,7 +150,7 @@ def test_integers_beyond_signed_128_bits_are_refused() -> None:
         with pytest.raises(Unsupported, match="UHUGEINT"):
             column_type(CONNECTION.sql("SELECT $x", params={"x": number}).types[0])
     with pytest.raises(Unsupported, match="UHUGEINT"):
-        evaluate(parse_one("?", read="duckdb"), PEOPLE, [(1, "a")], [2**127])
+        evaluated(parse_one("?", read="duckdb"), PEOPLE, [(1, "a")], [2**127])
 
 
 def test_a_batch_without_columns_keeps_its_rows() -> None:

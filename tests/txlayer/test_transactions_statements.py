@@ -302,6 +302,44 @@ def test_the_same_new_row_twice_in_one_statement(tmp_path):
     on_full_shop(tmp_path, test)
 
 
+@pytest.mark.parametrize(
+    "proposed",
+    [
+        "VALUES (9, 'a', 1, 'n@x'), (9, 'b', 1, 'm@x') ON CONFLICT (c_id)",
+        "VALUES (1, 'a', 1, 'n@x'), (1, 'b', 1, 'm@x') ON CONFLICT (c_id)",
+        "VALUES (8, 'a', 1, 'a@x'), (9, 'b', 1, 'a@x') ON CONFLICT (c_email)",
+        "VALUES (8, 'a', 1, 'n@x'), (9, 'b', 1, 'n@x') ON CONFLICT (c_email)",
+        "SELECT 1, p_name, 1, p_name FROM product ON CONFLICT (c_id)",
+    ],
+)
+def test_an_upsert_writes_no_row_twice(tmp_path, proposed):
+    """The order of the rows that are proposed would decide, and a SELECT has none."""
+
+    async def test(database):
+        before = await database.fetch("SELECT * FROM customer ORDER BY c_id")
+        upsert = f"INSERT INTO customer {proposed} DO UPDATE SET c_name = excluded.c_name"
+        with pytest.raises(SqlError, match="second time"):
+            await database.execute(upsert)
+        assert await database.fetch("SELECT * FROM customer ORDER BY c_id") == before
+
+    on_full_shop(tmp_path, test)
+
+
+def test_an_upsert_may_write_what_another_statement_wrote(tmp_path):
+    async def test(database):
+        upsert = "INSERT INTO customer (c_id, c_name) VALUES (9, 'a') ON CONFLICT (c_id)"
+        upsert += " DO UPDATE SET c_name = customer.c_name || excluded.c_name"
+        done = await database.transact(statements(upsert, upsert, upsert))
+        assert [statement.affected for statement in done.statements] == [1, 1, 1]
+        left_out = await database.execute(
+            "INSERT INTO customer (c_id, c_name) VALUES (9, 'b'), (9, 'c') ON CONFLICT (c_id)"
+            " DO UPDATE SET c_name = 'd' WHERE excluded.c_name = 'c' RETURNING c_name"
+        )
+        assert left_out.statements[0].rows == (("d",),)
+
+    on_full_shop(tmp_path, test)
+
+
 def test_returning(tmp_path):
     async def test(database):
         result = await database.execute(
