@@ -20,13 +20,16 @@ from starlette.types import Receive, Scope, Send
 from api import problems
 from api.database import Database, QueryResult
 from api.documents import column_documents, json_rows, tail_document, verify_document
+from query.fetch import chunks
 from schema.errors import HornbeamError, LimitExceeded
 from schema.types import Row
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
 FIRST_ROWS = 2_000
-"""An answer of up to so many rows is sent whole, with a Content-Length."""
+FIRST_BYTES = 1 << 20
+"""An answer of up to so many rows and bytes is sent whole, with a Content-Length."""
+_ROWS_AT_ONCE = 64
 PATIENCE_S = 0.05
 """Work that takes longer than this watches whether its client is still there."""
 
@@ -124,48 +127,61 @@ async def json_response(
 ) -> Response:
     """The answer as JSON; a large one takes over `stack`, which holds the query open."""
     batches = result.stream.batches()
-    rows: list[Row] = []
-    async for batch in batches:
-        rows += batch
-        if len(rows) > FIRST_ROWS:
+    pieces = _json_pieces(result, batches, max_rows)
+    whole = b'{"columns":' + _encode(column_documents(result.stream.columns)) + b',"rows":['
+    rows = 0
+    async for some, piece in pieces:
+        whole += piece
+        rows += some
+        if rows > FIRST_ROWS or len(whole) > FIRST_BYTES:
             break
     else:
-        columns = result.stream.columns
-        document = {"columns": column_documents(columns), "rows": json_rows(rows, columns)}
-        body = _encode(document | tail_document(result, began))
+        body = whole + b"]," + _encode(tail_document(result, began))[1:]
         return Response(body, media_type="application/json")
-    chunks = _json_chunks(result, rows, batches, stack.pop_all(), began, max_rows)
+    chunks = _json_chunks(result, whole, pieces, stack.pop_all(), began)
     return Stream(chunks, "application/json")
 
 
 async def _json_chunks(
     result: QueryResult,
-    rows: list[Row],
-    batches: AsyncIterator[list[Row]],
+    begun: bytes,
+    pieces: AsyncIterator[tuple[int, bytes]],
     stack: AsyncExitStack,
     began: float,
-    max_rows: int,
 ) -> AsyncGenerator[bytes, None]:
     """One JSON document; an error in the middle of it ends it with an `error` member."""
-    columns = result.stream.columns
     async with stack:
-        yield b'{"columns":' + _encode(column_documents(columns)) + b',"rows":['
-        yield _encode(json_rows(rows, columns))[1:-1]
-        sent = len(rows)
-        rows.clear()
+        yield begun
+        del begun
         try:
-            async for batch in batches:
-                sent += len(batch)
-                if sent > max_rows:
-                    raise LimitExceeded(
-                        f"The answer has more than {max_rows} rows.",
-                        cure="Ask for the Arrow stream, or add a LIMIT.",
-                    )
-                yield b"," + _encode(json_rows(batch, columns))[1:-1]
+            async for _, piece in pieces:
+                yield piece
             tail = tail_document(result, began)
         except HornbeamError as error:
             tail = {"error": problems.problem(error)}
         yield b"]," + _encode(tail, enc_hook=str)[1:]
+
+
+async def _json_pieces(
+    result: QueryResult, batches: AsyncIterator[list[Row]], max_rows: int
+) -> AsyncGenerator[tuple[int, bytes], None]:
+    """Numbers of rows, and these encoded: some MB at a time. Raises LimitExceeded."""
+    columns, sent = result.stream.columns, 0
+    async for batch in batches:
+        if sent + len(batch) > max_rows:
+            raise LimitExceeded(
+                f"The answer has more than {max_rows} rows.",
+                cure="Ask for the Arrow stream, or add a LIMIT.",
+            )
+        piece, rows = b"", 0
+        for some in chunks(batch, _ROWS_AT_ONCE):
+            piece += (b"," if sent else b"") + _encode(json_rows(some, columns))[1:-1]
+            rows, sent = rows + len(some), sent + len(some)
+            if len(piece) > FIRST_BYTES:
+                yield rows, piece
+                piece, rows = b"", 0
+        if rows:
+            yield rows, piece
 
 
 async def arrow_response(result: QueryResult, stack: AsyncExitStack) -> Response:

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from query.duck import THREADS, column_type, connect, from_record_batch
 from query.duckeval import evaluating
@@ -21,7 +22,12 @@ from schema.errors import HornbeamError, LimitExceeded, SqlError, TypeMismatch
 from schema.types import ColumnType, Row
 
 RESULT_ROWS = 2_048
-"""Rows per batch of a result: a vector of DuckDB's."""
+"""Most rows per batch of a result: a vector of DuckDB's."""
+RESULT_BYTES = 4 << 20
+"""A batch is not added to beyond that."""
+_ROWS_AT_ONCE = 256
+MAX_VALUE_BYTES = 64 << 20
+"""Of one value of a result. Known once DuckDB has made it: its own memory limit is for that."""
 
 T = TypeVar("T")
 
@@ -152,7 +158,7 @@ class DuckSession:
         relation = self._cursor.sql(sql, params=dict(parameters))
         self.types = [column_type(type_) for type_ in relation.types]
         self.names = relation.columns
-        reader = relation.to_arrow_reader(RESULT_ROWS)
+        reader = relation.to_arrow_reader(_ROWS_AT_ONCE)
         return reader, _next(reader)
 
     async def evaluate(self, work: Callable[[], T]) -> T:
@@ -174,9 +180,34 @@ class DuckSession:
 
 
 def _next(reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
-    try:
-        return reader.read_next_batch()
-    except StopIteration:
-        return None
-    except (OSError, pa.ArrowException) as error:
-        raise translated(error) from None
+    """A batch of as many rows as there may be, or fewer that are large; None at the end."""
+    parts: list[pa.RecordBatch] = []
+    rows = size = 0
+    while rows < RESULT_ROWS and size < RESULT_BYTES:
+        try:
+            part = reader.read_next_batch()
+        except StopIteration:
+            break
+        except (OSError, pa.ArrowException) as error:
+            raise translated(error) from None
+        _require_short_values(part)
+        parts.append(part)
+        rows, size = rows + part.num_rows, size + part.nbytes
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return pa.concat_batches(parts)
+
+
+def _require_short_values(batch: pa.RecordBatch) -> None:
+    """Raises LimitExceeded."""
+    if batch.nbytes <= MAX_VALUE_BYTES:
+        return
+    for column in batch.columns:
+        plain = column.storage if isinstance(column, pa.ExtensionArray) else column
+        if pa.types.is_string(plain.type) or pa.types.is_binary(plain.type):
+            longest = pc.max(pc.binary_length(plain)).as_py() or 0
+            if longest > MAX_VALUE_BYTES:
+                raise LimitExceeded(
+                    f"a value of the result has {longest} bytes, {MAX_VALUE_BYTES} are allowed",
+                    cure="take a part of it",
+                )
