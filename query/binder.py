@@ -30,7 +30,7 @@ from sqlglot import exp
 
 from query.algebra import BoundStatement, Order, Parameter, Source, StatementKind
 from query.blocks import Conjunct, Gathered, Resolve, SourceColumn, make_block, split
-from query.constants import named_type
+from query.constants import PARAMETER_TYPE, named_type
 from query.names import ANONYMOUS, Frame, Item, OutputColumn, Target, ambiguous, unknown
 from query.parse import DIALECT, TABLE_FUNCTIONS, at, function_name, parse
 from schema.catalog import Catalog
@@ -931,6 +931,8 @@ class _Binder:
         if all(isinstance(name, int) for name in self.parameters):
             in_order = sorted(self.parameters.items(), key=lambda entry: entry[0])
             self.parameters = dict(in_order)
+        for node in tree.find_all(exp.Placeholder):
+            node.meta[PARAMETER_TYPE] = self.parameters[node.meta["parameter"].name]
 
     def _alike(self, nodes: Sequence[exp.Expr]) -> None:
         """Parameters compared with a column (or row of columns) take its type."""

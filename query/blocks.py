@@ -38,7 +38,7 @@ from query.algebra import (
     Parameter,
     Source,
 )
-from query.constants import comparable, fold
+from query.constants import comparand, fold
 from schema.model import ForeignKey, Schema
 from schema.types import ColumnType, Kind
 
@@ -258,7 +258,7 @@ def _comparison(node: exp.Expr, resolve: Resolve) -> Iterator[tuple[SourceColumn
     left, right = node.this.unnest(), node.expression.unnest()
     for side, other, comparison in ((left, right, as_written), (right, left, exchanged)):
         column = resolve(side)
-        value = comparable(fold(other), column.type) if column is not None else None
+        value = comparand(other, column.type) if column is not None else None
         if column is not None and value is not None:
             yield column, Filter(*column.name, comparison, (value,))
             return
@@ -268,8 +268,8 @@ def _between(node: exp.Between, resolve: Resolve) -> Iterator[tuple[SourceColumn
     column = resolve(node.this.unnest())
     if column is None:
         return
-    low = comparable(fold(node.args["low"]), column.type)
-    high = comparable(fold(node.args["high"]), column.type)
+    low = comparand(node.args["low"], column.type)
+    high = comparand(node.args["high"], column.type)
     if low is not None and high is not None:
         yield column, Filter(*column.name, Comparison.GE, (low,))
         yield column, Filter(*column.name, Comparison.LE, (high,))
@@ -279,7 +279,7 @@ def _in(node: exp.In, resolve: Resolve) -> Iterator[tuple[SourceColumn, Filter]]
     column = resolve(node.this.unnest())
     if column is None or not node.expressions:
         return
-    values = [comparable(fold(value), column.type) for value in node.expressions]
+    values = [comparand(value, column.type) for value in node.expressions]
     if all(value is not None for value in values):
         yield column, Filter(*column.name, Comparison.IN, tuple(dict.fromkeys(values)))
 

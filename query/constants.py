@@ -7,6 +7,7 @@ differ from the one that DuckDB compares with.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -34,6 +35,8 @@ _KINDS = {
     exp.DType.UUID: Kind.UUID,
     exp.DType.JSON: Kind.JSON,
 }
+PARAMETER_TYPE = "parameter_type"
+"""In the meta of a parameter's node: the type that its values are read as."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _NUMERIC = {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE}
 _UNFOLDED = {Kind.BYTES, Kind.JSON}
@@ -70,6 +73,21 @@ def fold(node: exp.Expr) -> Constant | None:
             return _cast(fold(node.this), named_type(node.args.get("to")))
         case _:
             return None
+
+
+def comparand(node: exp.Expr, type_: ColumnType) -> Constant | None:
+    """`node` as something to look a column up by, or None: it is no constant, or not surely exact.
+    A parameter has the type that `query.binder` has noted, which that of another column may be."""
+    noted = node.unnest().meta.get(PARAMETER_TYPE)
+    if noted is not None and not _looked_up_alike(noted, type_):
+        return None
+    return comparable(fold(node), type_)
+
+
+def _looked_up_alike(left: ColumnType, right: ColumnType) -> bool:
+    if {left.kind, right.kind} <= {Kind.INTEGER, Kind.BIGINT}:
+        return True
+    return replace(left, length=None) == replace(right, length=None)
 
 
 def comparable(value: Constant | None, type_: ColumnType | None) -> Constant | None:

@@ -105,6 +105,11 @@ def evolve(ddl: str, statement: str) -> str:
 
 
 def _created(ddl: str, asked: _Statement, text: str) -> str:
+    if asked.found[1:2] and asked.found[1].text == ".":
+        raise NotSupportedError(
+            f"{asked.name}.{asked.found[2].text} is a qualified name, and there are no schemas.\n"
+            "  Leave out what is before the point."
+        )
     if (asked.what, asked.name) not in map(_kind_and_name, split(ddl)):
         return f"{ddl}{text};\n"
     if asked.guarded:

@@ -184,8 +184,7 @@ def test_the_rest_is_closed_whatever_became_of_housekeeping(tmp_path):
         database._housekeeping.cancel()
         database._housekeeping = asyncio.ensure_future(died())
         await asyncio.sleep(0)
-        with pytest.raises(OverflowError):
-            await database.close()
+        await database.close()
         await (await Database.open(Settings(data=tmp_path))).close()
 
     asyncio.run(close())

@@ -279,13 +279,16 @@ def test_views_are_reflected_as_materialised(tmp_path: Path) -> None:
     engine.dispose()
 
 
+REFUSED = (exc.CompileError, exc.ProgrammingError, exc.NotSupportedError)
+
+
 def test_what_there_is_not_is_refused_by_name(engine: Engine) -> None:
     for table in (
         Table("t", MetaData(), Column("a", types.Time, primary_key=True)),
         Table("t", MetaData(), Column("a", String, primary_key=True), schema="s"),
         Table("t", MetaData(), Column("a", Integer)),
     ):
-        with pytest.raises((exc.CompileError, exc.ProgrammingError), match=r"TIME|qualif|primary"):
+        with pytest.raises(REFUSED, match=r"TIME|qualif|primary"):
             table.create(engine)
 
 

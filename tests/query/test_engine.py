@@ -82,6 +82,14 @@ def test_parameters_become_the_type_they_are_compared_with(engine):
         run(rows(query, {"p": "cheap", "d": None}))
 
 
+def test_a_parameter_of_one_columns_type_is_compared_with_another(engine):
+    """It has one type, here a decimal's, and is no key of the other column."""
+    query = engine.prepare("SELECT i_id FROM item WHERE i_price > :x AND i_id = :x", CATALOG)
+    found = [run(rows(query, {"x": x})) for x in (1, "1.00", "1.50", 2)]
+    assert found == [[(1,)], [(1,)], [], run(rows(engine.prepare(
+        "SELECT i_id FROM item WHERE i_price > 2 AND i_id = 2", CATALOG)))]  # fmt: skip
+
+
 def test_a_value_with_more_digits_than_the_column_is_not_rounded(engine):
     query = engine.prepare("SELECT i_id FROM item WHERE i_price > ?", CATALOG)
     with pytest.raises(TypeMismatch, match="decimal places"):
