@@ -22,7 +22,7 @@ from api.exports import Export, Exports
 from api.planning import PlannedSchema, PlanRequest, plan_schema, program_of
 from api.ports import EXPORTS, Ports, embedded_ports
 from api.settings import Settings
-from query.engine import PreparedQuery, QueryEngine, QueryStream, time_limit
+from query.engine import PreparedQuery, QueryEngine, QueryStream
 from query.explain import Explanation
 from schema.catalog import Catalog
 from schema.errors import (
@@ -524,8 +524,7 @@ class Database:
             prepare = partial(
                 self.engine.prepare, sql, state.catalog, use_views=use_views, columnar=columnar
             )
-            async with time_limit(deadline):
-                prepared = await self.engine.read(len(sql), prepare)
+            prepared = await self.engine.read(len(sql), prepare, deadline)
             at = newest
             if prepared.deferred:
                 if strong or pending:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,16 +41,10 @@ SHORT = 8_000
 """Characters of SQL that are read on the event loop: that takes 0.1 s at most, and mostly 2 ms."""
 
 
-@asynccontextmanager
-async def time_limit(deadline: float | None) -> AsyncIterator[None]:
-    """Raises StatementTimeout at that time of the event loop's clock."""
-    try:
-        async with asyncio.timeout_at(deadline):
-            yield
-    except TimeoutError:
-        raise StatementTimeout(
-            "the statement ran into its time limit", cure="narrow it, or allow more time"
-        ) from None
+def _timed_out() -> StatementTimeout:
+    return StatementTimeout(
+        "the statement ran into its time limit", cure="narrow it, or allow more time"
+    )
 
 
 class QueryEngine:
@@ -116,14 +110,21 @@ class QueryEngine:
         plan = plan_query(rewritten.bound, catalog, columnar=columnar)
         return PreparedQuery(self.duck, bound.statement.sql, catalog, rewritten, plan)
 
-    async def read(self, characters: int, work: Callable[[], T]) -> T:
+    async def read(
+        self, characters: int, work: Callable[[], T], deadline: float | None = None
+    ) -> T:
         """What `work` returns, which reads so much SQL: much in a thread, one text at a time. It
-        cannot be stopped there, only left."""
+        cannot be stopped there, only left: raises StatementTimeout at that time of the loop's
+        clock."""
         if characters <= SHORT:
             return work()
         if self._reading is None:
             self._reading = self._new_threads(1)
-        return await asyncio.wrap_future(self._reading.submit(work))
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await asyncio.wrap_future(self._reading.submit(work))
+        except TimeoutError:
+            raise _timed_out() from None
 
     async def evaluate(self, work: Callable[[], T]) -> T:
         """What `work` returns, which evaluates expressions of a write by DuckDB, in a thread."""
@@ -349,8 +350,11 @@ class QueryStream:
     async def _next(self) -> Any:
         """The next part that has rows; None at the end. Closes the stream when it fails."""
         try:
-            async with time_limit(self._deadline):
+            async with asyncio.timeout_at(self._deadline):
                 part = await anext(self._source, None)
+        except TimeoutError:
+            await self.close()
+            raise _timed_out() from None
         except BaseException:
             await self.close()
             raise

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from maintain.changes import Mutation
-from query.engine import QueryEngine
+from query.engine import SHORT, QueryEngine
 from query.fetch import chunks
 from schema.catalog import Catalog
 from schema.errors import (
@@ -224,8 +224,7 @@ class TransactionManager:
         snapshot that it looks for rows at is `held`."""
         request, began = attempt.request, self._clock.monotonic()
         state = self.state
-        async with _time_limit(attempt.deadline - began):
-            plans = await _plans(state, request.statements)
+        plans = await _plans(state, request.statements, attempt.deadline - began)
         transaction = Transaction(
             state,
             self._store,
@@ -366,8 +365,8 @@ class TransactionManager:
             at = await self._snapshots.read_point(least)
             with self.readers.holding(at):
                 transaction = self._unlocked(at, numbers, replay)
+                plans = await _plans(transaction.state, request.statements, limit_s)
                 async with _time_limit(limit_s):
-                    plans = await _plans(transaction.state, request.statements)
                     await transaction.read_ahead(request.statements, plans)
                     await transaction.validate(request.reads, request.preconditions)
                     results = await _run(transaction, request.statements, plans)
@@ -396,8 +395,9 @@ class TransactionManager:
         self._require_few(statements)
         numbers = Numbers(self._identity, replay.numbers if replay else ())
         transaction = self._unlocked(at, numbers, replay)
-        async with _time_limit(self._limits.timeout_s if timeout_s is None else timeout_s):
-            plans = await _plans(transaction.state, statements)
+        limit_s = self._limits.timeout_s if timeout_s is None else timeout_s
+        async with _time_limit(limit_s):
+            plans = await _plans(transaction.state, statements, limit_s)
             await transaction.read_ahead(statements, plans)
             await _run(transaction, statements, plans)
             return Overlay(await transaction.mutations())
@@ -512,15 +512,22 @@ async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None)
             return await transaction.run(plan, work)
 
 
-async def _plans(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
-    """One plan per SQL statement; the rest needs none."""
+async def _plans(
+    state: CatalogState, work: Sequence[Work], limit_s: float
+) -> list[WritePlan | None]:
+    """One plan per SQL statement; the rest needs none. Raises StatementTimeout."""
+    if len(work) <= TURN and _characters(work) <= SHORT:
+        return _planned(state, work)
     plans: list[WritePlan | None] = []
-    for some in chunks(work, TURN):
-        characters = sum(len(w.sql) for w in some if isinstance(w, Statement))
-        plans += await state.engine.read(characters, partial(_planned, state, some))
-        if len(plans) % TURN == 0:
+    async with _time_limit(limit_s):
+        for some in chunks(work, TURN):
+            plans += await state.engine.read(_characters(some), partial(_planned, state, some))
             await asyncio.sleep(0)
     return plans
+
+
+def _characters(work: Sequence[Work]) -> int:
+    return sum([len(each.sql) for each in work if isinstance(each, Statement)])
 
 
 def _planned(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:

@@ -140,7 +140,7 @@ def test_null_the_empty_text_and_defaults(schema, tmp_path):
     day, at = MOMENT.date(), MOMENT.replace(tzinfo=None)
     assert rows_of(path, schema.relation("item")) == [
         (1, "", None, None, None, None, day, at),
-        (2, "a", Decimal("2.00"), None, None, None, day, at),
+        (2, "a", Decimal("2.01"), None, None, None, day, at),
     ]
     path = tmp_path / "item.jsonl"
     path.write_text(
