@@ -60,9 +60,20 @@ class LoopThread:
             raise
 
     def close(self) -> None:
+        """What was interrupted and still ends may do so."""
+        self.run(_ended(self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _ended(loop: asyncio.AbstractEventLoop) -> None:
+    left = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left)
+    await loop.shutdown_asyncgens()
 
 
 class _Embedded:
