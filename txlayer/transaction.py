@@ -342,7 +342,7 @@ class Transaction:
 
     async def _insert(self, plan: InsertPlan, bound: _Bound) -> list[Row]:
         relation = plan.relation
-        given = await self._values(plan, bound)
+        given = [*await self._values(plan, bound)]
         if plan.query is not None:
             stream = await self._run_query(plan.query, bound.parameters)
             for row in await stream.all():

@@ -9,6 +9,7 @@ from database_world import catalog_of, opened
 
 from schema.ddl import load_ddl
 from schema.errors import LimitExceeded, StatementTimeout, Unsupported
+from txlayer.model import Statement, TransactionRequest
 
 DDL = "CREATE TABLE big (b_id INTEGER PRIMARY KEY, b_n BIGINT, b_t TEXT);"
 ENDLESS = (
@@ -92,5 +93,17 @@ def test_sleeping_is_refused(tmp_path, call):
             await database.execute(f"UPDATE big SET b_t = CAST({call} AS TEXT)")
         with pytest.raises(Unsupported, match="only waits"):
             await database.fetch(f"SELECT {call}")
+
+    on_big(tmp_path, scenario)
+
+
+def test_one_statement_that_stands_twice_in_a_transaction_reads_anew(tmp_path):
+    """Rows that it has read the first time are not inserted again."""
+
+    async def scenario(database):
+        copy = Statement("INSERT INTO big SELECT b_id + 10, b_n, b_t FROM big WHERE b_id = 1")
+        away = Statement("DELETE FROM big WHERE b_id > 1")
+        done = await database.transact(TransactionRequest((copy, away, copy)))
+        assert [result.affected for result in done.statements] == [1, 1, 1]
 
     on_big(tmp_path, scenario)
