@@ -38,7 +38,7 @@ from query.algebra import (
     Parameter,
     Source,
 )
-from query.constants import comparand, fold
+from query.constants import comparand, fold, same_type
 from schema.model import ForeignKey, Schema
 from schema.types import ColumnType, Kind
 
@@ -225,13 +225,9 @@ class _Reader:
             replace(filter_, alias=alias, column=name)
             for column, filter_ in self.shared
             for alias, name in sorted(self.classes.of(column.name))
-            if _same_type(self.types.get((alias, name)), column.type)
+            if (type_ := self.types.get((alias, name))) and same_type(type_, column.type)
         )
         return iter(dict.fromkeys([*self.filters, *implied]))
-
-
-def _same_type(left: ColumnType | None, right: ColumnType) -> bool:
-    return left is not None and replace(left, length=None) == replace(right, length=None)
 
 
 def filters_of(node: exp.Expr, resolve: Resolve) -> Iterator[tuple[SourceColumn, Filter]]:

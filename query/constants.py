@@ -85,8 +85,11 @@ def comparand(node: exp.Expr, type_: ColumnType) -> Constant | None:
 
 
 def _looked_up_alike(left: ColumnType, right: ColumnType) -> bool:
-    if {left.kind, right.kind} <= {Kind.INTEGER, Kind.BIGINT}:
-        return True
+    return {left.kind, right.kind} <= {Kind.INTEGER, Kind.BIGINT} or same_type(left, right)
+
+
+def same_type(left: ColumnType, right: ColumnType) -> bool:
+    """Whatever the lengths of text."""
     return replace(left, length=None) == replace(right, length=None)
 
 
