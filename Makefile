@@ -17,9 +17,11 @@ READY := .venv/.ready
 SPARK := .venv/.spark
 PEERS := .venv/.peers
 
-.PHONY: demo demo-cluster demo-spark test check sim mutants models fuzz nemesis serve cluster cluster-down bench bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
+.PHONY: demo demo-cluster demo-spark test check docs sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
 
+# A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
+	@for it in $(filter-out %.py,$(wildcard src/hornbeam_server/*)); do test -d $$it || ln -sfn "$$(cat $$it)" $$it; done
 	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Setting up .venv"
@@ -46,10 +48,14 @@ demo-cluster: $(READY)  ## the same on HBase with three nodes, one of which is k
 demo-spark: $(SPARK)  ## TPC-H beside a writer: views built, kept and reconciled by Spark (needs Java): SCALE=0.1
 	@$(BIN)/python -m bench.spark_demo --scale $(SCALE)
 
-test: $(SPARK)  ## the whole suite
-	@$(BIN)/python -m pytest
+test: $(SPARK)  ## the whole suite, in JOBS=2 processes; installs the programs that it needs if it may
+	@$(BIN)/python -m tests.programs
+	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope
 
-check: $(SPARK)  ## style, types, layers, dead code and dead files
+docs: $(READY)  ## the documentation as a site, in var/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+check: $(SPARK)  ## style, types, layers, dead code and dead files, links of the documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -57,6 +63,8 @@ check: $(SPARK)  ## style, types, layers, dead code and dead files
 	$(BIN)/vulture
 	$(BIN)/python -m tests.dead_files
 	$(BIN)/python -m tests.tidy
+	$(BIN)/python -m tests.settings_reference --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 sim: $(READY)  ## simulate: SEEDS=100 FIRST_SEED=1, or MINUTES=60; WORKLOAD=, MIX=, NODES=, FOLLOW=1, TRANSACTIONS=
 	@PYTHONHASHSEED=0 PYTHONPATH=.:tests:tests/txlayer:tests/checkers $(BIN)/python tests/sim \
@@ -74,6 +82,10 @@ mutants: $(READY)  ## plant protocol bugs; the simulation must find each. MUTANT
 nemesis: $(READY)  ## strike a real cluster: RUNS=3, MINUTES=60, SEED=1, FAULT="kill ZooKeeper"
 	@PYTHONPATH=.:tests:tests/checkers $(BIN)/python tests/nemesis --runs $(RUNS) --seed $(SEED) \
 	  $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULT),--fault "$(FAULT)")
+
+hostile: $(READY)  ## attack a server with hostile SQL: MINUTES=60 SEED=1, FAMILY=memory, REPORT=file.json
+	@PYTHONPATH=. $(BIN)/python tests/hostile --seed $(SEED) $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(addprefix --family ,$(FAMILY)) $(if $(REPORT),--json $(REPORT))
 
 fuzz: $(READY)  ## fuzz REST and SQL for longer than the suite does: EXAMPLES=1000 FUZZ_SEED=1
 	@FUZZ_EXAMPLES=$(EXAMPLES) FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python -m pytest tests/fuzz

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from schema.catalog import Catalog, Forest
-from schema.errors import Forbidden
-from schema.model import Relation, Schema
+from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.schema.errors import Forbidden
+from hornbeam_server.schema.model import Relation, Schema
 
 
 class Role(enum.StrEnum):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.streams import ARROW, NDJSON
+from hornbeam_server.api.streams import ARROW, NDJSON
 
 Documented = dict[int | str, dict[str, Any]]
 Cell = None | bool | int | float | str
@@ -131,6 +131,14 @@ class Applied(Answer):
     building: list[str]
 
 
+class Restarted(Answer):
+    relation: str = Field(examples=["orders"])
+    column: str = Field(examples=["o_id"])
+    next: int = Field(description="The number that the next row gets.")
+    value: int | None = Field(description="The number in the statement; setval's result.")
+    catalog_version: int
+
+
 class View(Answer):
     name: str = Field(examples=["customer__orders"])
     path: list[str] = Field(examples=[["customer", "orders"]])
@@ -164,6 +172,22 @@ class Graph(Answer):
     views: list[dict[str, Any]]
 
 
+class MissingEnd(Answer):
+    """Commits of a log that are acknowledged may be lost."""
+
+    log: str = Field(examples=["local"])
+    ends_at: str = Field(description="Segment and offset where the log that was found ended.")
+    known_to_reach: str = Field(description="Where what is stored says that it had reached.")
+
+
+class LogAnswer(Answer):
+    segments: int
+    bytes: int
+    missing: list[MissingEnd] = Field(
+        description="Logs whose end was missing when this process took them over."
+    )
+
+
 class Status(BaseModel):
     uptime_s: float
     data: str
@@ -173,7 +197,7 @@ class Status(BaseModel):
     transactions: dict[str, int]
     queries: int
     locks: dict[str, Any]
-    log: dict[str, int]
+    log: LogAnswer
     views: dict[str, str]
     builds: list[dict[str, Any]]
     loading: list[str] = Field(description="Relations that an initial load is filling.")
@@ -341,6 +365,7 @@ LOAD_BODY: dict[str, Any] = {
                 "schema": {"type": "string"},
                 "example": 'c_id,c_name,c_note\n1,Ann,\n2,"Bo, the second",""\n',
             },
+            "application/csv": {"schema": {"type": "string"}},
             ARROW: {"schema": {"type": "string", "format": "binary"}},
         },
     }

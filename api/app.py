@@ -11,20 +11,33 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from api import answers, problems
-from api.access import needed_role
-from api.audit import Audit, logger_to
-from api.authentication import Authentication, KeyRing
-from api.authorization import Authorizer
-from api.database import Database
-from api.metrics import Metrics
-from api.middleware import Guard
-from api.node import Serving
-from api.routes import builds, exports, groups, health, keys, queries, schema, transactions, upkeep
-from api.settings import Settings
+from hornbeam_server.api import answers, problems
+from hornbeam_server.api.access import needed_role
+from hornbeam_server.api.audit import Audit, logger_to
+from hornbeam_server.api.authentication import Authentication, KeyRing
+from hornbeam_server.api.authorization import Authorizer
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.metrics import Metrics
+from hornbeam_server.api.middleware import Guard
+from hornbeam_server.api.node import Serving
+from hornbeam_server.api.requests import long_bodies
+from hornbeam_server.api.routes import (
+    builds,
+    exports,
+    groups,
+    health,
+    keys,
+    pages,
+    queries,
+    schema,
+    transactions,
+    upkeep,
+)
+from hornbeam_server.api.same_origin import SameOrigin, is_guarded
+from hornbeam_server.api.settings import Settings
 
 VERSION = "0.1.0"
-ROUTERS = (queries, transactions, schema, upkeep, exports, builds, groups, keys, health)
+ROUTERS = (queries, transactions, schema, upkeep, exports, builds, groups, keys, health, pages)
 """Routes are tried in this order, each with a regular expression: the hot ones first."""
 
 
@@ -37,7 +50,7 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
         " whether to send the same again, `outcome` what is known of the transaction.",
         version=VERSION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        docs_url="/docs",
+        docs_url=None,  # its own would load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
@@ -47,8 +60,11 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
     app.state.metrics = Metrics()
     app.state.keys = KeyRing(app.state.serving, settings)
     app.state.authorizer = Authorizer()
+    app.state.long_bodies = long_bodies()
     asked = settings.authentication == "keys"
     app.add_middleware(Authentication, ring=app.state.keys if asked else None, settings=settings)
+    if is_guarded(settings):
+        app.add_middleware(SameOrigin, settings=settings)
     if settings.audit_log is not None:
         app.add_middleware(Audit, write=logger_to(settings.audit_log))
     app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)  # the outermost
@@ -68,6 +84,8 @@ class _Application(FastAPI):
             for operation in methods.values():
                 if "requestBody" in operation:
                     _document(operation, 408, 415)
+                if is_guarded(self.state.settings):
+                    _document(operation, 400, 403, 421)
         if self.state.settings.authentication == "keys":
             schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
             schemes["apiKey"] = {

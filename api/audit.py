@@ -17,9 +17,9 @@ from typing import Any
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.access import Principal, Role, needed_role
-from api.authentication import PRINCIPAL, claimed_id
-from schema.errors import InvalidRequest
+from hornbeam_server.api.access import Principal, Role, needed_role
+from hornbeam_server.api.authentication import PRINCIPAL, claimed_id
+from hornbeam_server.schema.errors import InvalidRequest
 
 STANDARD_ERROR = "-"
 _NOTED = "hornbeam.audited"

@@ -13,18 +13,30 @@ import math
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api import problems
-from api.access import ANYBODY, Principal
-from api.keys import ID, TABLE, ApiKey, bootstrap_key, id_in, matches, read_keys
-from api.node import Serving
-from api.settings import Settings
-from schema.errors import HornbeamError, Overloaded, Unauthenticated, Unavailable
-from storage.local.system import SystemClock
-from storage.ports import Clock, TableStore
+from hornbeam_server.api import problems
+from hornbeam_server.api.access import ANYBODY, Principal
+from hornbeam_server.api.keys import ID, TABLE, ApiKey, bootstrap_key, id_in, matches, read_keys
+from hornbeam_server.api.node import Serving
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.query.workers.places import CLIENT
+from hornbeam_server.schema.errors import HornbeamError, Overloaded, Unauthenticated, Unavailable
+from hornbeam_server.storage.local.system import SystemClock
+from hornbeam_server.storage.ports import Clock, TableStore
 
 PRINCIPAL = "hornbeam.principal"
 """Where a request's scope says who asks."""
-OPEN = frozenset({"/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/openapi.json"})
+OPEN = frozenset(
+    {
+        "/livez",
+        "/readyz",
+        "/openapi.json",
+        "/",
+        "/docs",
+        "/docs/start.js",
+        "/docs/swagger-ui-bundle.js",
+        "/docs/swagger-ui.css",
+    }
+)
 """Answered to everybody: they tell nothing of what is stored."""
 WATCHED = frozenset({"/metrics", "/v1/status"})
 """Judged by the keys last read, however old, while the store does not answer, and not counted: who
@@ -134,6 +146,7 @@ class Authentication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._ring is None:
             scope[PRINCIPAL] = ANYBODY
+            CLIENT.set((scope.get("client") or ("",))[0])
             await self._app(scope, receive, send)
         elif scope["type"] != "http" or scope["path"] in OPEN:
             await self._app(scope, receive, send)
@@ -154,6 +167,7 @@ class Authentication:
             await problems.response(error)(scope, receive, send)
             return
         scope[PRINCIPAL] = principal
+        CLIENT.set(principal.key)
         counted = int(not watches)
         self._inside[principal.key] = inside + counted
         try:

@@ -11,17 +11,24 @@ of other relations that a constraint found.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from api.access import Grant, Principal, Role, may_validate, sees
-from api.models import ExplainBody, QueryBody, TransactionBody
-from query.binder import bind
-from query.parse import parse
-from schema.catalog import Catalog
-from schema.errors import ConstraintViolation, Forbidden, NotFound, SqlError, UnknownName
+from hornbeam_server.api.access import Grant, Principal, Role, may_validate, sees
+from hornbeam_server.api.models import ExplainBody, QueryBody, TransactionBody
+from hornbeam_server.query.binder import bind
+from hornbeam_server.query.parse import parse
+from hornbeam_server.schema.caches import cached
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import (
+    ConstraintViolation,
+    Forbidden,
+    NotFound,
+    SqlError,
+    UnknownName,
+)
+from hornbeam_server.schema.trees import unlink
 
 STATEMENTS = 2_000
 """Statements whose names are kept."""
@@ -81,12 +88,14 @@ class _Names:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.of = lru_cache(STATEMENTS)(lambda sql: named_in(sql, catalog))
+        self.of = cached(lambda sql: named_in(sql, catalog), STATEMENTS)
 
 
 def named_in(sql: str, catalog: Catalog) -> Named:
     """Everything stored that a statement names, in whatever part of it. Raises SqlError."""
-    statement = bind(sql, catalog).statement
+    bound = bind(sql, catalog)
+    unlink(bound.ast)
+    statement = bound.statement
     reads = {source.relation for block in statement.blocks for source in block.sources}
     return Named(frozenset(reads), statement.target)
 
@@ -97,9 +106,11 @@ def _discreet(
     """Why a statement cannot be bound, told to someone who may not read everything: first what is
     forbidden in it, and without suggesting names that are hidden."""
     try:
-        mentioned = {table.name for table in parse(sql).find_all(exp.Table)}
+        tree = parse(sql)
     except SqlError:
         return error  # there is nothing in it but the sender's own text
+    mentioned = {table.name for table in tree.find_all(exp.Table)}
+    unlink(tree)
     try:
         principal.require_read(sorted(_stored(mentioned, catalog)))
     except Forbidden as forbidden:

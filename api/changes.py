@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from schema.catalog import Catalog
-from storage.source import LogSource
-from txlayer.following import LogSegment
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.storage.source import LogSource
+from hornbeam_server.txlayer.following import LogSegment
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,24 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import structlog
 
-from api import logs
-from api.changes import Changes, begun, loaded
-from api.deferred import BatchWork, DeferredViews
-from api.exports import Export, Exports
-from api.planning import PlannedSchema, PlanRequest, plan_schema, program_of
-from api.ports import EXPORTS, Ports, embedded_ports
-from api.settings import Settings
-from query.engine import PreparedQuery, QueryEngine, QueryStream
-from query.explain import Explanation
-from schema.catalog import Catalog
-from schema.errors import (
+from hornbeam_server.api import logs
+from hornbeam_server.api.changes import Changes, begun, loaded
+from hornbeam_server.api.deferred import BatchWork, DeferredViews
+from hornbeam_server.api.exports import Export, Exports
+from hornbeam_server.api.planning import (
+    PlannedSchema,
+    PlanRequest,
+    in_thread,
+    plan_schema,
+    program_of,
+)
+from hornbeam_server.api.ports import EXPORTS, Ports, embedded_ports
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.query.engine import PreparedQuery, QueryEngine, QueryStream
+from hornbeam_server.query.explain import Explanation
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import (
     Corruption,
     HornbeamError,
     InvalidRequest,
@@ -35,30 +44,32 @@ from schema.errors import (
     Unavailable,
     Unsupported,
 )
-from storage.codec.rows import Codecs
-from storage.limits import require_storable
-from storage.ports import START, TOMBSTONE, Clock, Coordination, Ids, Log, Put
-from storage.snapshot import Overlay, ReadItem, Snapshot
-from txlayer import assignment, builds, catalog_keeper, identity, outcomes
-from txlayer.assignment import Word
-from txlayer.catalog_keeper import (
+from hornbeam_server.schema.switching import switch_quickly
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.limits import require_storable
+from hornbeam_server.storage.ports import START, TOMBSTONE, Clock, Coordination, Ids, Log, Put
+from hornbeam_server.storage.snapshot import Overlay, ReadItem, Snapshot
+from hornbeam_server.storage.together import all_tried
+from hornbeam_server.txlayer import assignment, builds, catalog_keeper, identity, logend, outcomes
+from hornbeam_server.txlayer.assignment import Word
+from hornbeam_server.txlayer.catalog_keeper import (
     NO_CATALOG,
     CatalogKeeper,
     Claim,
     OwnBarrier,
     load_catalog,
 )
-from txlayer.committer import Committer
-from txlayer.following import Following
-from txlayer.hlc import HybridClock
-from txlayer.links import Links
-from txlayer.locks import Locks, LockTable
-from txlayer.lockservice import Guests, TravellingLocks
-from txlayer.lowwater import LowWater
-from txlayer.manager import TransactionLimits, TransactionManager
-from txlayer.member import Answering, Member
-from txlayer.membership import Membership
-from txlayer.model import (
+from hornbeam_server.txlayer.committer import Committer
+from hornbeam_server.txlayer.following import Following
+from hornbeam_server.txlayer.hlc import HybridClock
+from hornbeam_server.txlayer.links import Links
+from hornbeam_server.txlayer.locks import Locks, LockTable
+from hornbeam_server.txlayer.lockservice import Guests, TravellingLocks
+from hornbeam_server.txlayer.lowwater import LowWater
+from hornbeam_server.txlayer.manager import TransactionLimits, TransactionManager
+from hornbeam_server.txlayer.member import Answering, Member
+from hornbeam_server.txlayer.membership import Membership
+from hornbeam_server.txlayer.model import (
     InsertRows,
     Parameters,
     RepairRows,
@@ -67,18 +78,32 @@ from txlayer.model import (
     TransactionRequest,
     TransactionResult,
 )
-from txlayer.rates import SlotRates
-from txlayer.recovery import Recovered, recover
-from txlayer.retention import JOIN_S, GoneLogs, drop_old_segments
-from txlayer.snapshots import LastSnapshots, MembersSnapshots, OwnSnapshots, Snapshots
-from txlayer.state import CatalogState
-from txlayer.tables import bulk_tables, create_tables
-from txlayer.verify import Checked, Progress, VerifyReport, verify, verify_deferred
-from txlayer.view import View
+from hornbeam_server.txlayer.rates import SlotRates
+from hornbeam_server.txlayer.recovery import Recovered, recover
+from hornbeam_server.txlayer.retention import JOIN_S, GoneLogs, drop_old_segments
+from hornbeam_server.txlayer.snapshots import (
+    LastSnapshots,
+    MembersSnapshots,
+    OwnSnapshots,
+    Snapshots,
+)
+from hornbeam_server.txlayer.state import CatalogState
+from hornbeam_server.txlayer.tables import bulk_tables, create_tables
+from hornbeam_server.txlayer.verify import Checked, Progress, VerifyReport, verify, verify_deferred
+from hornbeam_server.txlayer.view import View
+from hornbeam_server.viewselect.watch import Watch
 
 _LOG = structlog.get_logger(__name__)
-SYSTEM_TABLES = (catalog_keeper.TABLE, builds.TABLE, identity.TABLE, outcomes.TABLE)
+SYSTEM_TABLES = (
+    catalog_keeper.TABLE,
+    builds.TABLE,
+    identity.TABLE,
+    logend.TABLE,
+    outcomes.TABLE,
+)
 REPAIR_BATCH = 500
+SPILL = "spill"
+"""The folder, in that of the settings, for what queries spill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +137,11 @@ class _Parts:
         log: Log,
         recovered: Recovered,
         lock_table: LockTable,
+        log_name: str,
     ) -> None:
         self.settings = settings
+        self.lost = [] if recovered.lost is None else [recovered.lost]
+        """Logs whose end was missing when they were recovered."""
         self.ports = ports
         self.log = log
         self.hlc = HybridClock(ports.clock, recovered.last_ts)
@@ -127,11 +155,18 @@ class _Parts:
             alive=ports.coordination.alive,
             steps=ports.steps,
             checkpoint_interval_s=settings.checkpoint_interval_s,
+            log_name=log_name,
         )
         self.lock_table = lock_table
         self.engine = QueryEngine(
-            memory_limit_mb=settings.query_memory_mb,
-            spill_folder=settings.data / "spill",
+            Options(
+                memory_mb=settings.query_memory_mb,
+                headroom_mb=settings.query_headroom_mb,
+                spill_folder=settings.data / SPILL,
+            ),
+            places=settings.query_places,
+            processes=settings.query_processes,
+            new_worker=ports.new_worker,
             new_threads=ports.new_threads,
         )
 
@@ -186,6 +221,7 @@ class Database:
             use_s=parts.settings.snapshot_retention_s,
         )
         self.exports = Exports(ports.export, parts.settings.data / EXPORTS, ports.clock, ports.ids)
+        self._lost = parts.lost
         self._coordination = ports.coordination
         self._peers = ports.peers
         self.member = member
@@ -208,6 +244,7 @@ class Database:
                 self._low_water,
             )
         )
+        switch_quickly()
         self._housekeeping = asyncio.ensure_future(self._keep_house())
         self.queries = 0
 
@@ -221,7 +258,9 @@ class Database:
         InvalidRequest when there can be no such folder.
         """
         logs.be_quiet()
-        return await cls.start(settings, await embedded_ports(settings, clock, ids))
+        ports = await embedded_ports(settings, clock, ids)
+        await asyncio.to_thread(_forget_spilled, settings.data / SPILL)
+        return await cls.start(settings, ports)
 
     @classmethod
     async def start(cls, settings: Settings, ports: Ports) -> Database:
@@ -239,7 +278,8 @@ class Database:
             log = await ports.open_log(settings.slave, epoch, claim.catalog.version)
             undo.push_async_callback(log.close)
             try:
-                recovered = await recover(store, log, steps=ports.steps)
+                name = settings.slave
+                recovered = await recover(store, log, log_name=name, steps=ports.steps)
             except Corruption as error:
                 if coordination.alive():
                     raise
@@ -247,7 +287,7 @@ class Database:
                 raise Unavailable(
                     "This process has been replaced while it recovered.", cure="Restart."
                 ) from error
-            parts = _Parts(settings, ports, log, recovered, LockTable())
+            parts = _Parts(settings, ports, log, recovered, LockTable(), name)
             undo.callback(parts.engine.close)
             snapshots = OwnSnapshots(parts.committer, parts.hlc)
             await parts.start(claim.catalog, parts.lock_table, snapshots)
@@ -283,7 +323,8 @@ class Database:
             log = await ports.open_log(view.name, 1, 0)
             undo.push_async_callback(log.close)
             rates = SlotRates(clock)
-            parts = _Parts(settings, ports, log, Recovered(0, START, 0), LockTable(rates.count))
+            nothing, table = Recovered(0, START, 0), LockTable(rates.count)
+            parts = _Parts(settings, ports, log, nothing, table, view.name)
             committer, hlc = parts.committer, parts.hlc
             undo.callback(parts.engine.close)
             undo.push_async_callback(committer.close)
@@ -320,7 +361,9 @@ class Database:
                     epoch = await _next_epoch(coordination, dead.name)
                 log = await ports.open_log(dead.name, epoch, view.assignment.catalog)
                 try:
-                    return (await recover(store, log, steps=ports.steps)).last_ts
+                    found = await recover(store, log, log_name=dead.name, steps=ports.steps)
+                    parts.lost += [] if found.lost is None else [found.lost]
+                    return found.last_ts
                 finally:
                     await log.close()
 
@@ -489,6 +532,13 @@ class Database:
     def watermark(self) -> int:
         """Snapshot that a query gets that asks for nothing."""
         return self.snapshots.newest()
+
+    def lag_s(self) -> float:
+        """The age in seconds of the oldest commit that a query may not see yet. A database that is
+        served alone knows all commits: the age is 0 while all of them are applied."""
+        if self.member is None and self.committer.idle:
+            return 0.0
+        return max(self.clock.wall_ms() - self.watermark(), 0) / 1000
 
     def prepare(self, sql: str, *, use_views: bool = True) -> PreparedQuery:
         """Plan a query under the catalog in force; cached by text."""
@@ -736,10 +786,10 @@ class Database:
 
     # ------------------------------------------------------------ schema
 
-    def plan_schema(self, request: PlanRequest) -> PlannedSchema:
+    def plan_schema(self, request: PlanRequest, watch: Watch | None = None) -> PlannedSchema:
         """What a schema and a workload would give. Pure; changes nothing."""
         counts = tuple(self.keeper.counts().items())
-        return plan_schema(request, replace(self.catalog, row_counts=counts))
+        return plan_schema(request, replace(self.catalog, row_counts=counts), watch)
 
     async def apply_schema(
         self,
@@ -759,7 +809,7 @@ class Database:
         async def planned(current: Catalog) -> Catalog:
             counts = tuple(self.keeper.counts().items())
             counted = replace(current, row_counts=counts)
-            plan = await asyncio.to_thread(plan_schema, request, counted)
+            plan = await in_thread(partial(plan_schema, request, counted))
             if plan.plan_id != plan_id:
                 raise StalePlan(
                     "The plan differs from the one you looked at: the catalog, an input, or what"
@@ -799,8 +849,8 @@ class Database:
                 state.codecs,
                 self.store,
                 at,
+                self.engine.checking,
                 names=kept,
-                spill_folder=self.settings.data / "spill",
                 progress=progress,
             )
             later = await self._verify_deferred(state, deferred, progress)
@@ -821,7 +871,7 @@ class Database:
                     self.store,
                     at,
                     {name: program_of(state.catalog, name).sql for name in views},
-                    spill_folder=self.settings.data / "spill",
+                    self.engine.checking,
                     progress=progress,
                 )
         return found
@@ -875,7 +925,11 @@ class Database:
                 "waiting": locks.waiting_count,
                 "hot": [{"lock": str(name), "waiting": n} for name, n in locks.hot(5)],
             },
-            "log": {"segments": len(segments), "bytes": sum(s.bytes for s in segments)},
+            "log": {
+                "segments": len(segments),
+                "bytes": sum(s.bytes for s in segments),
+                "missing": [lost.document() for lost in self._lost],
+            },
             "views": {name: self.catalog.state[name].value for name in self.catalog.view},
             "builds": [vars(build) for build in self.keeper.builds.values()],
             "loading": [] if self.catalog.load is None else list(self.catalog.load.relations),
@@ -897,27 +951,62 @@ class Database:
     # ------------------------------------------------------------ housekeeping
 
     async def _keep_house(self) -> None:
-        """Purge old versions and log segments, for ever."""
+        """Purge old versions and log segments, for ever. What fails is tried again the next time,
+        and keeps nothing else from its turn."""
         while True:
             await self.clock.sleep(self.settings.housekeeping_interval_s)
-            try:
-                await self.keeper.refresh_counts()
-                await self.purge()
-                await self.exports.end_old()
-            except (OSError, HornbeamError) as error:
-                _LOG.warning("housekeeping failed", error=str(error))
-            except Exception as error:  # a mistake of ours must not end it, unseen
-                _LOG.error("housekeeping failed", exc_info=error)
+            for chore in (self.keeper.refresh_counts, self.purge, self.exports.end_old):
+                try:
+                    await chore()
+                except (OSError, HornbeamError) as error:
+                    _LOG.warning("housekeeping failed", error=str(error))
+                except Exception as error:  # a mistake of ours must not end it, unseen
+                    _LOG.error("housekeeping failed", exc_info=error)
 
     async def purge(self) -> int:
-        """Drop what no snapshot within the retention can see; returns versions dropped."""
+        """Drop what no snapshot within the retention can see; returns versions dropped. What
+        cannot be dropped now keeps nothing else from it. Raises OSError, HornbeamError."""
         log_retention_ms = int(self.settings.log_retention_s * 1000)
         held = await self.deferred.held()
         log_horizon = min([self.clock.wall_ms() - log_retention_ms, *held])
-        await drop_old_segments(self.log, self.committer.checkpointed, log_horizon, self._low_water)
-        await self.snapshots.read_point()  # moves on, though nobody reads here
-        if not self.keeper.leads or (self.member is not None and not self.member.may_purge):
-            return 0
+        works: list[Callable[[], Awaitable[object]]] = [
+            lambda: drop_old_segments(
+                self.log, self.committer.checkpointed, log_horizon, self._low_water
+            )
+        ]
+        dropped = 0
+
+        async def purge_tables() -> None:
+            nonlocal dropped
+            await self.snapshots.read_point()  # moves on, though nobody reads here
+            if self._purges:
+                horizon = self._horizon(held)
+                tables = [t for t in await self.store.tables() if t != catalog_keeper.TABLE]
+                await all_tried(partial(purge_table, table, horizon) for table in tables)
+
+        async def purge_table(table: str, horizon: int) -> None:
+            nonlocal dropped
+            try:
+                dropped += await self.store.purge(table, horizon)
+            except (Unavailable, Corruption):
+                if table in await self.store.tables():  # of one that is dropped nothing is left
+                    raise
+
+        works.append(purge_tables)
+        if self._purges:
+            works.append(self._forget_outcomes)
+            if self._gone_logs is not None:
+                works.append(partial(self._gone_logs.remove, log_horizon))
+        await all_tried(works)
+        return dropped
+
+    @property
+    def _purges(self) -> bool:
+        """Is it this node that purges the tables of all?"""
+        return self.keeper.leads and (self.member is None or self.member.may_purge)
+
+    def _horizon(self, held: Sequence[int]) -> int:
+        """All snapshots below it may be purged."""
         building = [b.at for b in self.keeper.builds.values() if not (b.ended or b.elsewhere)]
         holding = [self.keeper.readers.oldest_snapshot()]
         replayed = []
@@ -925,28 +1014,7 @@ class Database:
             holding.append(self.member.holding)
             # Else a row might come back whose deletion stands in another log.
             replayed.append(self.member.replays_above)
-        kept = self._kept_from(held)
-        horizon = min([kept, *building, *filter(None, holding), *replayed])
-        await self._forget_outcomes()
-        if self._gone_logs is not None:
-            await self._gone_logs.remove(log_horizon)
-        return await self._purge_tables(horizon)
-
-    async def _purge_tables(self, horizon: int) -> int:
-        """One that cannot be purged now does not keep the others from it, and of one that is
-        dropped meanwhile nothing is left. Raises Unavailable, Corruption."""
-        dropped, failed = 0, None
-        for table in await self.store.tables():
-            if table == catalog_keeper.TABLE:
-                continue
-            try:
-                dropped += await self.store.purge(table, horizon)
-            except (Unavailable, Corruption) as error:
-                if failed is None and table in await self.store.tables():
-                    failed = error
-        if failed is not None:
-            raise failed
-        return dropped
+        return min([self._kept_from(held), *building, *filter(None, holding), *replayed])
 
     async def _forget_outcomes(self) -> None:
         """Delete answers that have been kept long enough; looks once per tenth of that time."""
@@ -977,3 +1045,11 @@ async def _next_epoch(coordination: Coordination, slave: str) -> int:
 
 def _epochs(slave: str) -> str:
     return f"epochs/{slave}"
+
+
+def _forget_spilled(folder: Path) -> None:
+    """Remove what the workers of a killed process have left. The database is locked: no other
+    process spills there."""
+    with contextlib.suppress(FileNotFoundError):
+        for left in folder.iterdir():
+            shutil.rmtree(left, ignore_errors=True)

@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from query.engine import PreparedQuery
-from schema.catalog import Catalog, State
-from schema.errors import InvalidRequest, NotFound, SnapshotTooOld, Unavailable, Unsupported
-from schema.model import Refresh
-from storage.ports import Clock, Coordination, TableStore
-from txlayer.catalog_keeper import CatalogKeeper, load_catalog
-from txlayer.groups import Finished, Groups, GroupState, groups_of, members, usable
+from hornbeam_server.query.engine import PreparedQuery
+from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.schema.errors import (
+    InvalidRequest,
+    NotFound,
+    SnapshotTooOld,
+    Unavailable,
+    Unsupported,
+)
+from hornbeam_server.schema.model import Refresh
+from hornbeam_server.storage.ports import Clock, Coordination, TableStore
+from hornbeam_server.txlayer.catalog_keeper import CatalogKeeper, load_catalog
+from hornbeam_server.txlayer.groups import Finished, Groups, GroupState, groups_of, members, usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,7 @@ class DeferredViews:
         state = await self._groups.state(group)
         if not all(state.holds(catalog, name) for name in names):
             raise Unavailable(
-                f"{', '.join(names)} are not built, or just made anew.", cure="Ask again."
+                f"{', '.join(names)} are not built, or are being rebuilt.", cure="Ask again."
             )
         at = state.as_of if asked is None else asked
         if not state.was_as_of(at):
@@ -196,7 +202,7 @@ class DeferredViews:
             raise SnapshotTooOld(
                 f"{', '.join(lost)} cannot go on from {work.as_of}: what they are made of was"
                 f" loaded since, beside the logs ({', '.join(loaded)}).",
-                cure=f"Have them made anew: hornbeam refresh --rebuild {' '.join(lost)}.",
+                cure=f"Rebuild them: hornbeam refresh --rebuild {' '.join(lost)}.",
             )
 
     async def agree(self, group: str, upto: int, view: str, digest: str) -> None:
@@ -282,7 +288,7 @@ class DeferredViews:
             raise SnapshotTooOld(
                 f"Group {group} was not refreshed for {lag_s:.0f} s: what its views need is not"
                 " kept any more.",
-                cure="Have its views made anew: hornbeam refresh --rebuild.",
+                cure="Rebuild its views: hornbeam refresh --rebuild.",
             )
 
     def _require_known(self, group: str) -> None:

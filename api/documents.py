@@ -15,29 +15,29 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from api.metrics import now_s
-from api.planning import program_of
-from maintain.changes import Mutation
-from maintain.recompute import scanned_relation
-from maintain.spans import Span
-from query.binder import OutputColumn
-from query.explain import Explanation
-from schema.catalog import Catalog, Index
-from schema.codec import encode_catalog
-from schema.ddl import render_ddl
-from schema.diff import DiffRow
-from schema.model import DefaultKind, Relation
-from schema.sqltext import literal_sql
-from schema.types import Kind, Row, Value
-from txlayer.model import StatementResult, TransactionResult
-from txlayer.verify import VerifyReport
+from hornbeam_server.api.metrics import now_s
+from hornbeam_server.api.planning import program_of
+from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.maintain.recompute import scanned_relation
+from hornbeam_server.maintain.spans import Span
+from hornbeam_server.query.binder import OutputColumn
+from hornbeam_server.query.explain import Explanation
+from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.ddl import render_ddl
+from hornbeam_server.schema.diff import DiffRow
+from hornbeam_server.schema.model import DefaultKind, Identity, Relation
+from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.types import Kind, Row, Value
+from hornbeam_server.txlayer.model import StatementResult, TransactionResult
+from hornbeam_server.txlayer.verify import VerifyReport
 
 if TYPE_CHECKING:
-    from api.changes import Changes
-    from api.database import Database, DeferredBatch, QueryResult
-    from api.deferred import GroupStatus
-    from api.exports import Export
-    from api.planning import PlannedSchema
+    from hornbeam_server.api.changes import Changes
+    from hornbeam_server.api.database import Database, DeferredBatch, QueryResult
+    from hornbeam_server.api.deferred import GroupStatus
+    from hornbeam_server.api.exports import Export
+    from hornbeam_server.api.planning import PlannedSchema
 
 _SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, None}
 """Kinds with values that JSON or msgspec would not write as we do; None: not known."""
@@ -175,6 +175,14 @@ def graph_document(catalog: Catalog) -> dict[str, Any]:
     }
 
 
+def _identity_document(identity: Identity) -> dict[str, Any]:
+    """In the words of SQLAlchemy."""
+    least, most = (None, identity.last) if identity.increment > 0 else (identity.last, None)
+    said = {"always": identity.always, "start": identity.start, "increment": identity.increment}
+    bounds = {"minvalue": least, "maxvalue": most}
+    return said | {name: bound for name, bound in bounds.items() if bound is not None}
+
+
 def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
     return {
         "name": relation.name,
@@ -187,6 +195,9 @@ def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
                 "default_sql": None
                 if c.default is None or c.default.kind is not DefaultKind.LITERAL
                 else literal_sql(c.default.value),
+                "identity": None
+                if c.default is None or c.default.kind is not DefaultKind.IDENTITY
+                else _identity_document(c.default.identity),
             }
             for c in relation.columns
         ],

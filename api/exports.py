@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from schema.catalog import Catalog
-from schema.errors import Unsupported
-from storage.ports import Clock, Ids
-from storage.source import Source
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.storage.ports import Clock, Ids
+from hornbeam_server.storage.source import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from api.access import Grant, Principal, Role
-from schema.errors import Corruption, InvalidRequest, NotFound, Unavailable
-from storage.local.system import RandomIds
-from storage.ports import NEWEST, TableStore
+from hornbeam_server.api.access import Grant, Principal, Role
+from hornbeam_server.schema.errors import Corruption, InvalidRequest, NotFound, Unavailable
+from hornbeam_server.storage.local.system import RandomIds
+from hornbeam_server.storage.ports import NEWEST, TableStore
 
 TABLE = "s.keys"
 BOOTSTRAP = "bootstrap"

@@ -12,6 +12,10 @@ _SQLGLOT = logging.getLogger("sqlglot")
 """Warns of SQL that it reads or writes in another way than asked. What it cannot read we refuse,
 and the session is in UTC; and clients' SQL is nothing for the log."""
 
+_UVICORN = logging.getLogger("uvicorn.error")
+_CUT = "ASGI callable returned without completing response."
+"""It says so of each answer that is cut on purpose; `api/middleware.py` says of which, and why."""
+
 
 def configure(level: str = "warning") -> None:
     """Log events of `level` and above, ours and those of libraries."""
@@ -23,6 +27,7 @@ def configure(level: str = "warning") -> None:
         force=True,
     )
     _SQLGLOT.setLevel(max(number, logging.ERROR))
+    _UVICORN.addFilter(_is_news)
     _structure(number)
 
 
@@ -32,6 +37,10 @@ def be_quiet() -> None:
         _SQLGLOT.setLevel(logging.ERROR)
     if not structlog.is_configured():
         _structure(logging.WARNING)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.msg != _CUT
 
 
 def _structure(level: int) -> None:

@@ -13,10 +13,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from starlette.types import Scope
 
-from api.database import Database
-from schema.errors import Unavailable
-from txlayer.member import Member
-from txlayer.model import TransactionResult
+from hornbeam_server.api.database import Database
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.txlayer.member import Member
+from hornbeam_server.txlayer.model import TransactionResult
 
 
 def now_s() -> float:
@@ -139,7 +139,7 @@ async def _values(db: Database) -> dict[str, float]:
         "locks_held": db.locks.held_count,
         "locks_waiting": db.locks.waiting_count,
         "log_bytes": await _log_bytes(db),
-        "watermark_lag_seconds": max(db.clock.wall_ms() - db.watermark(), 0) / 1000,
+        "watermark_lag_seconds": db.lag_s(),
         "views_not_readable": sum(not catalog.readable(name) for name in catalog.view),
         "ready": int(db.ready()),
         **_slots(db.member),

@@ -6,18 +6,26 @@ import asyncio
 from typing import Any
 
 import structlog
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api import problems
-from api.metrics import Metrics, now_s
-from api.settings import Settings
-from schema.errors import HornbeamError, LimitExceeded, Overloaded
+from hornbeam_server.api import problems
+from hornbeam_server.api.metrics import Metrics, now_s
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.schema.errors import (
+    Corruption,
+    HornbeamError,
+    LimitExceeded,
+    OutcomeUnknown,
+    Overloaded,
+    Unavailable,
+)
 
 _LOG = structlog.get_logger(__name__)
 _ALWAYS = {"/livez", "/readyz", "/metrics", "/v1/status"}
 """Answered however busy the server is: who watches it must not be turned away."""
+_READING, _QUERIES = {"GET", "HEAD"}, {"/v1/query", "/v1/explain"}
+"""Requests that have no effect."""
 BODY_S = 30.0
 """The next piece of a body is waited for so long."""
 
@@ -29,7 +37,8 @@ class Guard:
     by their declared and by their real length; does not wait for one that stops coming (408). An
     exception that no handler knows is logged and
     answered with a 500 that says nothing about it; one in the middle of an answer cuts the
-    connection, so that the client cannot take the answer for a whole one.
+    connection, so that the client cannot take the answer for a whole one. A request that is ended
+    because the server stops is answered, too.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
@@ -93,6 +102,9 @@ class Guard:
         asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:
             await self._app(asked, counted, noted)
+        except asyncio.CancelledError:  # by uvicorn, which stops and has waited for long enough
+            if not status:
+                await problems.response(_stopped(scope))(scope, receive, noted)
         except ClientDisconnect:
             _LOG.debug("client gone", path=scope["path"])
         except Exception as error:
@@ -102,18 +114,34 @@ class Guard:
         self._metrics.request({**asked, "method": scope["method"]}, status, now_s() - began)
 
 
+def _stopped(scope: Scope) -> HornbeamError:
+    """Why a request that has not ended has no other answer."""
+    message = "The server was stopped before the request had ended."
+    if scope["method"] in _READING or scope["path"] in _QUERIES:
+        return Unavailable(message, cure="Try again when it is up, or at another node.")
+    return OutcomeUnknown(
+        message, cure="Look whether it had an effect, or repeat it with its idempotency key."
+    )
+
+
 async def _in_time(receive: Receive) -> Message:
     try:
         async with asyncio.timeout(BODY_S):
             return await receive()
     except TimeoutError:
-        close = {"Connection": "close"}
-        raise HTTPException(408, f"No more of the body came for {BODY_S:g} s.", close) from None
+        raise problems.Refused(
+            408,
+            f"No more of the body came for {BODY_S:g} s.",
+            cure="Send all of it without a pause.",
+            close=True,
+        ) from None
 
 
 def _log(scope: Scope, error: Exception) -> None:
     cause: Any = error.__cause__ if isinstance(error, RuntimeError) else error
-    if isinstance(cause, HornbeamError):
+    if isinstance(cause, Corruption):
+        problems.log_damage(scope, cause)
+    elif isinstance(cause, HornbeamError):
         _LOG.warning("answer cut short", path=scope["path"], code=cause.code, error=cause.message)
     else:
         _LOG.error("unexpected error", path=scope["path"], exc_info=error)

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, Literal
+from itertools import islice
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     Strict,
     model_validator,
 )
 
-from api.access import Grant, Role
-from api.parameters import KeyValues, StatementParameters
-from api.planning import PlanRequest
-from maintain.spans import Span
-from storage.snapshot import ReadItem
-from txlayer.groups import Finished
-from txlayer.model import Parameters, Precondition, Replay, Statement, TransactionRequest
+from hornbeam_server.api.access import Grant, Role
+from hornbeam_server.api.parameters import KeyValues, StatementParameters
+from hornbeam_server.api.planning import PlanRequest
+from hornbeam_server.maintain.spans import Span
+from hornbeam_server.storage.snapshot import ReadItem
+from hornbeam_server.txlayer.groups import Finished
+from hornbeam_server.txlayer.manager import TransactionLimits
+from hornbeam_server.txlayer.model import (
+    Parameters,
+    Precondition,
+    Replay,
+    Statement,
+    TransactionRequest,
+)
 
 MAX_SQL = 1_000_000
 """Characters of one statement."""
+MAX_NAMES = 10_000
+"""Relations, views or tables that one body names."""
+MAX_STATEMENTS = TransactionLimits().statements
+MAX_UNKNOWN = 20
+"""Members of an object that are not known and are named in the answer."""
 MAX_TS = 2**63 - 1
 LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, in milliseconds since the epoch."""
@@ -34,9 +48,37 @@ Milliseconds = Annotated[int, Field(gt=0, le=86_400_000)]
 
 
 class Body(BaseModel):
-    """Taken as written: text is no number, and 0 is not false."""
+    """Taken as written: text is no number, and 0 is not false.
+
+    What does not fit gives few errors however long it is: lists end with the first, and of members
+    that are not known the first are named.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_unknown(cls, data: Any) -> Any:
+        known = cls.model_fields
+        if not isinstance(data, dict) or len(data) <= len(known) + MAX_UNKNOWN:
+            return data
+        unknown = islice((name for name in data if name not in known), MAX_UNKNOWN)
+        return {name: data[name] for name in (*(known.keys() & data.keys()), *unknown)}
+
+
+Item = TypeVar("Item")
+Items = Annotated[list[Item], Field(fail_fast=True)]
+Names = Annotated[list[str], Field(fail_fast=True, max_length=MAX_NAMES)]
+
+
+def _few_members(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) > MAX_NAMES:
+        raise ValueError(f"{len(value)} members; at most {MAX_NAMES} are allowed")
+    return value
+
+
+ByName = Annotated[dict[str, Item], BeforeValidator(_few_members)]
+"""Values by the names of relations, views or tables."""
 
 
 class StatementBody(Body):
@@ -74,8 +116,8 @@ class ReplayBody(Body):
     """What a dry run took from outside, given back so that its results stay true."""
 
     now: int = Field(ge=0, le=LAST_MS, description="Milliseconds since the epoch.")
-    numbers: list[Annotated[tuple[str, str, int], Strict(False)]] = Field(default_factory=list)
-    results: list[str] = Field(default_factory=list)
+    numbers: Items[Annotated[tuple[str, str, int], Strict(False)]] = Field(default_factory=list)
+    results: Items[str] = Field(default_factory=list)
 
     def replay(self) -> Replay:
         return Replay(self.now, tuple(self.numbers), tuple(self.results))
@@ -101,9 +143,9 @@ class TransactionBody(Body):
         }
     )
 
-    statements: list[StatementBody] = Field(min_length=1)
-    preconditions: list[PreconditionBody] = Field(default_factory=list)
-    reads: list[ReadBody] = Field(
+    statements: Items[StatementBody] = Field(min_length=1, max_length=MAX_STATEMENTS)
+    preconditions: Items[PreconditionBody] = Field(default_factory=list)
+    reads: Items[ReadBody] = Field(
         default_factory=list, description="Row versions the writes rest on, as a query gave them."
     )
     bookmark: Timestamp = Field(0, description="The commit is later than this.")
@@ -145,8 +187,10 @@ class QueryBody(Body):
     max_rows: int | None = Field(None, gt=0, le=MAX_TS, description="More rows are an error.")
     timeout_ms: Milliseconds | None = None
     replay: ReplayBody | None = Field(None, description="What a dry run of `pending` gave.")
-    pending: list[StatementBody] = Field(
-        default_factory=list, description="Uncommitted writes of the client to lay over the data."
+    pending: Items[StatementBody] = Field(
+        default_factory=list,
+        max_length=MAX_STATEMENTS,
+        description="Uncommitted writes of the client to lay over the data.",
     )
     trace: bool = Field(False, description="Return the row versions read.")
     use_views: bool = True
@@ -173,7 +217,7 @@ class ExplainBody(Body):
 class PlanBody(Body):
     ddl: str = Field(examples=["CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)"])
     workload: str = Field("", examples=["-- name: by_id\nSELECT name FROM t WHERE id = ?;"])
-    roots: list[str] | None = Field(None, description="null: learn the roots.")
+    roots: Names | None = Field(None, description="null: learn the roots.")
     method: Literal["optimal", "paper"] = "optimal"
     budget: float | None = Field(
         None,
@@ -181,10 +225,12 @@ class PlanBody(Body):
         description="Expected bytes of all views and view-indexes together, at most so many times"
         " those of the base relations; the least valuable views are dropped first.",
     )
-    row_counts: dict[str, Annotated[int, Field(ge=0, le=10**15)]] | None = Field(
+    row_counts: ByName[Annotated[int, Field(ge=0, le=10**15)]] | None = Field(
         None, description="Expected rows per relation, where they are not stored yet."
     )
-    ddl_file: str = Field("<ddl>", description="Name of the DDL in messages.")
+    ddl_file: str = Field(
+        "<ddl>", description="Name of the DDL in messages; empty: nobody can look there."
+    )
     workload_file: str = Field("<workload>", description="Name of the workload in messages.")
     query_log: str = Field(
         "", description="A statement per line, or JSON lines with sql and count: gives weights."
@@ -212,8 +258,16 @@ class ApplyBody(PlanBody):
     )
 
 
+class RestartBody(Body):
+    sql: str = Field(
+        description="ALTER TABLE … ALTER COLUMN … RESTART [WITH n], ALTER SEQUENCE … RESTART [WITH"
+        " n], or SELECT setval('table_column_seq', n[, is_called]).",
+        examples=["ALTER TABLE orders ALTER COLUMN o_id RESTART WITH 1000"],
+    )
+
+
 class VerifyBody(Body):
-    names: list[str] | None = Field(None, description="Views and indexes; null: all of them.")
+    names: Names | None = Field(None, description="Views and indexes; null: all of them.")
     repair: bool = Field(False, description="Write what is missing or wrong, in transactions.")
 
 
@@ -223,7 +277,7 @@ def _base64(text: str) -> str:
 
 
 class RepairBody(Body):
-    keys: list[Annotated[str, AfterValidator(_base64)]] = Field(
+    keys: Items[Annotated[str, AfterValidator(_base64)]] = Field(
         max_length=5_000, description="Stored keys of rows, in base64.", examples=[["FQE="]]
     )
 
@@ -250,12 +304,12 @@ class FinishBody(Body):
 
 
 class ResultBody(Body):
-    view: str = Field(description="One that is answered anew in each batch.")
+    view: str = Field(description="A view that each batch recomputes from its whole SELECT.")
     digest: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of its rows.")
 
 
 class RebuildBody(Body):
-    views: list[str] = Field(min_length=1, description="Deferred views.")
+    views: Names = Field(min_length=1, description="Deferred views.")
 
 
 class ExportBody(Body):
@@ -266,12 +320,12 @@ class ExportBody(Body):
 
 
 class BuildBody(Body):
-    names: list[str] = Field(
+    names: Names = Field(
         min_length=1,
         description="Views, with their indexes; indexes; relations: the indexes on them.",
         examples=[["customer__orders"]],
     )
-    rebuild: bool = Field(False, description="Build anew what is readable, too.")
+    rebuild: bool = Field(False, description="Rebuild what is readable, too.")
 
 
 class RangeBody(Body):
@@ -285,7 +339,7 @@ class RangeBody(Body):
 
 
 class FinishedBody(RangeBody):
-    rows: dict[str, Annotated[int, Field(ge=0)]] = Field(
+    rows: ByName[Annotated[int, Field(ge=0)]] = Field(
         min_length=1,
         description="By physical table, rows that were written.",
         examples=[{"v.customer__orders.3": 5000}],
@@ -299,11 +353,11 @@ LoadNumber = Annotated[
 
 
 class LoadBody(Body):
-    relations: list[str] = Field(min_length=1, examples=[["customer", "orders"]])
+    relations: Names = Field(min_length=1, examples=[["customer", "orders"]])
     identity: str = Field(
         min_length=1, max_length=200, description="Tells what is loaded; who resumes gives it."
     )
-    splits: dict[str, list[Hexadecimal]] = Field(
+    splits: ByName[Items[Hexadecimal]] = Field(
         {},
         description="By relation, encoded keys at which its tables and those of its views are"
         " divided from the beginning, where the store divides tables.",
@@ -313,10 +367,23 @@ class LoadBody(Body):
         return {name: [bytes.fromhex(key) for key in keys] for name, keys in self.splits.items()}
 
 
+Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+"""What an identity column holds."""
+
+
 class LoadedBody(RangeBody):
     number: LoadNumber
     relation: str
     rows: int = Field(ge=0, description="Rows of the relation that were written.")
+    numbers: ByName[Annotated[Items[Whole], Field(min_length=2, max_length=2)]] = Field(
+        {},
+        description="Of identity columns the least and the greatest number that was written: new"
+        " rows get numbers behind them.",
+        examples=[{"o_id": [1, 5000]}],
+    )
+
+    def reach(self) -> dict[str, tuple[int, int]]:
+        return {column: (least, most) for column, (least, most) in self.numbers.items()}
 
 
 class LoadEndBody(Body):
@@ -333,7 +400,7 @@ class KeyBody(Body):
         min_length=1, max_length=100, description="Who will use it.", examples=["shop"]
     )
     role: Annotated[Role, Lax] = Field(examples=["writer"])
-    grants: dict[str, Annotated[Grant, Lax]] | None = Field(
+    grants: ByName[Annotated[Grant, Lax]] | None = Field(
         None,
         description="What of the database the key is for: read or write per relation, read per"
         " view. null: all of it.",

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from api.database import Database
-from schema.errors import HornbeamError, Unavailable
-from storage.ports import Clock
+from hornbeam_server.api.database import Database
+from hornbeam_server.schema.errors import HornbeamError, Unavailable
+from hornbeam_server.storage.ports import Clock
 
 WATCH_S = 0.1
 """How often a node looks whether it still may serve."""

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from schema.errors import TypeMismatch
-from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value
+from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, MAX_TEXT, ColumnType, Kind, Value
 
 Values = list[Any] | dict[str, Any]
 
@@ -51,7 +51,8 @@ def _typed(name: Any, value: Any) -> Value:
 def _decimal_of(value: Any) -> ColumnType:
     """The type with as many decimal places as `value` has."""
     try:
-        exponent = Decimal(value).as_tuple().exponent if isinstance(value, str) else 0
+        short = isinstance(value, str) and len(value) <= MAX_TEXT
+        exponent = Decimal(value).as_tuple().exponent if short else 0
     except InvalidOperation:
         exponent = 0  # said when it is read
     scale = max(0, -exponent) if isinstance(exponent, int) else 0

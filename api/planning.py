@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from typing import TypeVar
 
 import msgspec
 
-from maintain.deltas.nesting import written_out
-from maintain.deltas.program import DeltaProgram, compile_view, outline
-from query.algebra import BoundStatement
-from query.binder import bind
-from schema.build import Place
-from schema.catalog import Catalog, DeferredView, Forest, State, WorkloadStatement
-from schema.codec import encode_catalog
-from schema.ddl import load_ddl
-from schema.diff import SchemaDiff, diff
-from schema.errors import SchemaError, SqlError, Unsupported
-from schema.model import DeclaredView, Refresh, Schema
-from schema.workload import load_query_log, load_workload, weighted_by_log
-from viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
+from hornbeam_server.maintain.deltas.nesting import written_out
+from hornbeam_server.maintain.deltas.program import (
+    DeltaProgram,
+    compile_view,
+    outline,
+    stored_program,
+)
+from hornbeam_server.query.algebra import BoundStatement
+from hornbeam_server.query.binder import bind
+from hornbeam_server.schema.build import Place
+from hornbeam_server.schema.catalog import Catalog, DeferredView, Forest, State, WorkloadStatement
+from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.diff import SchemaDiff, diff
+from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported
+from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
+from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
+from hornbeam_server.viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
+from hornbeam_server.viewselect.watch import Report, Watch
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +64,23 @@ class PlannedSchema:
     catalog: Catalog
 
 
-def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
-    """Plan against the catalog in force. Raises SchemaError and SqlError, located."""
+async def in_thread(work: Callable[[Watch], T], report: Report = lambda _: None) -> T:
+    """What `work` returns, which plans in a thread and ends when this is cancelled. `report` is
+    told the share that is done, in the thread."""
+    watch = Watch(report)
+    try:
+        return await asyncio.to_thread(work, watch)
+    except asyncio.CancelledError:
+        watch.stop()
+        raise
+
+
+def plan_schema(
+    request: PlanRequest, current: Catalog, watch: Watch | None = None
+) -> PlannedSchema:
+    """Plan against the catalog in force. Raises SchemaError and SqlError, located, and
+    StatementTimeout when `watch` is stopped."""
+    watch = Watch() if watch is None else watch
     schema = load_ddl(request.ddl, request.ddl_file)
     changes = diff(current.schema, schema)
     if changes.refused:
@@ -70,7 +96,10 @@ def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
         log = load_query_log(request.query_log.splitlines(), "<query log>")
         statements = weighted_by_log(statements, log)
     base = _with_outlines(schema, current, request)
-    bound = [(statement, _bound(statement, base, request)) for statement in statements]
+    bound = []
+    for statement in statements:
+        watch.check()
+        bound.append((statement, _bound(statement, base, request)))
     counts = {**current.row_count, **request.row_counts}
     selection = plan(
         schema,
@@ -81,8 +110,12 @@ def plan_schema(request: PlanRequest, current: Catalog) -> PlannedSchema:
             method=request.method,
             budget=request.budget,
         ),
-        Statistics(row_counts={n: c for n, c in counts.items() if n in schema}),
+        Statistics(
+            row_counts={n: c for n, c in counts.items() if n in schema},
+            expected=frozenset(request.row_counts),
+        ),
         base=current,
+        watch=watch,
     )
     catalog = _with_deferred(selection.to_catalog(current.version + 1, current), current, request)
     plan_id = _plan_id(request, current, catalog)
@@ -110,12 +143,14 @@ def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Ca
 def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) -> BoundStatement:
     """Raises SqlError with the place in the workload file where the statement begins."""
     try:
-        return bind(statement.sql, base).statement
+        bound = bind(statement.sql, base)
     except SqlError as error:
         begins = request.workload.find(statement.sql)
         place = Place.at(request.workload, begins, request.workload_file)
         error.details["statement"] = statement.name
         raise _located(error, f"in statement {statement.name}", place) from None
+    unlink(bound.ast)
+    return bound.statement
 
 
 def _located(error: SqlError, what: str, place: Place) -> SqlError:
@@ -176,7 +211,7 @@ def _told(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> Ite
         place = Place.at(request.ddl, request.ddl.find(declared.sql), request.ddl_file)
         if isinstance(error, Unsupported) and _can_be_answered(declared, catalog):
             error.cure = "; or ".join(
-                filter(None, [error.cure, "have it answered anew: refresh = 'recompute'"])
+                filter(None, [error.cure, "have it recomputed: refresh = 'recompute'"])
             )
         raise _located(error, f"in view {declared.name}", place) from None
 
@@ -194,13 +229,17 @@ def _can_be_answered(declared: DeclaredView, catalog: Catalog) -> bool:
 
 def _compiled(declared: DeclaredView, catalog: Catalog) -> DeltaProgram:
     """As it will be: what batches look rows up in is built before they begin."""
-    readable = tuple((name, State.READABLE) for name, _ in catalog.states)
-    return compile_view(declared, replace(catalog, states=readable))
+    return compile_view(declared, _all_readable(catalog))
+
+
+def _all_readable(catalog: Catalog) -> Catalog:
+    return replace(catalog, states=tuple((name, State.READABLE) for name, _ in catalog.states))
 
 
 def program_of(catalog: Catalog, name: str) -> DeltaProgram:
     """How a deferred view is kept. Raises KeyError."""
-    return _compiled(catalog.deferred_view[name].declared, catalog)
+    view = catalog.deferred_view[name]
+    return stored_program(view, _all_readable(catalog)) or _compiled(view.declared, catalog)
 
 
 def _keeps_rows(view: DeferredView, catalog: Catalog, base: Catalog) -> bool:

@@ -6,20 +6,35 @@ gateways, the log on HDFS, ZooKeeper.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
-from api.settings import Settings
-from query.session import new_threads
-from schema.errors import InvalidRequest
-from storage.local.coordination import LocalCoordination
-from storage.local.log import LocalLog, LocalLogs
-from storage.local.system import RandomIds, SystemClock
-from storage.ports import Clock, Coordination, Ids, Log, LogReader, Logs, Peers, TableStore
-from storage.rocks.store import RocksStore
-from storage.source import (
+import structlog
+
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.query.workers.pool import new_threads
+from hornbeam_server.query.workers.processes import Worker, fork_worker
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.storage.local.coordination import LocalCoordination
+from hornbeam_server.storage.local.log import LocalLog, LocalLogs
+from hornbeam_server.storage.local.private import make_private
+from hornbeam_server.storage.local.system import RandomIds, SystemClock
+from hornbeam_server.storage.ports import (
+    Clock,
+    Coordination,
+    Ids,
+    Log,
+    LogReader,
+    Logs,
+    Peers,
+    TableStore,
+)
+from hornbeam_server.storage.rocks.store import RocksStore
+from hornbeam_server.storage.source import (
     CheckpointSource,
     HBaseSource,
     HdfsLogSource,
@@ -27,9 +42,10 @@ from storage.source import (
     LogSource,
     Source,
 )
-from storage.tcp.peers import TcpPeers, Tls
-from txlayer.steps import Steps, no_steps
+from hornbeam_server.storage.tcp.peers import TcpPeers, Tls
+from hornbeam_server.txlayer.steps import Steps, no_steps
 
+_LOG = structlog.get_logger(__name__)
 EXPORTS = "exports"
 """The folder, in that of an embedded database, for checkpoints that others read."""
 
@@ -45,6 +61,7 @@ class Ports:
     clock: Clock
     ids: Ids
     new_threads: Callable[[int], Executor] = new_threads
+    new_worker: Callable[[Options], Awaitable[Worker]] = fork_worker
     steps: Steps = no_steps
     peers: Peers | None = None
     logs: Logs | None = None
@@ -59,7 +76,7 @@ class Ports:
 async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | None) -> Ports:
     """Of the database in the folder `settings.data`. Raises Unavailable when another process has
     it open, Corruption, InvalidRequest when there can be no such folder."""
-    folder = _made(settings.data)
+    folder = _data_folder(settings)
     coordination = LocalCoordination.open(folder / "coordination")
     try:
         store = RocksStore.open(folder / "store")
@@ -89,7 +106,7 @@ async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | Non
 
 async def session(settings: Settings) -> Coordination:
     """A session with the cluster's coordination service. Raises Unavailable."""
-    from storage.zookeeper.coordination import ZookeeperCoordination
+    from hornbeam_server.storage.zookeeper.coordination import ZookeeperCoordination
 
     return await ZookeeperCoordination.open(
         settings.zookeeper, f"/{settings.database}", session_s=settings.session_s
@@ -99,11 +116,11 @@ async def session(settings: Settings) -> Coordination:
 def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | None) -> Ports:
     """Of the database on the cluster that `settings` name, with `tls` among its nodes; nothing is
     sent yet. Raises InvalidRequest when there can be no folder to spill to."""
-    from storage.hbase.store import HBaseStore
-    from storage.hdfs.log import HdfsLog, hdfs_logs
+    from hornbeam_server.storage.hbase.store import HBaseStore
+    from hornbeam_server.storage.hdfs.log import HdfsLog, hdfs_logs
 
     gateways = [_host_and_port(gateway) for gateway in settings.gateways.split(",")]
-    _made(settings.data)
+    _data_folder(settings)
     folder = f"/{settings.database}/log"
 
     async def open_log(name: str, epoch: int, catalog_version: int) -> Log:
@@ -151,10 +168,34 @@ def _host_and_port(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _made(folder: Path) -> Path:
-    """`folder`, made if it was not there."""
+_OURS = frozenset({"coordination", "store", "log", "spill", EXPORTS})
+
+
+def _data_folder(settings: Settings) -> Path:
+    """The folder for the data, with one for spilled queries, for this user only. If other things
+    are in it, or it is another user's (as a volume that is mounted may be), only the folders
+    inside of it are closed to others. Raises InvalidRequest."""
+    folder = settings.data
+    if folder.is_dir() and not _is_ours(folder):
+        _LOG.info("only the folders in it are for this user only", folder=str(folder))
+    else:
+        _made(folder)
+    _made(folder / "spill")
+    return folder
+
+
+def _is_ours(folder: Path) -> bool:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        names = {path.name for path in folder.iterdir()}
+        return names <= _OURS and folder.stat().st_uid == os.geteuid()
+    except OSError:
+        return True  # it is said when it is used
+
+
+def _made(folder: Path) -> Path:
+    """`folder`, made if it was not there, and for this user only."""
+    try:
+        make_private(folder)
     except OSError as error:
         raise InvalidRequest(
             f"The folder {folder} cannot be made: {error.strerror}.",

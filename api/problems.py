@@ -10,16 +10,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
-from schema.errors import HornbeamError, Unauthenticated
+from hornbeam_server.schema.errors import Corruption, HornbeamError, Unauthenticated
 
+_LOG = structlog.get_logger(__name__)
 MEDIA_TYPE = "application/problem+json"
 PLACES = 20
 """Places of a request that does not fit that are named; the first are enough to go on."""
+PLACE, TEXT, ITEMS = 200, 8_000, 1_000
+"""Characters of a place, characters of any text and items of any list in a problem: what a client
+has sent may be quoted there, and may be long."""
 
 STATUS: dict[str, int] = {
     "schema-invalid": 422,
@@ -42,6 +48,7 @@ STATUS: dict[str, int] = {
     "being-loaded": 409,
     "not-found": 404,
     "limit-exceeded": 413,
+    "memory-exceeded": 507,
     "statement-timeout": 504,
     "overloaded": 429,
     "unavailable": 503,
@@ -50,17 +57,27 @@ STATUS: dict[str, int] = {
     "invalid-request": 422,
     "unauthenticated": 401,
     "forbidden": 403,
+    "misdirected-request": 421,
     "internal": 500,
 }
 
 
-def problem(error: HornbeamError) -> dict[str, Any]:
-    """The problem document of an error. RFC 9457's own members win over an error's details."""
+class Refused(HTTPException):
+    """A request that is refused by its head or its form: a status without a code of its own."""
+
+    def __init__(self, status: int, detail: str, *, cure: str, close: bool = False) -> None:
+        super().__init__(status, detail, {"Connection": "close"} if close else None)
+        self.cure = cure
+
+
+def problem(error: HornbeamError, status: int | None = None) -> dict[str, Any]:
+    """The problem document of an error, with the status of its code unless another one is given.
+    RFC 9457's own members win over an error's details."""
     details = {name: value for name, value in error.details.items() if value not in ("", 0, None)}
     return details | {
         "type": f"urn:hornbeam:{error.code}",
         "title": error.code.replace("-", " "),
-        "status": STATUS[error.code],
+        "status": status or STATUS[error.code],
         "detail": error.message,
         "code": error.code,
         "cure": error.cure,
@@ -69,12 +86,17 @@ def problem(error: HornbeamError) -> dict[str, Any]:
     }
 
 
-def response(error: HornbeamError) -> Response:
-    document = problem(error)
+def response(error: HornbeamError, status: int | None = None) -> Response:
+    document = problem(error, status)
     headers = {"Retry-After": "1"} if error.retryable else {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = 'Bearer realm="hornbeam"'
     return _document(document["status"], document, headers)
+
+
+def log_damage(scope: Scope, error: Corruption) -> None:
+    """An operator must learn of damage, whatever the client does with the answer."""
+    _LOG.error("damage found", path=scope["path"], error=error.message, cure=error.cure)
 
 
 def unexpected() -> Response:
@@ -88,23 +110,31 @@ def install(app: FastAPI, routes: Sequence[APIRoute]) -> None:
     `routes` are all routes: where one path has several, each of them knows only its own method.
     """
 
-    async def hornbeam_error(_: Request, error: Exception) -> Response:
+    async def hornbeam_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HornbeamError)
+        if isinstance(error, Corruption):
+            log_damage(request.scope, error)
         return response(error)
 
     async def invalid_request(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         errors = error.errors()[:PLACES]
-        places = [{"at": "/".join(map(str, e["loc"])), "problem": e["msg"]} for e in errors]
+        places = [
+            {"at": _cut("/".join(map(str, e["loc"])), PLACE), "problem": _cut(e["msg"], PLACE)}
+            for e in errors
+        ]
         detail = "; ".join(f"{place['at']}: {place['problem']}" for place in places)
-        return _plain(422, "invalid-request", f"The request does not fit: {detail}", places=places)
+        detail = f"The request does not fit: {detail}"
+        cure = "Correct these places; /docs has the form of each request."
+        return _plain(422, "invalid-request", detail, cure=cure, places=places)
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         if isinstance(error.__cause__, HornbeamError):  # while the body was read
             return response(error.__cause__)
         code = "not-found" if error.status_code == 404 else "invalid-request"
-        answer = _plain(error.status_code, code, str(error.detail))
+        cure = error.cure if isinstance(error, Refused) else ""
+        answer = _plain(error.status_code, code, str(error.detail), cure=cure)
         answer.headers.update(error.headers or {})
         if error.status_code == 405:
             path = request.scope["path"]
@@ -133,5 +163,20 @@ def _plain(status: int, code: str, detail: str, **more: Any) -> Response:
 
 
 def _document(status: int, document: dict[str, Any], headers: dict[str, str]) -> Response:
-    body = msgspec.json.encode(document, enc_hook=str)
+    body = msgspec.json.encode(_bounded(document), enc_hook=str)
     return Response(body, status_code=status, media_type=MEDIA_TYPE, headers=headers)
+
+
+def _bounded(value: Any) -> Any:
+    """`value` with long texts and lists cut."""
+    if isinstance(value, str):
+        return _cut(value, TEXT)
+    if isinstance(value, dict):
+        return {_cut(str(name), PLACE): _bounded(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_bounded(item) for item in value[:ITEMS]]
+    return value
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}…"

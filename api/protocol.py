@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import resource
 from typing import Any
 
@@ -68,6 +69,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._unread = 0
         self._head_came()
+        if not self.url.startswith(b"/"):
+            self._take_host_from_target()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -81,6 +84,13 @@ class BoundedProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         self._untaken = 0
         super().resume_writing()
+
+    def _take_host_from_target(self) -> None:
+        """The host of a target in absolute form counts, whatever `Host` says (RFC 9112, 3.2.2)."""
+        _, found, rest = self.url.partition(b"://")
+        if found:
+            host = re.split(rb"[/?#]", rest, maxsplit=1)[0]
+            self.headers[:] = [(n, host if n == b"host" else v) for n, v in self.headers]
 
     def _look_later(self) -> None:
         self._look_due = self.loop.call_later(STALL_S, self._look)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from starlette.exceptions import HTTPException
 
-from api.access import Principal, needed_role
-from api.authentication import PRINCIPAL, KeyRing
-from api.authorization import Authorizer
-from api.database import Database
-from api.metrics import Metrics
-from api.node import Serving
-from api.settings import Settings
-from schema.errors import LimitExceeded
-from txlayer.model import Parameters
+from hornbeam_server.api.access import Principal, needed_role
+from hornbeam_server.api.authentication import PRINCIPAL, KeyRing
+from hornbeam_server.api.authorization import Authorizer
+from hornbeam_server.api.bodies import SHORT_BYTES, read_json
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.metrics import Metrics
+from hornbeam_server.api.node import Serving
+from hornbeam_server.api.problems import Refused
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.schema.errors import LimitExceeded
+from hornbeam_server.txlayer.model import Parameters
+
+T = TypeVar("T")
 
 
 def serving_of(request: Request) -> Serving:
@@ -89,17 +95,23 @@ IdempotencyKey = Annotated[
 ]
 
 
+_JSON = "application/json"
+_WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE"})
+_SHOWN = 100
+"""Characters of a header that a message quotes."""
+
+
+_LONG_BODIES = 2
+"""So many long bodies are read at the same time: each in a thread that takes time from the loop."""
+
+
 class StrictRequest(Request):
-    """JSON as RFC 8259 has it: no NaN, no infinities, no lone surrogates, bounded depth."""
+    """A request whose JSON has been read and validated before FastAPI asks for it."""
+
+    document: Any = None
 
     async def json(self) -> Any:
-        body = await self.body()
-        try:
-            return msgspec.json.decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise HTTPException(400, f"The body is no JSON: {error}.") from None
-        except RecursionError:
-            raise HTTPException(400, "The body is nested too deeply.") from None
+        return self.document
 
 
 class StrictRoute(APIRoute):
@@ -115,57 +127,113 @@ class StrictRoute(APIRoute):
         handle: Callable[[Request], Awaitable[Response]] = super().get_route_handler()
         call, direct = self.dependant.call, self._is_direct()
         assert call is not None
-        role = needed_role(self.openapi_extra)
+        role, types = needed_role(self.openapi_extra), self._media_types()
 
         async def strict(request: Request) -> Response:
             if role is not None:
                 principal_of(request).require_role(role)
             request = StrictRequest(request.scope, request.receive)
-            _require_plain(request)
-            arguments = await self._arguments(request) if direct else None
+            if request.method not in _WITHOUT_BODY:
+                _require_plain(request)
+                _require_type(request, types)
+            if self.body_field and (content := await request.body()):
+                request.document = await in_steps(
+                    request, len(content), partial(_validated, content, self.body_field)
+                )
+            arguments = self._arguments(request) if direct else None
             if arguments is None:
-                if self.body_field:
-                    await _require_json(request)
                 return await handle(request)
             response: Response = await call(**arguments)
             return response
 
         return strict
 
+    def _media_types(self) -> tuple[str, ...]:
+        """Of the body that this route reads; none: it reads no body."""
+        described = (self.openapi_extra or {}).get("requestBody", {})
+        return (_JSON,) if self.body_field else tuple(described.get("content", ()))
+
     def _is_direct(self) -> bool:
         takes = self.dependant
         others = (takes.dependencies, takes.path_params, takes.query_params, takes.cookie_params)
         return bool(self.body_field and takes.request_param_name) and not any(others)
 
-    async def _arguments(self, request: Request) -> dict[Any, Any] | None:
+    def _arguments(self, request: StrictRequest) -> dict[Any, Any] | None:
         """What the route's function takes; None if FastAPI should look at the request."""
         headers, body, takes = request.headers, self.body_field, self.dependant
-        if headers.get("content-type") != "application/json" or not await request.body():
+        if body is None or request.document is None:
             return None
-        given: list[tuple[Any, Any]] = [(body, await request.json())]
-        given += [(h, headers[h.alias]) for h in takes.header_params if h.alias in headers]
-        found: dict[Any, Any] = {takes.request_param_name: request}
-        for field, value in given:
-            found[field.name], errors = field.validate(value)
-            if errors:
-                return None
+        found: dict[Any, Any] = {takes.request_param_name: request, body.name: request.document}
+        for field in takes.header_params:
+            if field.alias in headers:
+                found[field.name], errors = field.validate(headers[field.alias])
+                if errors:
+                    return None
         return found
+
+
+async def in_steps(request: Request, size: int, work: Callable[[], T]) -> T:
+    """What `work` returns, which reads a body of so many bytes: a long one in a thread."""
+    if size <= SHORT_BYTES:
+        return work()
+    async with request.app.state.long_bodies:
+        return await asyncio.to_thread(work)
+
+
+def long_bodies() -> asyncio.Semaphore:
+    """Room for the long bodies of an application that are read at the same time."""
+    return asyncio.Semaphore(_LONG_BODIES)
+
+
+def _validated(content: bytes, field: Any) -> Any:
+    """The model that a JSON body is read into. Raises Refused, LimitExceeded, and
+    RequestValidationError for what does not fit."""
+    try:
+        document = read_json(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        cure = "Send one JSON value as RFC 8259 has it, in UTF-8."
+        raise Refused(400, f"The body is no JSON: {error}.", cure=cure) from None
+    except RecursionError:
+        cure = "Send a flatter one."
+        raise Refused(400, "The body is nested too deeply.", cure=cure) from None
+    model, errors = field.validate(document, loc=("body",))
+    if errors:
+        raise RequestValidationError(errors)
+    return model
 
 
 def _require_plain(request: Request) -> None:
     coding = request.headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
-        raise HTTPException(415, f"A body in Content-Encoding {coding} is not read; send it plain.")
+        raise Refused(
+            415,
+            f"A body in Content-Encoding {coding[:_SHOWN]} is not read; send it plain.",
+            cure="Leave out the header Content-Encoding.",
+        )
 
 
-async def _require_json(request: Request) -> None:
-    """For a body of another type FastAPI says that it is no object, not that it was not read."""
+def _require_type(request: Request, types: tuple[str, ...]) -> None:
+    """Raises Refused unless the request says that its body is of one of `types`.
+
+    A web page can send text/plain, forms, and bodies without a type to other sites without asking
+    their servers first. None of these is ever read, so no page can have one read unasked. A route
+    that reads no body takes requests without a type, and those of clients that always send JSON.
+    """
     given = request.headers.get("content-type", "")
     media_type = given.partition(";")[0].strip().lower()
-    is_json = media_type.startswith("application/") and media_type.endswith(("/json", "+json"))
-    if not is_json and await request.body():
-        told = f"A body of type {given}" if given else "A body without Content-Type"
-        raise HTTPException(415, f"{told} is not read; send it as application/json.")
+    if media_type in types or (not types and media_type in {"", _JSON}):
+        return
+    if _JSON in types and media_type.startswith("application/") and media_type.endswith("+json"):
+        return
+    shown = f"A body of type {given[:_SHOWN]}" if given else "A body without Content-Type"
+    if not types:
+        raise Refused(415, f"{shown} is not read.", cure="Send this request without a body.")
+    readable = " or ".join(types)
+    raise Refused(
+        415,
+        f"{shown} is not read; send it as {readable}.",
+        cure=f"Set the header Content-Type: {types[0]}.",
+    )
 
 
 def tagged(tag: str) -> APIRouter:

@@ -17,18 +17,20 @@ import uvicorn
 import uvloop
 from pydantic import ValidationError
 
-from api import logs
-from api.app import VERSION, create_app
-from api.database import Database
-from api.node import Node, Serving
-from api.ports import cluster_ports, session
-from api.protocol import HEAD_S, BoundedProtocol, room_for
-from api.settings import Settings, load_settings, require_known
-from api.tls import node_contexts, renew, require_safe, server_context
-from schema.collector import settle_collector
-from schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
-from storage.local.system import SystemClock
-from storage.tcp.peers import Tls
+from hornbeam_server.api import logs
+from hornbeam_server.api.app import VERSION, create_app
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.node import Node, Serving
+from hornbeam_server.api.ports import cluster_ports, session
+from hornbeam_server.api.protocol import HEAD_S, BoundedProtocol, room_for
+from hornbeam_server.api.settings import Settings, load_settings, require_known
+from hornbeam_server.api.tls import node_contexts, renew, require_safe, server_context
+from hornbeam_server.query.workers.processes import FORK_SERVER
+from hornbeam_server.schema.allocator import keep_trimmed, return_freed_memory
+from hornbeam_server.schema.collector import collect_when_calm, settle_collector, spare_present
+from hornbeam_server.schema.errors import Corruption, HornbeamError, InvalidRequest, Unavailable
+from hornbeam_server.storage.local.system import SystemClock
+from hornbeam_server.storage.tcp.peers import Tls
 
 _LOG = structlog.get_logger(__name__)
 GRACE_S = 10
@@ -47,9 +49,11 @@ def serve(**given: Any) -> None:
         require_known(os.environ)
         settings = load_settings(**given)
         logs.configure(settings.log_level)
+        os.umask(0o077)  # what RocksDB and DuckDB write, on file systems without access lists
         settle_collector()
+        return_freed_memory()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run(settings, _announce))
+            runner.run(run(settings, _begun))
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
@@ -71,7 +75,9 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
     """
     require_safe(settings)
     context, tls = server_context(settings), node_contexts(settings)
-    with contextlib.closing(_listen(settings)) as listening:
+    FORK_SERVER.start()
+    trimming = asyncio.ensure_future(keep_trimmed())
+    with contextlib.closing(_listen(settings)) as listening, _cancelled_at_the_end(trimming):
         url = _url(listening, context)
         address = settings.address or url
         embedded = settings.store == "embedded"
@@ -94,7 +100,16 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, server.handle_exit, number, None)
             loop.add_signal_handler(signal.SIGHUP, _renew, settings, context, tls)
-            await server.serve(sockets=[listening])
+            with _cancelled_at_the_end(asyncio.ensure_future(collect_when_calm())):
+                await server.serve(sockets=[listening])
+
+
+@contextlib.contextmanager
+def _cancelled_at_the_end(task: asyncio.Future[None]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 @contextlib.asynccontextmanager
@@ -188,7 +203,8 @@ def _url(listening: socket.socket, context: ssl.SSLContext | None) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _announce(url: str) -> None:
+def _begun(url: str) -> None:
+    spare_present()
     print(f"Hornbeam {VERSION} listens on {url} (API: {url}/docs)", flush=True)
 
 

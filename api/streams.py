@@ -7,7 +7,7 @@ fetched when the socket has taken the one before.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, TypeVar
 
@@ -17,12 +17,19 @@ from fastapi import Response
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from api import problems
-from api.database import Database, QueryResult
-from api.documents import column_documents, json_rows, tail_document, verify_document
-from query.fetch import chunks
-from schema.errors import HornbeamError, LimitExceeded
-from schema.types import Row
+from hornbeam_server.api import problems
+from hornbeam_server.api.database import Database, QueryResult
+from hornbeam_server.api.documents import (
+    column_documents,
+    json_rows,
+    tail_document,
+    verify_document,
+)
+from hornbeam_server.schema.errors import HornbeamError, LimitExceeded
+from hornbeam_server.schema.sizes import long_positions, pieces
+from hornbeam_server.schema.turns import chunks
+from hornbeam_server.schema.types import Row
+from hornbeam_server.viewselect.watch import Report
 
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
@@ -167,6 +174,7 @@ async def _json_pieces(
 ) -> AsyncGenerator[tuple[int, bytes], None]:
     """Numbers of rows, and these encoded: some MB at a time. Raises LimitExceeded."""
     columns, sent = result.stream.columns, 0
+    long = long_positions(column.type for column in columns)
     async for batch in batches:
         if sent + len(batch) > max_rows:
             raise LimitExceeded(
@@ -174,7 +182,10 @@ async def _json_pieces(
                 cure="Ask for the Arrow stream, or add a LIMIT.",
             )
         piece, rows = b"", 0
-        for some in chunks(batch, _ROWS_AT_ONCE):
+        parts = (
+            p for some in chunks(batch, _ROWS_AT_ONCE) for p in pieces(some, long, FIRST_BYTES)
+        )
+        for some in parts:
             piece += (b"," if sent else b"") + _encode(json_rows(some, columns))[1:-1]
             rows, sent = rows + len(some), sent + len(some)
             if len(piece) > FIRST_BYTES:
@@ -254,6 +265,37 @@ async def verify_response(db: Database, names: list[str] | None, repair: bool) -
     lines = _verify_lines(db, names, repair)
     first = await anext(lines)
     return Stream(_encoded(first, lines), NDJSON)
+
+
+async def plan_response(work: Callable[[Report], Coroutine[Any, Any, dict[str, Any]]]) -> Response:
+    """Lines of progress, then what `work` gives under `plan`. Errors before the first line are
+    raised. `work` reports from another thread."""
+    lines = _plan_lines(work)
+    first = await anext(lines)
+    return Stream(_encoded(first, lines), NDJSON)
+
+
+async def _plan_lines(
+    work: Callable[[Report], Coroutine[Any, Any, dict[str, Any]]],
+) -> AsyncGenerator[dict[str, Any], None]:
+    lines: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+    loop, before = asyncio.get_running_loop(), -1
+
+    def report(share: float) -> None:
+        nonlocal before
+        if int(share * 100) != before:
+            before = int(share * 100)
+            line = {"progress": {"done": before, "total": 100}}
+            loop.call_soon_threadsafe(lines.put_nowait, line)
+
+    task = asyncio.ensure_future(work(report))
+    task.add_done_callback(lambda _: lines.put_nowait(None))
+    try:
+        while (line := await lines.get()) is not None:
+            yield line
+        yield {"plan": task.result()}
+    finally:
+        await _cancelled(task)
 
 
 async def _encoded(

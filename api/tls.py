@@ -14,9 +14,10 @@ from pathlib import Path
 
 import structlog
 
-from api.settings import Settings
-from schema.errors import InvalidRequest
-from storage.tcp.peers import Tls
+from hornbeam_server.api.hosts import is_loopback
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.storage.tcp.peers import Tls
 
 _LOG = structlog.get_logger(__name__)
 
@@ -74,13 +75,6 @@ def _is_every_address(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return host == ""
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def server_context(settings: Settings) -> ssl.SSLContext | None:

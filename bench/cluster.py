@@ -28,20 +28,20 @@ import uvloop
 from rich.console import Console
 
 import hornbeam
-from api.database import Database
-from api.ports import cluster_ports, session
-from api.settings import Settings
 from bench import microdata
 from bench.measure import Figure, percentile, print_figures, write_report
 from bench.microdata import INSERT, V1
 from bench.nodes import NodeProcess, NodeProcesses, client_url
 from bench.serving import Client, get, post
 from bench.tpcw.data import TODAY
-from cluster import Cluster
-from schema.collector import settle_collector
-from storage.ports import NEWEST, Put
-from txlayer.model import Statement, TransactionRequest
-from txlayer.view import slot_of
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.ports import cluster_ports, session
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.cluster import Cluster
+from hornbeam_server.schema.collector import settle_collector
+from hornbeam_server.storage.ports import NEWEST, Put
+from hornbeam_server.txlayer.model import Statement, TransactionRequest
+from hornbeam_server.txlayer.view import slot_of
 
 CUSTOMERS = 2_000
 CLIENTS = 64

@@ -30,8 +30,8 @@ from bench.nodes import NodeProcesses
 from bench.peers.design import tpcw
 from bench.tpcw.data import RELATIONS, Population, Size
 from bench.tpcw.sessions import Measured, Shopping, shop_in_process
-from cluster import Cluster
-from schema.errors import HornbeamError
+from hornbeam_server.cluster import Cluster
+from hornbeam_server.schema.errors import HornbeamError
 
 
 @dataclass(frozen=True, slots=True)

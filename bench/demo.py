@@ -27,17 +27,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from api.app import create_app
-from api.database import Database
-from api.planning import PlannedSchema, PlanRequest
-from api.settings import Settings
 from bench.measure import machine, percentile, versions
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.compare import Comparison, compare_statements
 from bench.tpcw.data import RELATIONS, Population, Size
 from bench.tpcw.sessions import Measured, Shopping, shop_in_process
-from schema.workload import load_workload
-from txlayer.verify import VerifyReport
+from hornbeam_server.api.app import create_app
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.planning import PlannedSchema, PlanRequest
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.schema.workload import load_workload
+from hornbeam_server.txlayer.verify import VerifyReport
 
 LOAD_BATCH = 5_000
 PLAIN_WIDTH = 140

@@ -1,6 +1,6 @@
 """The micro-benchmark: how fast the pieces are, on this machine, in one run (`make bench`).
 
-Reads and writes in-process, REST next to `/livez`, bulk load, whole-result joins of seed 002
+Reads and writes in-process, REST next to `/livez`, bulk load, whole-result joins of Synergy
 (IX-B) with views, by our best plan without and by index nested loops, and the memory of a server
 that streams. Prints a table and writes a JSON report; `--help` lists the options.
 """
@@ -25,9 +25,6 @@ import structlog
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from api import keys
-from api.database import Database
-from api.settings import Settings
 from bench import microdata, serving
 from bench.measure import (
     Figure,
@@ -39,12 +36,15 @@ from bench.measure import (
 )
 from bench.microdata import INSERT, POINT, PREFIX, Q1, Q2, V1, V2
 from bench.tpcw.data import TODAY
-from query.binder import bind
-from query.native import NativePlan
-from query.native_plan import plan_native
-from schema.collector import settle_collector
-from storage.snapshot import Snapshot
-from txlayer.model import Timings
+from hornbeam_server.api import keys
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.query.binder import bind
+from hornbeam_server.query.native import NativePlan
+from hornbeam_server.query.native_plan import plan_native
+from hornbeam_server.schema.collector import settle_collector
+from hornbeam_server.storage.snapshot import Snapshot
+from hornbeam_server.txlayer.model import Timings
 
 LOAD_BATCH = 5_000
 WRITERS = (1, 16, 64)

@@ -1,4 +1,4 @@
-"""Data of the micro-benchmark (seed 002, IX-B): customers, orders and order lines, 1 : 10 : 100.
+"""Data of the micro-benchmark (Synergy, IX-B): customers, orders and order lines, 1 : 10 : 100.
 
 The relations are TPC-W's, with all their columns and the foreign keys among the three. The
 catalogs are made by hand, so that it is known exactly which views and indexes a figure includes.
@@ -15,9 +15,17 @@ from pathlib import Path
 
 from bench.tpcw import SCHEMA
 from bench.tpcw.data import SHIPPING, STATUSES, TODAY, Row, customer_row
-from schema.catalog import Catalog, Forest, Index, JoinView, Purpose, State, ViewColumn
-from schema.ddl import load_ddl
-from schema.model import KeyPart, Relation, Schema
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    Forest,
+    Index,
+    JoinView,
+    Purpose,
+    State,
+    ViewColumn,
+)
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.model import KeyPart, Relation, Schema
 
 RELATIONS = ("customer", "orders", "order_line")
 ORDERS_PER_CUSTOMER = LINES_PER_ORDER = 10

@@ -15,10 +15,10 @@ from typing import Any, Self
 
 import httpx
 
-from cluster import Cluster
-from cluster.ports import free_ports
-from schema.errors import Unavailable
-from txlayer.assignment import SLOTS
+from hornbeam_server.cluster import Cluster
+from hornbeam_server.cluster.ports import free_ports
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.txlayer.assignment import SLOTS
 
 START_S = 60.0
 POLL_S = 0.05
@@ -41,7 +41,7 @@ class NodeProcess:
     port: int
     log: Path
     environment: Mapping[str, str]
-    program: Sequence[str] = ("-c", "from api.serve import serve; serve()")
+    program: Sequence[str] = ("-c", "from hornbeam_server.api.serve import serve; serve()")
     process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -19,8 +19,8 @@ from typing import Self
 
 import msgspec
 
-from api.serve import serve
-from cluster.ports import free_ports
+from hornbeam_server.api.serve import serve
+from hornbeam_server.cluster.ports import free_ports
 
 START_TIMEOUT_S = 60.0
 RECEIVE_BYTES = 1 << 20
@@ -59,14 +59,14 @@ def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
 
 def get(path: str) -> bytes:
     """An encoded request."""
-    return f"GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 def post(path: str, document: object, *headers: str) -> bytes:
     """An encoded request with a JSON body."""
     body = msgspec.json.encode(document)
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n"
     )
     return (head + "".join(f"{header}\r\n" for header in headers) + "\r\n").encode() + body

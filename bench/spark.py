@@ -22,10 +22,10 @@ from bench.measure import Figure, in_turns, print_figures, ratios
 from bench.tpch import SCHEMA
 from bench.tpch.data import files, load
 from hornbeam.transport import Transport, open_transport, parse_url
-from pipeline import export as exports
-from pipeline.reconcile import job, plan
-from pipeline.session import LOCAL, session
-from pipeline.source import register
+from hornbeam_server.pipeline import export as exports
+from hornbeam_server.pipeline.reconcile import job, plan
+from hornbeam_server.pipeline.session import LOCAL, session
+from hornbeam_server.pipeline.source import register
 
 VIEW = "customer__orders__lineitem"
 WORKLOAD = (

@@ -29,15 +29,15 @@ from bench.initial import initial
 from bench.materialize import VIEW, materialize
 from bench.measure import Figure, Taken, in_turns, print_figures, ratios, write_report
 from bench.nodes import NodeProcesses
-from cluster import Cluster
 from hornbeam.transport import open_transport, parse_url
-from pipeline.export import Export, begin
-from pipeline.session import LOCAL, session
-from pipeline.source import Reader, register
-from schema.collector import settle_collector
-from storage.hbase import names
-from storage.hbase.cells import FAMILY, QUALIFIER
-from storage.source import HBaseSource
+from hornbeam_server.cluster import Cluster
+from hornbeam_server.pipeline.export import Export, begin
+from hornbeam_server.pipeline.session import LOCAL, session
+from hornbeam_server.pipeline.source import Reader, register
+from hornbeam_server.schema.collector import settle_collector
+from hornbeam_server.storage.hbase import names
+from hornbeam_server.storage.hbase.cells import FAMILY, QUALIFIER
+from hornbeam_server.storage.source import HBaseSource
 
 BATCH = 2_000
 """Rows in one of happybase's calls."""

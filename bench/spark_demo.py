@@ -22,9 +22,6 @@ from typing import Any
 from rich.console import Console
 
 import hornbeam
-from api.database import Database
-from api.planning import program_of
-from api.settings import Settings
 from bench.demo import new_console, served
 from bench.materialize import apply
 from bench.tpch import SCHEMA, VIEWS
@@ -32,13 +29,16 @@ from bench.tpch.changes import Changes
 from bench.tpch.data import files
 from hornbeam.cli.common import progress
 from hornbeam.connection import Connection
-from pipeline.load import load
-from pipeline.materialize import materialize
-from pipeline.reconcile.command import run as reconcile
-from pipeline.refresh import refresh
-from pipeline.session import LOCAL, session
-from storage.codec.rows import Codecs
-from storage.ports import NEWEST, TOMBSTONE, Put
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.planning import program_of
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.pipeline.load import load
+from hornbeam_server.pipeline.materialize import materialize
+from hornbeam_server.pipeline.reconcile.command import run as reconcile
+from hornbeam_server.pipeline.refresh import refresh
+from hornbeam_server.pipeline.session import LOCAL, session
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 
 JOINS = """
 -- name: orders_of_a_customer

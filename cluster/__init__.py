@@ -7,7 +7,7 @@ the cluster's if its command line bears the folder's name (`processes`), and not
 signalled. `control` starts, watches and stops; `health` asks each process how it is.
 """
 
-from cluster.control import Cluster, ProcessStatus
-from cluster.layout import Address, Role
+from hornbeam_server.cluster.control import Cluster, ProcessStatus
+from hornbeam_server.cluster.layout import Address, Role
 
 __all__ = ["Address", "Cluster", "ProcessStatus", "Role"]

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from schema.errors import Unavailable
+from hornbeam_server.schema.errors import Unavailable
 
 JAVA_FROM, JAVA_BELOW = 17, 24
 """Hadoop 3.4 calls javax.security.auth.Subject.getSubject, which works up to Java 23."""
@@ -51,9 +51,8 @@ def java_version(program: str) -> int:
 
 
 def pom() -> Path:
-    """Beside the code in a wheel, in the folder of containers in a checkout."""
-    installed = _HERE / "pom.xml"
-    return installed if installed.exists() else _HERE.parent / "docker" / "pom.xml"
+    """Which jars a cluster needs; in a checkout a link to the file of the containers."""
+    return _HERE / "pom.xml"
 
 
 def cache() -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from xml.sax.saxutils import escape
 
-from cluster.layout import HOST, Layout, Process, Role
+from hornbeam_server.cluster.layout import HOST, Layout, Process, Role
 
 Settings = Mapping[str, str | int]
 NO_SETTINGS: Settings = MappingProxyType({})

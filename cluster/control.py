@@ -14,12 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cluster import artefacts, configuration, layout, processes
-from cluster.health import Health, examine
-from cluster.layout import Address, Layout, Process, Role
-from cluster.ports import free_ports, is_free
-from cluster.processes import Mark
-from schema.errors import InvalidRequest, NotFound, Unavailable
+from hornbeam_server.cluster import artefacts, configuration, layout, processes
+from hornbeam_server.cluster.health import Health, examine
+from hornbeam_server.cluster.layout import Address, Layout, Process, Role
+from hornbeam_server.cluster.ports import free_ports, is_free
+from hornbeam_server.cluster.processes import Mark
+from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
 
 DEFAULT_FOLDER = Path("var/cluster")
 START_TIMEOUT_S = 240.0

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from cluster.layout import Address, Layout, Process, Role
+from hornbeam_server.cluster.layout import Address, Layout, Process, Role
 
 TIMEOUT_S = 5.0
 _THRIFT_CALL, _THRIFT_REPLY = b"\x80\x01\0\x01", b"\x80\x01\0\x02"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from schema.errors import Corruption, InvalidRequest
+from hornbeam_server.schema.errors import Corruption, InvalidRequest
 
 HOST = "127.0.0.1"
 STATE_FILE = "cluster.json"

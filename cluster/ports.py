@@ -11,8 +11,8 @@ import random
 import socket
 from pathlib import Path
 
-from cluster.layout import HOST
-from schema.errors import Unavailable
+from hornbeam_server.cluster.layout import HOST
+from hornbeam_server.schema.errors import Unavailable
 
 _FIRST, _LAST = 15_000, 32_000
 _TRIES = 5_000

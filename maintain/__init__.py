@@ -1,4 +1,4 @@
-"""How a view is kept: changes, maintenance programs, indexes, the life cycle of a view.
+"""View maintenance: changes, maintenance programs, indexes, and the life cycle of a view.
 
-Pure but for a read port (`storage.snapshot.RowReader`).
+The only input or output is a read port (`storage.snapshot.RowReader`).
 """

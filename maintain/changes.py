@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schema.types import Row
+from hornbeam_server.schema.types import Row
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One base row before and after a transaction; None: it did not / does not exist.
+    """One base row before and after a transaction; None: the row did not or does not exist.
 
-    Net per (relation, key) and transaction. An update of the primary key is two changes.
+    A change is the net effect of the transaction on one (relation, key). An update of the primary
+    key is two changes.
     """
 
     relation: str

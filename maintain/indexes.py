@@ -1,8 +1,8 @@
-"""Indexes: from a source row before and after to the index rows before and after.
+"""Index maintenance: from the old and new source row to the mutations of an index.
 
-An index row is a projection of one source row, a base row or a view row, and its key holds the
-source's key. So an index follows from (old source row, new source row) alone, without a read, and
-two source rows never share an index row.
+An index row is a projection of one source row (a base row or a view row), and its key contains the
+source row's key. So the index rows follow from (old source row, new source row) without a read,
+and two source rows never share an index row.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from maintain.changes import Mutation
-from schema.catalog import Catalog
-from schema.rows import Projection, projection
-from schema.types import Row
-from storage.codec.rows import Codecs
+from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.rows import Projection, projection
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs
 
 
 @dataclass(frozen=True, slots=True)
 class IndexProgram:
-    """Keeps one index. `key` encodes the key of an index row."""
+    """Maintains one index. `key` encodes the key of an index row."""
 
     name: str
     project: Projection
     key: Callable[[Row], bytes]
 
     def mutations(self, old: Row | None, new: Row | None) -> list[Mutation]:
-        """What changes in the index when a source row goes from `old` to `new`.
+        """The mutations of the index when a source row changes from `old` to `new`.
 
-        Two mutations when the index key moves: a tombstone and a new row.
+        If the index key changes, there are two: a tombstone and a new row.
         """
         before = None if old is None else self.project(old)
         after = None if new is None else self.project(new)
@@ -48,7 +48,7 @@ class IndexProgram:
 
 
 def compile_index(catalog: Catalog, codecs: Codecs, name: str) -> IndexProgram:
-    """Compile the upkeep of index `name`. Raises KeyError."""
+    """Compile the maintenance of index `name`. Raises KeyError."""
     layout = catalog.layout(name)
     source = catalog.layout(layout.source)
     positions = [source.positions[column] for column in layout.column_names]

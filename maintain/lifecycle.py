@@ -1,4 +1,4 @@
-"""The life of a view or an index, from its first row to its last.
+"""The life cycle of a view or an index, as a state machine.
 
 ::
 
@@ -11,37 +11,37 @@
                                                       ▼
                                                   DROPPING ──▶ (gone from the catalog)
 
-BUILDING: every commit maintains it, and a build writes the rows of a snapshot T, with timestamp
-T, so that whatever a commit has written since wins by itself (T may differ from range to range of
-keys: `pipeline/building.py`). CATCHING_UP: all rows of T are
-there, but a reader could still stand before T. READABLE: queries and maintenance may read it.
-QUARANTINED: it was found to differ from its base relations; nobody reads or keeps it.
-DROPPING: nobody may read or keep it any more, its table can go. A build is cancelled by DROP.
+BUILDING: every commit maintains it. A build writes the rows of a snapshot T with timestamp T, so
+every later commit's write takes precedence (T may differ between key ranges:
+`pipeline/building.py`). CATCHING_UP: all rows of T are stored, but a reader may still use a
+snapshot before T. READABLE: queries and maintenance may read it. QUARANTINED: it differs from its
+base relations; nothing reads or maintains it. DROPPING: nothing may read or maintain it any more,
+and its table can be deleted. DROP also cancels a build.
 
-A quarantined thing was not kept meanwhile, so REBUILD must come with a new incarnation
-(`Catalog.incarnations`): in the old table, rows deleted meanwhile would shine through.
+Nothing maintains a quarantined view or index, so REBUILD requires a new incarnation
+(`Catalog.incarnations`): in the old table, rows deleted since would reappear.
 """
 
 from __future__ import annotations
 
 import enum
 
-from schema.catalog import State
-from schema.errors import InvalidRequest
+from hornbeam_server.schema.catalog import State
+from hornbeam_server.schema.errors import InvalidRequest
 
 
 class Event(enum.StrEnum):
-    """What happens to a view or index."""
+    """An event in the life cycle of a view or index."""
 
     BUILT = "built"
     """The build has written every row of its snapshot."""
     CAUGHT_UP = "caught up"
-    """No snapshot before the build's can be asked for any more."""
+    """No reader can use a snapshot before the build's any more."""
     DAMAGED = "damaged"
-    """It was found to differ from its base relations."""
+    """The view or index was found to differ from its base relations."""
     REBUILD = "rebuild"
     DROP = "drop"
-    """Not wanted any more; cancels a build."""
+    """The view or index is no longer wanted. Cancels a build."""
 
 
 TRANSITIONS: dict[tuple[State, Event], State] = {

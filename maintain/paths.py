@@ -1,8 +1,8 @@
-"""A join view's path, compiled: from rows of its last relation up to whole view rows.
+"""Compiled paths of join views: from rows of the last relation up to whole view rows.
 
-A view row is found by walking up: every foreign key on the path names one parent row, by its
-primary key, so one batched look-up per level joins any number of rows. A NULL anywhere on the way
-means that there is no view row (inner join, SQL's MATCH SIMPLE).
+A view row is found by walking up. Every foreign key on the path names one parent row by its primary
+key, so one batched look-up per level joins any number of rows. If a foreign key on the path is
+NULL, there is no view row (inner join, SQL's MATCH SIMPLE).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from maintain.changes import Change
-from schema.catalog import Catalog, JoinView
-from schema.rows import Projection, projection
-from schema.types import Row, Value
-from storage.snapshot import RowReader
+from hornbeam_server.maintain.changes import Change
+from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.rows import Projection, projection
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.snapshot import RowReader
 
 Key = tuple[Value, ...]
 Lookup = Callable[[Key], Row | None]
@@ -22,9 +22,9 @@ Lookup = Callable[[Key], Row | None]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One relation of a path. `start`/`end` is its slice of a view row, `key_in_view` projects its
-    key out of a view row, `parent_key` the foreign key out of a row of the relation itself (None
-    at the top of the path)."""
+    """One relation of a path. `start`/`end` is its slice of a view row. `key_in_view` projects its
+    key out of a view row. `parent_key` projects the foreign key out of a row of the relation itself
+    (None at the top of the path)."""
 
     relation: str
     start: int
@@ -33,7 +33,7 @@ class Level:
     parent_key: Projection | None
 
     def in_place(self, change: Change) -> bool:
-        """Is this an update that leaves the row under the parent where it was?"""
+        """Is `change` an update that leaves the row under the same parent?"""
         if change.old is None or change.new is None:
             return False
         project = self.parent_key
@@ -43,8 +43,8 @@ class Level:
 class BaseRows:
     """Base rows before and after one transaction.
 
-    `changed` holds its changes by relation and key. Whatever is read of the state before is kept,
-    so that several views of one transaction share their look-ups.
+    `changed` holds the transaction's changes by relation and key. Rows read from the state before
+    are cached, so that several views of one transaction share their look-ups.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class BaseRows:
         return self.changed.get(relation, {})
 
     def remember(self, relation: str, key: Key, row: Row) -> None:
-        """Note a row of the state before that was met by the way."""
+        """Cache a row of the state before that another read returned."""
         self._read.setdefault(relation, {})[key] = row
 
     async def fetch(self, relation: str, keys: Iterable[Key]) -> None:
-        """Make rows known, with at most one read."""
+        """Cache the rows with `keys`, with at most one read."""
         known, changed = self._read.setdefault(relation, {}), self.changes(relation)
         missing = [k for k in dict.fromkeys(keys) if k not in known and k not in changed]
         if missing:
@@ -73,7 +73,7 @@ class BaseRows:
             )
 
     def before(self, relation: str) -> Lookup:
-        """Rows of the state before the transaction, of those changed or fetched."""
+        """Look up rows before the transaction; the rows must be changed or fetched."""
         known, changed = self._read.get(relation, {}), self.changes(relation)
 
         def row(key: Key) -> Row | None:
@@ -83,7 +83,7 @@ class BaseRows:
         return row
 
     def after(self, relation: str) -> Lookup:
-        """Rows of the state after the transaction, of those changed or fetched."""
+        """Look up rows after the transaction; the rows must be changed or fetched."""
         known, changed = self._read.get(relation, {}), self.changes(relation)
 
         def row(key: Key) -> Row | None:
@@ -112,7 +112,7 @@ class JoinPath:
         return tuple(level.relation for level in self.levels)
 
     async def join(self, base: BaseRows, rows: Mapping[Key, Row], side: Side) -> dict[Key, Row]:
-        """View rows over `rows` of the last relation, by its key; one read per level."""
+        """The view rows for `rows` of the last relation, by its key; one read per level."""
         joined = dict(rows)
         for level, above in zip(self.levels[:0:-1], self.levels[-2::-1], strict=True):
             project = level.parent_key

@@ -1,7 +1,7 @@
 """Maintenance programs: from the changes of a transaction to every stored row that changes.
 
-Compiled once per catalog version. A program is closures over positions, slices and codecs; what
-runs per row never looks at the catalog.
+Programs are compiled once per catalog version. A program is closures over positions, slices and
+codecs; the code that runs per row never reads the catalog.
 
 **Law.** For the state B before and B′ after a transaction, both satisfying the foreign keys:
 `view(B)` with the view's mutations applied is `view(B′)`; the same for every index; and no
@@ -27,7 +27,7 @@ each references the one before; it is keyed by ck):
 3. *New view rows*: if the chain of the old one has only in-place updates, the old one with those
    slices replaced. Otherwise walk up from Rk's row in B′ (B and this transaction's own changes).
 
-4. Emit what differs, and the index rows that follow from (old, new).
+4. Emit the rows that differ, and the index rows that follow from (old, new).
 
 Steps 2 and 3 are exact for any key, so the law needs only that step 1 misses none. Take ck whose
 view row differs, ck itself unchanged, and let cj be the nearest changed row above it. The rows
@@ -36,25 +36,26 @@ ck is found by descending from it. If not, and B has the view row, ck is found i
 has no view row, some ci above cj got a parent where it had none, which is a move, and ck is below
 it in B, the rows between being updated in place at most. ∎
 
-Reads are batched: one per level on the way down, one of the view, one per level on the way up;
-a base row read for one view serves the others. An update of an ancestor holds all view rows below
-it in memory.
+Reads are batched: one read per level on the way down; then, for each part of the affected keys
+(`schema/turns.py`), one read of the view and one per level on the way up. A base row read for one
+view serves the others. An update of an ancestor holds all view rows below it in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from maintain.changes import Change, Mutation
-from maintain.indexes import IndexProgram, compile_index
-from maintain.paths import BaseRows, JoinPath, Key, Level, compile_path
-from maintain.ways import Way, way_into_view, way_to_children
-from schema.catalog import Catalog, JoinView
-from schema.rows import projection
-from schema.types import Row
-from storage.codec.rows import Codecs
-from storage.snapshot import RowReader
+from hornbeam_server.maintain.changes import Change, Mutation
+from hornbeam_server.maintain.indexes import IndexProgram, compile_index
+from hornbeam_server.maintain.paths import BaseRows, JoinPath, Key, Level, compile_path
+from hornbeam_server.maintain.ways import Way, way_into_view, way_to_children
+from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.rows import projection
+from hornbeam_server.schema.turns import chunks, made, turn
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.snapshot import RowReader
 
 Pair = tuple[Row | None, Row | None]
 """A row before and after."""
@@ -68,40 +69,36 @@ class Stored:
     key: Callable[[Row], bytes]
     indexes: tuple[IndexProgram, ...]
 
-    def emit(self, pairs: Iterable[Pair], into: list[Mutation]) -> None:
+    def mutations(self, pairs: Iterable[Pair]) -> Iterator[Mutation]:
         for old, new in pairs:
             row = old if new is None else new
             if old == new or row is None:
                 continue
-            into.append(Mutation(self.name, self.key(row), old, new))
+            yield Mutation(self.name, self.key(row), old, new)
             for index in self.indexes:
-                into += index.mutations(old, new)
+                yield from index.mutations(old, new)
 
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """How to leave one level downwards: to its children, and straight to view rows if possible."""
+    """The access paths down from one level: to children, and directly to view rows if possible."""
 
     level: Level
     to_view: Way | None
     child: str
     to_children: Way
 
-    def split(self, changes: Mapping[Key, Change]) -> tuple[list[Key], list[Key]]:
-        """Keys of updated rows: whose view rows to find directly, whose children to find."""
-        direct: list[Key] = []
-        below: list[Key] = []
+    def updated(self, changes: Mapping[Key, Change]) -> Iterator[tuple[Key, bool]]:
+        """Keys of updated rows, each with True if its view rows are to be found directly, and
+        with False if its children are to be found."""
         for key, change in changes.items():
-            if change.old is None or change.new is None:
-                continue
-            by_view = self.to_view is not None and self.level.in_place(change)
-            (direct if by_view else below).append(key)
-        return direct, below
+            if change.old is not None and change.new is not None:
+                yield key, self.to_view is not None and self.level.in_place(change)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ViewProgram:
-    """Keeps one join view; see the module's algorithm."""
+    """Maintains one join view; see the module's algorithm."""
 
     stored: Stored
     path: JoinPath
@@ -109,26 +106,34 @@ class ViewProgram:
     readable: bool
 
     async def pairs(self, base: BaseRows) -> list[Pair]:
-        """View rows before and after, of every affected key."""
+        """The old and the new view row of every affected key."""
         keys, held = await self._affected(base)
-        old = await self._old_rows(base, keys, held)
-        new = await self._new_rows(base, keys, old)
-        return [(old.get(key), new.get(key)) for key in keys]
+        found: list[Pair] = []
+        for some in chunks(list(keys)):
+            old = await self._old_rows(base, some, {k: held[k] for k in some if k in held})
+            new = await self._new_rows(base, some, old)
+            found += [(old.get(key), new.get(key)) for key in some]
+            await turn(some)
+        return found
 
     async def _affected(self, base: BaseRows) -> tuple[dict[Key, None], dict[Key, Row]]:
-        """Affected keys of the last relation, and the view rows met on the way to them."""
+        """Affected keys of the last relation, and the view rows read on the way to them."""
         keys = dict.fromkeys(base.changes(self.path.last.relation))
         held: dict[Key, Row] = {}
         below: dict[Key, None] = {}
         for descent in self.descents:
-            direct, start = descent.split(base.changes(descent.level.relation))
+            updated = await made(descent.updated(base.changes(descent.level.relation)))
+            direct = [key for key, directly in updated if directly]
             if direct and descent.to_view is not None:
                 way = descent.to_view
-                for row in await way.rows(base.reader, direct):
-                    keys[key := way.key(row)] = None
-                    if way.layout == self.stored.name:
-                        held[key] = row
-            below = await self._children(base, descent, below | dict.fromkeys(start))
+                for some in chunks(await way.rows(base.reader, direct)):
+                    for row in some:
+                        keys[key := way.key(row)] = None
+                        if way.layout == self.stored.name:
+                            held[key] = row
+                    await turn(some)
+            below.update((key, None) for key, directly in updated if not directly)
+            below = await self._children(base, descent, below)
         return keys | below, held
 
     async def _children(
@@ -138,10 +143,14 @@ class ViewProgram:
             return {}
         way, child = descent.to_children, descent.child
         rows = await way.rows(base.reader, list(above))
-        if way.layout == child:
-            for row in rows:
-                base.remember(child, way.key(row), row)
-        return dict.fromkeys(map(way.key, rows))
+        found: dict[Key, None] = {}
+        for some in chunks(rows):
+            for row in some:
+                found[key := way.key(row)] = None
+                if way.layout == child:
+                    base.remember(child, key, row)
+            await turn(some)
+        return found
 
     async def _old_rows(
         self, base: BaseRows, keys: Iterable[Key], held: dict[Key, Row]
@@ -219,19 +228,20 @@ class Programs:
         }
 
     async def mutations(self, changes: Sequence[Change], reader: RowReader) -> list[Mutation]:
-        """Every stored row that differs after `changes`, once each: base rows, views, indexes.
+        """One mutation for every stored row that `changes` change, in relations, views and indexes.
 
         `changes` are the net changes of one transaction, unique per relation and key; `reader` is
-        the committed state before it. What the reader raises is passed on.
+        the committed state before it. Raises the reader's errors.
         """
-        base = BaseRows(reader, self._by_key(changes))
+        base = BaseRows(reader, await self._by_key(changes))
         found: list[Mutation] = []
         for name, changed in base.changed.items():
-            self._relations[name].emit(((c.old, c.new) for c in changed.values()), found)
+            pairs = ((change.old, change.new) for change in changed.values())
+            found += await made(self._relations[name].mutations(pairs))
         # A view over several changed relations is run once, over all of their changes.
         views = dict.fromkeys(view for name in base.changed for view in self._views[name])
         for view in views:
-            view.stored.emit(await view.pairs(base), found)
+            found += await made(view.stored.mutations(await view.pairs(base)))
         return found
 
     def sources(self, relations: Iterable[str]) -> set[str]:
@@ -243,16 +253,18 @@ class Programs:
             found.update(view.stored.name for view in self._views[relation])
         return found
 
-    def _by_key(self, changes: Sequence[Change]) -> dict[str, dict[Key, Change]]:
+    async def _by_key(self, changes: Sequence[Change]) -> dict[str, dict[Key, Change]]:
         by_key: dict[str, dict[Key, Change]] = {}
-        for change in changes:
-            row = change.old if change.new is None else change.new
-            if row is None or change.old == change.new:
-                continue
-            key = self._keys[change.relation](row)
-            of_relation = by_key.setdefault(change.relation, {})
-            assert key not in of_relation, f"{change.relation}: two changes of one row"
-            of_relation[key] = change
+        for some in chunks(changes):
+            for change in some:
+                row = change.old if change.new is None else change.new
+                if row is None or change.old == change.new:
+                    continue
+                key = self._keys[change.relation](row)
+                of_relation = by_key.setdefault(change.relation, {})
+                assert key not in of_relation, f"{change.relation}: two changes of one row"
+                of_relation[key] = change
+            await turn(some)
         return by_key
 
 

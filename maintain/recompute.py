@@ -1,9 +1,9 @@
-"""Views and indexes made from nothing but base relations.
+"""Computation of views and indexes from base relations only.
 
-Two ways that share nothing with the maintenance programs' choice of affected rows:
+Neither function uses the maintenance programs' choice of affected rows:
 
 - `recompute` is the reference: whole relations as dictionaries, nested look-ups by column name,
-  deliberately dumb. Tests and verification compare everything else with it.
+  deliberately simple. Tests and verification compare everything else with it.
 - `build_batches` is set-at-a-time: it takes rows of the last relation and walks up in batches.
   Online builds use it, for the whole relation or for a range of its keys.
 """
@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from maintain.indexes import compile_index
-from maintain.paths import BaseRows, Key, compile_path
-from schema.catalog import Catalog
-from schema.types import Row, Value
-from storage.codec.rows import Codecs
-from storage.snapshot import RowReader
+from hornbeam_server.maintain.indexes import compile_index
+from hornbeam_server.maintain.paths import BaseRows, Key, compile_path
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.snapshot import RowReader
 
 Record = dict[tuple[str, str], Value]
 """(relation, column) → value."""
@@ -60,7 +60,7 @@ def _record(catalog: Catalog, relation: str, row: Row) -> Record:
 
 
 class BuiltBatch(NamedTuple):
-    """Rows of views and indexes by name, with their encoded keys, made of `scanned` rows."""
+    """Rows of views and indexes by name, with their encoded keys, derived from `scanned` rows."""
 
     rows: dict[str, list[tuple[bytes, Row]]]
     scanned: int
@@ -69,8 +69,9 @@ class BuiltBatch(NamedTuple):
 
 
 def scanned_relation(catalog: Catalog, name: str) -> str:
-    """The relation of whose rows each makes at most one row of view or index `name`, and whose key
-    is in that row's key: of a view, or an index on it, the last. Raises KeyError."""
+    """The relation to scan for view or index `name`: each of its rows yields at most one row of
+    `name`, whose key contains the relation's key. For a view, or an index on a view, it is the last
+    relation of the path. Raises KeyError."""
     source = catalog.layout(name).source
     view = catalog.view.get(source)
     return source if view is None else view.last
@@ -83,11 +84,11 @@ async def build_batches(
     reader: RowReader,
     scanned: AsyncIterable[Sequence[Row]],
 ) -> AsyncIterator[BuiltBatch]:
-    """Rows of views and indexes, one source's (`Layout.source`), for what is scanned.
+    """Rows of the views and indexes `names`, all of one source (`Layout.source`).
 
-    `scanned` are rows of their `scanned_relation` in key order, as of `reader`. A batch for each of
-    its batches; it may hold no rows (NULL foreign keys). Reads base relations only, so the state of
-    a view or index does not matter. Raises KeyError, and what the reader raises.
+    `scanned` has rows of their `scanned_relation` in key order, as of `reader`. Every scanned batch
+    yields one batch, which may have no rows (NULL foreign keys). Reads base relations only, so the
+    state of a view or index does not matter. Raises KeyError, and the reader's errors.
     """
     relation = scanned_relation(catalog, names[0])
     view = catalog.view.get(catalog.layout(names[0]).source)
@@ -107,8 +108,8 @@ async def build_batches(
 async def rows_from(
     catalog: Catalog, codecs: Codecs, name: str, reader: RowReader, keys: Sequence[Key]
 ) -> dict[bytes, Row]:
-    """What view or index `name` should hold for the rows `keys` of its last (or only) relation,
-    by encoded key. Reads base relations only; repair uses it."""
+    """The correct rows of view or index `name` for the rows `keys` of its last (or only) relation,
+    by encoded key. Reads base relations only. Repair uses it."""
     source = catalog.layout(name).source
     view = catalog.view.get(source)
     path = None if view is None else compile_path(catalog, view)

@@ -1,4 +1,4 @@
-"""Ranges of encoded keys: together, what they lack, and cut."""
+"""Ranges of encoded keys: their union, their complement, and splitting them at keys."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """Keys from `start` to before `end`; None: to the last."""
+    """Keys from `start` (included) to `end` (excluded); None: to the last key."""
 
     start: bytes
     end: bytes | None
 
 
 def united(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The same keys in as few spans as they take, in order."""
+    """The union of `spans`, in as few spans as possible, in order."""
     found: list[Span] = []
     for span in sorted(spans, key=lambda span: span.start):
         if span.end is not None and span.end <= span.start:
@@ -28,7 +28,7 @@ def united(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def gaps(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """All other keys, in order."""
+    """The spans of all keys outside `spans`, in order."""
     found, behind = [], b""
     for span in united(spans):
         if behind < span.start:
@@ -40,7 +40,7 @@ def gaps(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def cut(spans: Iterable[Span], keys: Sequence[bytes]) -> Iterator[Span]:
-    """The same keys in spans that none of `keys`, which are in order, lies within."""
+    """Split `spans` at `keys`, which are in order, so that no key lies inside a span."""
     for start, end in spans:
         inner = [key for key in keys if key > start and (end is None or key < end)]
         yield from map(Span, [start, *inner], [*inner, end])

@@ -1,11 +1,11 @@
-"""Ways down: from the keys of rows to the rows below them, in the committed state.
+"""Access paths down: from the keys of rows to the rows below them, in the committed state.
 
-A way is a prefix scan of something whose key begins with the foreign key (in any order of its
-columns), or, when there is none that may be read, a scan of the child relation. Only READABLE
-views and indexes are ever ways: one that is still being built may lack rows. Base relations and
-their own keys always may be read.
+An access path is a prefix scan of a relation, view or index whose key begins with the foreign key
+(in any order of its columns), or, if no such layout is readable, a scan of the child relation. Only
+READABLE views and indexes are access paths, since one that is being built may lack rows. Base
+relations are always readable by their own keys.
 
-Inside a view row columns that an edge joins are equal, so a view keyed by
+Inside a view row, the columns that an edge joins are equal, so a view keyed by
 `(order_line.o_id, order_line.no)` is found from `orders.id` by its own key, without any index.
 """
 
@@ -15,16 +15,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from maintain.paths import Key
-from schema.catalog import Catalog, JoinView, Layout
-from schema.model import ForeignKey
-from schema.rows import Projection, projection
-from schema.types import Row
-from storage.snapshot import RowReader
+from hornbeam_server.maintain.paths import Key
+from hornbeam_server.schema.catalog import Catalog, JoinView, Layout
+from hornbeam_server.schema.model import ForeignKey
+from hornbeam_server.schema.rows import Projection, projection
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.snapshot import RowReader
 
 
 class Way(Protocol):
-    """`layout` is what `rows` gives rows of, `key` projects the wanted key out of such a row."""
+    """An access path. `rows` returns rows of `layout`; `key` projects a row to the wanted key."""
 
     @property
     def layout(self) -> str: ...
@@ -38,7 +38,7 @@ class Way(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PrefixWay:
-    """`prefix` reorders a key from above into the leading key columns of `layout`."""
+    """A prefix scan. `prefix` reorders a key from above into leading key columns of `layout`."""
 
     layout: str
     prefix: Projection
@@ -51,7 +51,7 @@ class PrefixWay:
 
 @dataclass(frozen=True, slots=True)
 class ScanWay:
-    """The last resort: read the whole child relation and keep the rows that `parent_key` names."""
+    """The last resort: read the whole child relation and filter the rows by `parent_key`."""
 
     layout: str
     parent_key: Projection
@@ -68,7 +68,7 @@ class ScanWay:
 
 
 def way_to_children(catalog: Catalog, child: str, edge: ForeignKey) -> Way:
-    """From keys of `edge.parent` to the rows of `child` that reference them."""
+    """The access path from keys of `edge.parent` to the rows of `child` that reference them."""
     relation = catalog.layout(child)
     key = [part.column for part in relation.key]
     for layout in (relation, *_readable_indexes(catalog, child)):
@@ -79,14 +79,15 @@ def way_to_children(catalog: Catalog, child: str, edge: ForeignKey) -> Way:
 
 
 def way_into_view(catalog: Catalog, view: JoinView, level: int) -> Way | None:
-    """From keys of `view.path[level]` to the view rows that hold them; None: not directly.
+    """The access path from keys of `view.path[level]` to the view rows that hold them; None if
+    there is none.
 
-    Finds the rows of the view, so whatever has no view row before the transaction stays unfound.
+    It reads the view, so it does not find rows that have no view row before the transaction.
     """
     if not catalog.readable(view.name):
         return None
     relation = catalog.schema.relation(view.path[level])
-    equal = _equal_columns(view)
+    equal = view.equal_columns
     wanted = [equal[view.names[relation.name, column]] for column in relation.primary_key]
     own = catalog.layout(view.name)
     key = [part.column for part in own.key]
@@ -107,20 +108,11 @@ def _columns(layout: Layout, columns: Iterable[str]) -> Projection:
 
 
 def _leading(key: Sequence[str], wanted: Sequence[str]) -> list[int] | None:
-    """How to reorder values of `wanted` so that they are the first columns of `key`, if they are.
+    """How to reorder values of `wanted` into the first columns of `key`; None if these differ.
 
-    None as well when `wanted` repeats a column: then no prefix says all that must be equal.
+    Also None when `wanted` repeats a column: then no prefix expresses all equalities.
     """
     first = key[: len(wanted)]
     if len(set(wanted)) < len(wanted) or sorted(first) != sorted(wanted):
         return None
     return [wanted.index(column) for column in first]
-
-
-def _equal_columns(view: JoinView) -> dict[str, str]:
-    """View column → the topmost view column of the path that always has the same value."""
-    equal = {column.name: column.name for column in view.columns}
-    for child, edge in zip(view.path[1:], view.edges, strict=True):
-        for column, parent_column in zip(edge.columns, edge.parent_columns, strict=True):
-            equal[view.names[child, column]] = equal[view.names[edge.parent, parent_column]]
-    return equal

@@ -1,1 +1,1 @@
-"""Work on whole relations, by Spark: reading them (`source`)."""
+"""Spark jobs on whole relations: data sources, loads, builds, refreshes and reconciliation."""

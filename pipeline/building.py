@@ -1,31 +1,33 @@
-"""What an executor does of a build: the rows of views and indexes for a range of keys, for a while.
+"""The executor's part of a build: compute the rows of views and indexes for a range of keys, within
+a time limit.
 
-A range is a range of keys of the relation that is scanned (`maintain.recompute.scanned_relation`):
-each of its rows makes at most one row of a view, and at most one of each index, and the key of that
-holds the key of this. So every row that is built belongs to exactly one range.
+A range is a range of keys of the scanned relation (`maintain.recompute.scanned_relation`). Each row
+of that relation gives at most one row of a view, and at most one of each index, whose key contains
+the key of the scanned row. So every built row belongs to exactly one range.
 
-**Why each range may be built as of a snapshot of its own**, later than that of the ranges before:
-let the view have been in the catalog since the timestamp S, let a range be built as of T ≥ S, with
-timestamp T, and let C be any timestamp from the moment on when all ranges are finished. What a
-reader at C finds under a key K of the range is right:
+**Why each range may be built as of its own snapshot**, later than that of the ranges before: let
+the view be in the catalog since the timestamp S. Let a range be built as of T ≥ S, with timestamp
+T. Let C be any timestamp after all ranges are finished. Then a reader at C finds the right row
+under a key K of the range:
 
-1. Every commit above S keeps the view itself (`State.BUILDING`): it writes, with its own timestamp,
-   each row that it changes, and a tombstone for each that goes.
+1. Every commit above S maintains the view itself (`State.BUILDING`): with its own timestamp, it
+   writes each row that it changes, and a tombstone for each row that it removes.
 2. If commits above T and at or below C have changed K's row, the last of them wrote the newest cell
    at or below C, which is the row as of C.
-3. If none has, K's row as of C is that as of T. If there is one, the build has put it at T. Cells
-   of commits between S and T are older, or at T the same. If there is none as of T, the build has
-   put nothing, and either a commit in (S, T] removed it, and left a tombstone as the newest cell,
-   or there was none at S either and the table, which was new then, has no cell of it.
+3. If no such commit exists, K's row as of C is that as of T. If there is a row as of T, the build
+   has put it at T. Cells of commits between S and T are older, or at T the same. If there is no row
+   as of T, the build has put nothing. Then either a commit in (S, T] removed the row and left a
+   tombstone as the newest cell; or there was no row at S either, and the table, which was new then,
+   has no cell of K.
 
-Nothing there depends on other ranges, on how often a range is built, or at how many snapshots: what
-a build that was cut short, or done twice, has put at T' is true as of T', so 2 and 3 hold with the
-largest of them, and what was put at the others is older. Nor does a schema change disturb it, as
-long as the table stays the view's: then all of it is kept as before (`viewselect.plan` gives a new
-table to what is not). Puts that arrive late are the business of `pipeline.sink`.
+The proof does not depend on other ranges, on the number of times a range is built, or on the number
+of snapshots. An interrupted or repeated build puts at each T' rows that are correct as of T'. So 2
+and 3 hold with the largest T', and the rows put at the others are older. A schema change does not
+break the proof either, as long as the view keeps its table: then commits maintain it as before
+(`viewselect.plan` gives a new table to any view that changes). `pipeline.sink` treats late puts.
 
-A snapshot lies at or above S when the catalog that came with it says that the table is being built:
-a node reads no snapshot under a catalog that is younger (`Database.export`).
+A snapshot lies at or above S when the catalog that came with it has the table as being built: a
+node reads no snapshot under a catalog that is newer than the snapshot (`Database.export`).
 """
 
 from __future__ import annotations
@@ -37,25 +39,26 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from hornbeam.errors import Error
-from maintain.recompute import BuiltBatch, build_batches, scanned_relation
-from pipeline.export import Export
-from pipeline.sink import Sink, Writes, open_sink
-from schema.collector import settle_collector
-from schema.errors import HornbeamError
-from schema.types import Row
-from storage.codec.keys import successor
-from storage.codec.rows import Codecs, LayoutCodec
-from storage.ports import Cell, Put, TableStore
-from storage.snapshot import RememberingSnapshot
+from hornbeam_server.maintain.recompute import BuiltBatch, build_batches, scanned_relation
+from hornbeam_server.pipeline.export import Export
+from hornbeam_server.pipeline.sink import Sink, Writes, open_sink
+from hornbeam_server.schema.collector import settle_collector
+from hornbeam_server.schema.errors import HornbeamError
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.keys import successor
+from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
+from hornbeam_server.storage.ports import Cell, Put, TableStore
+from hornbeam_server.storage.snapshot import RememberingSnapshot
 
 REMEMBERED = 50_000
-"""Rows whose parents, at each level, are kept at most: neighbours often have the same."""
+"""Scanned rows after which the cache of parent rows is emptied. Neighbouring rows often have the
+same parents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Build `names`, which show one source, for keys from `start` to before `end` (None: to the
-    last), for `seconds` at most, reading at most `rows_per_s`. `url` is that of a node."""
+    """Build `names`, which have one source, for keys from `start` to before `end` (None: to the
+    last), for at most `seconds`, reading at most `rows_per_s`. `url` is that of a node."""
 
     export: Export
     url: str = field(repr=False)  # it may hold a key
@@ -68,8 +71,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All rows for keys from the task's start to before `end` are stored, and on disk: so many by
-    table, of `scanned` rows."""
+    """All rows for keys from the task's start to before `end` are stored durably. `rows` is their
+    number by table, `scanned` that of the scanned rows."""
 
     end: bytes | None
     rows: dict[str, int]
@@ -78,13 +81,14 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The task can be done again."""
+    """The task has failed, and can be retried."""
 
     message: str
 
 
 def attempt(task: Task) -> Done | Failed:
-    """In an executor, whose exceptions would come back as pages of text."""
+    """Run a task in an executor. Errors are returned, since Spark would return exceptions as pages
+    of text."""
     settle_collector()
     try:
         return asyncio.run(_build(task))
@@ -107,7 +111,7 @@ async def _build(task: Task) -> Done:
 async def _built(task: Task, store: TableStore, sink: Sink) -> Done:
     codecs, at = task.export.codecs(), task.export.snapshot
     codec = codecs(scanned_relation(codecs.catalog, task.names[0]))
-    # No more than may be read in that time: a rate is kept across tasks, too.
+    # The limit is what the rate allows in the task's time, so the rate also holds across tasks.
     rate = task.rows_per_s
     limit = None if rate is None else max(int(rate * task.seconds), 1)
     cells = store.scan(codec.layout.table, task.start, task.end, at, limit=limit)
@@ -127,7 +131,7 @@ async def _built(task: Task, store: TableStore, sink: Sink) -> Done:
             if rate is not None:
                 await pause(scanned / rate - (time.monotonic() - began))
             if scanned == limit or time.monotonic() - began > task.seconds:
-                # No key begins with another, so this is just behind the last.
+                # No key is a prefix of another, so this is the first key after the last row.
                 end = successor(batch.last)
                 break
     task.export.require_kept()
@@ -136,7 +140,7 @@ async def _built(task: Task, store: TableStore, sink: Sink) -> Done:
 
 
 async def pause(seconds: float) -> None:
-    """Tests know how long without waiting."""
+    """Sleep. A function of its own, so that tests can replace it."""
     await asyncio.sleep(max(seconds, 0))
 
 
@@ -148,7 +152,7 @@ async def _decoded(
 
 
 def stored(codecs: Codecs, batch: BuiltBatch) -> Writes:
-    """What stores the rows of a batch."""
+    """The puts, by table, that store the rows of a batch."""
     return {
         codec.layout.table: [Put(key, codec.encode(row)) for key, row in rows]
         for codec, rows in ((codecs(name), rows) for name, rows in batch.rows.items())

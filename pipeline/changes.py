@@ -1,21 +1,21 @@
-"""What changes in relations, from the nodes' logs: the data source `hornbeam.changes`, as a batch
-between two snapshots and as a stream, and `Changes` for jobs that want several relations at once.
+"""The changes of relations, read from the nodes' logs: the data source `hornbeam.changes`, as a
+batch between two snapshots or as a stream, and `Changes` for jobs that read several relations.
 
     spark.readStream.format("hornbeam.changes").option("url", …).option("relation", "orders").load()
 
-A node is asked which segments of which logs hold the commits (`POST /v1/changes`); executors read
-them there, a partition per segment, and the nodes hear no more of it. Rows are the relation's
-columns and
+A node lists the log segments that hold the commits (`POST /v1/changes`). Executors read the
+segments directly, a partition per segment, without the nodes. Rows are the relation's columns and
 
-- `_w`: 1 for a row that is there now, -1 for one that is there no more; an update is both;
+- `_w`: 1 for an inserted row, -1 for a deleted row; an update is both;
 - `_ts`: the timestamp of the commit, and `_tx`: its transaction's id.
 
-Of each row the sum of `_w` over the changes between two snapshots is how often it is there at the
-second less how often at the first. Both ends are snapshots, so transactions come whole, and never
-twice or not at all: what the logs do not have any more is an error (SnapshotTooOld).
+For each row, the sum of `_w` over the changes between two snapshots is its number of occurrences at
+the second snapshot minus that at the first. Both ends are snapshots, so transactions are complete,
+and each change appears exactly once. Changes that the logs have dropped are an error
+(SnapshotTooOld).
 
-A relation that was dropped and made anew is another relation. Rows that were committed before a
-column was appended have its default there.
+A relation that was dropped and created again is another relation. Rows that were committed before
+a column was appended have that column's default.
 """
 
 from __future__ import annotations
@@ -38,19 +38,26 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
-from pipeline.options import OptionSource
-from pipeline.types import chosen, spark_schema, to_batch
-from schema.catalog import Catalog, Layout
-from schema.codec import decode_catalog
-from schema.collector import settle_collector
-from schema.errors import Corruption, InvalidRequest, NotFound, SnapshotTooOld, StalePlan
-from schema.types import Row
-from storage.codec.rows import LayoutCodec
-from storage.log.following import batches, changes
-from storage.source import LogSource, open_logs
+from hornbeam_server.pipeline.options import OptionSource
+from hornbeam_server.pipeline.types import chosen, spark_schema, to_batch
+from hornbeam_server.schema.catalog import Catalog, Layout
+from hornbeam_server.schema.codec import decode_catalog
+from hornbeam_server.schema.collector import settle_collector
+from hornbeam_server.schema.errors import (
+    Corruption,
+    InvalidRequest,
+    NotFound,
+    SnapshotTooOld,
+    StalePlan,
+)
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.log.following import batches, changes
+from hornbeam_server.storage.source import LogSource, open_logs
 
 TIMEOUT_S = 600.0
-"""A node reads every segment once; those of an hour when it is asked for the first time."""
+"""Time limit of a request. A node reads every segment once; at the first request it reads the
+segments of an hour."""
 BATCH_ROWS = 8_192
 WEIGHT, TIMESTAMP, TRANSACTION = "_w", "_ts", "_tx"
 _ADDED = (
@@ -61,7 +68,7 @@ _ADDED = (
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """One of a log, to which nobody appends any more."""
+    """A closed segment of a log: nothing is appended to it any more."""
 
     log: str
     epoch: int
@@ -70,8 +77,8 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """Those of all relations above snapshot `after` and up to snapshot `upto`; as `POST
-    /v1/changes` answers, and good until the logs are older than what is kept of them."""
+    """Changes of all relations above snapshot `after` and up to snapshot `upto`, as `POST
+    /v1/changes` answers them. They can be read until the log retention drops the segments."""
 
     after: int
     upto: int
@@ -82,15 +89,16 @@ class Changes(msgspec.Struct, frozen=True):
     segments: tuple[Segment, ...]
 
     def frame(self, session: SparkSession, relation: str) -> DataFrame:
-        """The changes of one relation, with all its columns; no node is asked again. The session
-        knows the data source (`pipeline.source.register`)."""
+        """The changes of one relation, with all its columns. No node is asked again. The data
+        source must be registered with the session (`pipeline.source.register`)."""
         found = msgspec.json.encode(self).decode()
         reading = session.read.format(ChangesSource.name())
         return reading.option("found", found).option("relation", relation).load()
 
     def parts(self, layout: Layout, at: Iterable[int]) -> list[Part]:
-        """One for each segment; `layout` is that of a relation, or what it became later, and `at`
-        says which of its columns are wanted. Raises SnapshotTooOld for one that was loaded."""
+        """A part for each segment. `layout` is that of a relation, or a later version of it. `at`
+        are the positions of the wanted columns. Raises SnapshotTooOld for a relation that a load
+        has filled, since a load writes no changes to the logs."""
         if layout.name in self.loaded:
             since = self.loaded[layout.name]
             raise SnapshotTooOld(
@@ -115,29 +123,30 @@ class Asked:
 
 @dataclass(frozen=True)
 class Part(InputPartition):
-    """What one task reads, with all that it needs for that."""
+    """The input of one task: a segment, and the changes to read from it."""
 
     asked: Asked
     segment: Segment
 
 
 def between(transport: Transport, after: int | None, upto: int | None = None) -> Changes:
-    """By default none after the newest snapshot, and all up to it. Asks again, and other nodes,
-    while one that died is being recovered. Raises DatabaseError."""
+    """The changes above `after` and up to `upto`. The default of both is the newest snapshot.
+    Retries, also at other nodes, while a dead node is being recovered. Raises DatabaseError."""
     body = {"after": after, "upto": upto}
     answer = persistently(lambda: transport.json("POST", "/v1/changes", body))
     return msgspec.convert(answer, Changes)
 
 
 def layout_of(catalog: Catalog, relation: str) -> Layout:
-    """Raises NotFound."""
+    """The layout of a relation. Raises NotFound."""
     if relation not in catalog.schema:
         raise NotFound(f"There is no relation {relation}.")
     return catalog.layout(relation)
 
 
 def change_schema(layout: Layout, at: Iterable[int]) -> spark.StructType:
-    """Raises InvalidRequest when a column bears a name that is taken."""
+    """The schema of a relation's changes. Raises InvalidRequest when a column has the name of an
+    added column."""
     columns = [layout.columns[i] for i in at]
     taken = {field.name for field in _ADDED} & {column.name for column in columns}
     if taken:
@@ -153,8 +162,8 @@ def change_schema(layout: Layout, at: Iterable[int]) -> spark.StructType:
 
 
 def read(part: Part) -> Iterator[pa.RecordBatch]:
-    """In an executor. Raises SnapshotTooOld when the segment has been dropped meanwhile, Corruption
-    with the position when it is damaged, Unavailable."""
+    """Read a part in an executor. Raises SnapshotTooOld when the segment has been dropped,
+    Corruption with the position when it is damaged, Unavailable."""
     settle_collector()
     asked, columns = part.asked, [part.asked.layout.columns[i] for i in part.asked.at]
     rows: list[Row] = []
@@ -170,7 +179,7 @@ def read(part: Part) -> Iterator[pa.RecordBatch]:
 
 
 def _changes(part: Part) -> Iterator[tuple[Row, tuple[int, int, str]]]:
-    """Rows, with weight, timestamp and transaction, in the order of the log."""
+    """Rows with weight, timestamp and transaction id, in the order of the log."""
     asked, segment = part.asked, part.segment
     name, decode = asked.layout.name, LayoutCodec(asked.layout).decode
     data = asyncio.run(content(asked.source, segment))
@@ -188,7 +197,7 @@ def _changes(part: Part) -> Iterator[tuple[Row, tuple[int, int, str]]]:
 
 
 async def content(source: LogSource, segment: Segment) -> bytes:
-    """All of a segment. Raises SnapshotTooOld, Corruption, Unavailable."""
+    """The bytes of a segment. Raises SnapshotTooOld, Corruption, Unavailable."""
     logs = open_logs(source)
     try:
         data = await logs.read(segment.log, segment.epoch, segment.sequence)
@@ -220,9 +229,10 @@ def _with_added(batch: pa.RecordBatch, added: Sequence[tuple[int, int, str]]) ->
 
 
 class ChangesSource(OptionSource):
-    """The changes of one relation. Options, besides `url`, `relation` and `columns`: `after`, a
-    snapshot, which a batch must have; by default a stream begins now. `upto`, for a batch, by
-    default the newest. Or `found` instead of all these: `Changes`, as JSON."""
+    """The changes of one relation. Options besides `url`, `relation` and `columns`: `after`, a
+    snapshot, which a batch requires; a stream begins by default at the newest snapshot. `upto`, for
+    batches only, is by default the newest snapshot. `found`, `Changes` as JSON, replaces `url`,
+    `after` and `upto`."""
 
     OPTIONS = frozenset({"url", "relation", "columns", "after", "upto", "found"})
 
@@ -251,7 +261,7 @@ class ChangesSource(OptionSource):
         return ChangesStream(self.required("url"), *self._chosen(), self._begun().after)
 
     def _begun(self) -> Changes:
-        """Asked for once."""
+        """The changes, requested from a node once."""
         given = self.options.get("found")
         if given is not None:
             return msgspec.json.decode(given, type=Changes)
@@ -276,7 +286,7 @@ class ChangesSource(OptionSource):
 
 
 class ChangesReader(DataSourceReader):
-    """Of a batch; made in the driver."""
+    """The reader of a batch, created in the driver."""
 
     def __init__(self, parts: list[Part]) -> None:
         self._parts = parts
@@ -290,9 +300,10 @@ class ChangesReader(DataSourceReader):
 
 
 class ChangesStream(DataSourceStreamReader):
-    """An offset is {"snapshot": a snapshot, "table": the relation's table, which tells it from
-    another of its name}. It says all: which segments lie between two of them a node is asked, in
-    the driver, also for a batch that is done again after a restart."""
+    """The reader of a stream. An offset is {"snapshot": a snapshot, "table": the relation's table,
+    which distinguishes it from another relation with the same name}. Offsets are the only state:
+    the driver asks a node for the segments between two offsets, also for a batch that is repeated
+    after a restart."""
 
     def __init__(self, url: str, layout: Layout, at: list[int], after: int) -> None:
         self._url = url
@@ -305,7 +316,7 @@ class ChangesStream(DataSourceStreamReader):
         return {"snapshot": self._after, "table": self._layout.table}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """`start` while nothing was committed, or there is nothing to tell of it."""
+        """The newest snapshot; `start` if there are no new segments."""
         self._found = self._between(start, None)
         return {**start, "snapshot": self._found.upto} if self._found.segments else start
 
@@ -326,13 +337,14 @@ class ChangesStream(DataSourceStreamReader):
         return found
 
     def _newest_layout(self, found: Changes, start: dict[str, Any]) -> Layout:
-        """With all columns that rows may have which the stream comes across: some may have been
-        appended since it began, or since the batch that is done again. Raises StalePlan."""
+        """The layout with the most columns: that of the stream's begin or that of `found`. Columns
+        may have been appended since the stream began, or since the batch that is repeated. Raises
+        StalePlan when the relation was dropped and created again."""
         name = self._layout.name
         layouts = (self._layout, layout_of(decode_catalog(found.catalog.encode()), name))
         if any(layout.table != start["table"] for layout in layouts):
             raise StalePlan(
-                f"Relation {name} was dropped and made anew; its changes do not go on.",
+                f"Relation {name} was dropped and created again; its changes end there.",
                 cure="Begin another stream, with a checkpoint folder of its own.",
             )
         return max(layouts, key=lambda layout: len(layout.columns))

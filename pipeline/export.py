@@ -1,7 +1,7 @@
-"""What a job reads: an export, asked of a node once, in the driver; and used in the executors.
+"""Exports: the input of a job. The driver requests an export from a node; the executors use it.
 
-An export is a snapshot, the catalog it belongs to, and where the rows lie. It is sent to the
-executors as it is; nodes hear no more of it.
+An export is a snapshot, its catalog, and the location of the rows. It is sent to the executors,
+which read without the nodes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import msgspec
 
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import Transport, open_transport, parse_url
-from schema.codec import decode_catalog
-from schema.errors import InvalidRequest, SnapshotTooOld
-from storage.codec.rows import Codecs
-from storage.ports import TableStore
-from storage.source import CheckpointSource, Source, open_source
+from hornbeam_server.schema.codec import decode_catalog
+from hornbeam_server.schema.errors import InvalidRequest, SnapshotTooOld
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.ports import TableStore
+from hornbeam_server.storage.source import CheckpointSource, Source, open_source
 
 
 class Export(msgspec.Struct, frozen=True):
-    """As `POST /v1/exports` answers."""
+    """An export, as `POST /v1/exports` answers it."""
 
     name: str
     snapshot: int
@@ -29,15 +29,18 @@ class Export(msgspec.Struct, frozen=True):
     until_ms: int
 
     def codecs(self) -> Codecs:
-        """Decoded anew at every call; `codecs().catalog` is the catalog."""
+        """The codecs of the catalog, decoded again at every call. `codecs().catalog` is the
+        catalog."""
         return Codecs(decode_catalog(self.catalog.encode()))
 
     def open(self) -> TableStore:
-        """Where the rows lie, from within an event loop. Raises Unavailable, Corruption."""
+        """Open the store that holds the rows, within an event loop. Raises Unavailable,
+        Corruption."""
         return open_source(self.source)
 
     def require_kept(self, margin_ms: int = 0) -> None:
-        """Nothing of the snapshot has been purged before now, or will be within `margin_ms`."""
+        """Check that no row of the snapshot has been purged, or will be within `margin_ms`. Raises
+        SnapshotTooOld."""
         if time.time() * 1000 + margin_ms > self.until_ms:
             raise SnapshotTooOld(
                 f"Snapshot {self.snapshot} is older than what is kept.",
@@ -46,7 +49,8 @@ class Export(msgspec.Struct, frozen=True):
 
 
 def beside(url: str, timeout_s: float) -> Transport:
-    """A node to work beside. Raises InvalidRequest for a folder, and what the client raises."""
+    """A transport to a node, for a job that runs outside of it. Raises InvalidRequest for a folder,
+    and the client's errors."""
     target = parse_url(url)
     if target.folder:
         raise InvalidRequest(
@@ -57,14 +61,14 @@ def beside(url: str, timeout_s: float) -> Transport:
 
 
 def begin(transport: Transport, snapshot: int | None = None, view: str | None = None) -> Export:
-    """By default with all that was acknowledged; if a deferred `view` is to be read, as of its
-    group's moment. Raises DatabaseError."""
+    """Request an export. The default snapshot includes all acknowledged commits; with a deferred
+    `view` it is that of the view's group. Raises DatabaseError."""
     answer = transport.json("POST", "/v1/exports", {"snapshot": snapshot, "view": view})
     return msgspec.convert(answer, Export)
 
 
 def end(transport: Transport, export: Export) -> None:
-    """Nobody reads it any more. What is left of it goes by itself when its time is over."""
+    """Release an export that nothing reads any more. On failure it expires by itself."""
     if not isinstance(export.source, CheckpointSource):
         return
     try:

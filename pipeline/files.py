@@ -1,21 +1,22 @@
-"""Files of rows: CSV, JSON lines and Parquet become rows of a relation's values, or rejects.
+"""Read files of rows: the records of CSV, JSON lines and Parquet become rows or rejects.
 
-The same file means the same rows as in a load by transactions (`api.bulk`, `hornbeam load`):
+A file gives the same rows as in a load by transactions (`api.bulk`, `hornbeam load`):
 
-- CSV has a header and is quoted as RFC 4180 says, also around line ends. All fields are text that
-  `ColumnType.coerce` reads, exactly. An empty field is NULL, a quoted empty one the empty text.
+- CSV has a header and is quoted as in RFC 4180; a quoted field may contain line ends. All fields
+  are text that `ColumnType.coerce` reads, exactly. An empty field is NULL, a quoted empty field is
+  the empty text.
 - JSON lines: each line is an object; numbers and truth values are read as their text, objects and
   arrays are JSON text.
 - Parquet's values are Arrow's.
-- What a file (or an object) does not have takes its column's default, or is NULL.
+- A column that a file (or an object) lacks takes its default, or is NULL.
 
-A file is cut into splits, read side by side: Parquet by row groups, JSON lines by bytes, at line
-ends; CSV only if it is promised that no record spans lines. Cutting depends on nothing but the
-file, so each record has a *place*, always the same, that orders a file's records (`Split.before`);
-`lines_of` tells people where that is.
+A file is cut into splits, which are read in parallel: Parquet by row groups, JSON lines by bytes,
+at line ends; CSV only if the user promises that no record spans lines. The cuts depend only on the
+file. So each record has a fixed *place*, which orders the file's records (`Split.before`);
+`lines_of` converts places to line numbers.
 
-A record that cannot be read, and a value that its column does not take, are rejects. A file that
-cannot be read, a column that is unknown or doubled, and a file that has changed are errors.
+A record that cannot be read, or has a value that its column does not take, is a reject. A file that
+cannot be read, a column that is unknown or duplicated, and a file that has changed are errors.
 """
 
 from __future__ import annotations
@@ -38,19 +39,26 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from query.duck import column_type, from_record_batch
-from schema.errors import InvalidRequest, NotNullViolation, TypeMismatch, UnknownName, Unsupported
-from schema.model import Column, DefaultKind, Relation
-from schema.types import Kind, Row, Value
+from hornbeam_server.query.duck import column_type, from_record_batch
+from hornbeam_server.schema.errors import (
+    InvalidRequest,
+    NotNullViolation,
+    TypeMismatch,
+    UnknownName,
+    Unsupported,
+)
+from hornbeam_server.schema.model import Column, DefaultKind, Relation
+from hornbeam_server.schema.types import Kind, Row, Value
 
 LEAST_SPLIT_BYTES, SPLIT_BYTES = 2 << 20, 8 << 20
 SPLITS = 16
-"""A file that is not large is cut into so many splits, or fewer: it is read side by side, too."""
+"""Target number of splits of a file that is not large, so that it is read in parallel, too."""
 CHUNK_ROWS = 4_096
 BLOCK_BYTES = 16 << 20
-"""Of CSV that is parsed at a time; no record may be longer. What can be stored fits, in base64."""
+"""Bytes of CSV that are parsed at a time. No record may be longer. Every row that can be stored is
+shorter, even in base64."""
 RECORD_CHARS = 1_000
-"""Of a rejected record that are shown."""
+"""Characters of a rejected record that are shown."""
 
 
 class Format(enum.StrEnum):
@@ -69,7 +77,8 @@ _FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """As it was when the load was begun; `columns` are those it names (none: each record does)."""
+    """A file, as it was when the load began. `columns` are the columns that the file names (empty:
+    each record names its own)."""
 
     path: str
     format: Format
@@ -80,8 +89,8 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """From byte (or row group) `start` to before `end`; None: to the end. The n-th record in it has
-    the place `before` + n."""
+    """A part of a file: from byte (or row group) `start` to before `end` (None: to the end). The
+    n-th record of the split has the place `before` + n."""
 
     file: File
     start: int = 0
@@ -90,14 +99,14 @@ class Split:
 
 
 class Fault(NamedTuple):
-    """Why a record makes no row; `code` is an error's (`schema.errors`)."""
+    """The reason why a record is no row; `code` is the code of an error (`schema.errors`)."""
 
     code: str
     reason: str
 
 
 class Bad(NamedTuple):
-    """A record that makes no row."""
+    """A record that is no row."""
 
     place: int
     fault: Fault
@@ -105,7 +114,7 @@ class Bad(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Rows with their places, and what was bad beside them."""
+    """Rows with their places, and the bad records next to them."""
 
     places: list[int]
     rows: list[Row]
@@ -116,8 +125,9 @@ class Chunk(NamedTuple):
 
 
 def inspect(path: str, relation: Relation) -> File:
-    """Raises InvalidRequest for a file that cannot be read, or that leaves out what only nodes can
-    give; UnknownName for a column that is not the relation's."""
+    """Format, size and columns of a file. Raises InvalidRequest for a file that cannot be read, or
+    that lacks an identity column, whose numbers only nodes can give; UnknownName for a column that
+    the relation does not have."""
     form = _FORMATS.get(Path(path).suffix.lower(), Format.CSV)
     with _readable(path):
         about = Path(path).stat()
@@ -159,7 +169,8 @@ def _columns(path: str, form: Format) -> tuple[str, ...]:
 def splits(
     file: File, *, single_lines: bool = False, split_bytes: int | None = None
 ) -> list[Split]:
-    """`single_lines`: no record of a CSV file spans lines. Raises InvalidRequest."""
+    """The splits of a file. `single_lines`: no record of a CSV file spans lines. Raises
+    InvalidRequest."""
     split_bytes = split_bytes or min(max(file.size // SPLITS, LEAST_SPLIT_BYTES), SPLIT_BYTES)
     match file.format:
         case Format.PARQUET:
@@ -186,7 +197,7 @@ def _row_groups(file: File, split_bytes: int) -> list[Split]:
 
 @contextmanager
 def _readable(path: str) -> Iterator[None]:
-    """What goes wrong with a file itself is raised as InvalidRequest."""
+    """Raise errors of the file itself as InvalidRequest."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeError) as error:
@@ -206,8 +217,8 @@ def _require_same(file: File) -> None:
 
 
 def read(split: Split, relation: Relation, moment: dt.datetime) -> Iterator[Chunk]:
-    """Rows of a split in the order of their places; bad records may come earlier than rows before
-    them. `moment` is what DEFAULT CURRENT_TIMESTAMP gives. Raises InvalidRequest."""
+    """Rows of a split in the order of their places. A bad record may come earlier than rows with
+    smaller places. `moment` is the value of DEFAULT CURRENT_TIMESTAMP. Raises InvalidRequest."""
     filling = Filling(relation, moment)
     match split.file.format:
         case Format.CSV:
@@ -222,7 +233,7 @@ def read(split: Split, relation: Relation, moment: dt.datetime) -> Iterator[Chun
 
 
 class Filling:
-    """Makes rows of a relation of given values and defaults."""
+    """Makes rows of a relation from given values and defaults."""
 
     def __init__(self, relation: Relation, moment: dt.datetime) -> None:
         self.relation = relation
@@ -237,8 +248,8 @@ class Filling:
         shown: Callable[[int], str],
         reasons: dict[int, Fault] | None = None,
     ) -> Chunk:
-        """`given` are the values of each column of `names`, not coerced yet; `shown` is the i-th
-        record as text, `reasons` why some are bad already."""
+        """Rows and bad records. `given` are the values of each column of `names`, not coerced yet.
+        `shown` returns the i-th record as text. `reasons` are the faults that are known already."""
         reasons = {} if reasons is None else reasons
         by_name = dict(zip(names, given, strict=True))
         columns: list[Sequence[Value]] = []
@@ -270,7 +281,8 @@ _NO_NUMBER = "Give it values, or load by transactions (without Spark)."
 
 
 def _default(column: Column, moment: dt.datetime) -> Value:
-    """As transactions do (`Transaction._default`); None where only a node can tell."""
+    """A column's default, as in transactions (`Transaction._default`); None if only a node can give
+    it."""
     default = column.default
     if default is None or default.kind is DefaultKind.IDENTITY:
         return None
@@ -294,7 +306,7 @@ def _coerced(column: Column, values: Sequence[Any], reasons: dict[int, Fault]) -
             coerced[i] = column.type.coerce(value)
         except TypeMismatch as error:
             reasons.setdefault(i, _mismatch(column.name, error.message))
-        except RecursionError:  # of JSON
+        except RecursionError:  # raised by the JSON parser
             reasons.setdefault(i, _mismatch(column.name, "it is nested too deeply."))
     return coerced
 
@@ -328,12 +340,12 @@ def as_text(names: Sequence[str], values: Sequence[object]) -> str:
 # ---------------------------------------------------------------- CSV
 
 _END = "\0end of hornbeam's input\0"
-"""The value of all fields of a record that is put behind a file: where it is not found, the last
-record ended in the middle of a quoted field."""
+"""Value of all fields of a sentinel record that is appended to a file. If the sentinel is not read
+back, the last record ended in the middle of a quoted field."""
 
 
 class _Followed(io.RawIOBase):
-    """A file, and something behind it."""
+    """A file followed by the bytes `behind`."""
 
     def __init__(self, file: IO[bytes], behind: bytes) -> None:
         self._files = [io.BytesIO(behind), file]
@@ -356,11 +368,11 @@ def _open_csv(
     names: Sequence[str] | None,
     invalid: Callable[[pyarrow.csv.InvalidRow], str],
 ) -> pyarrow.csv.CSVStreamingReader:
-    """All fields as text, not looked at; `names` None: the file has a header."""
+    """A reader that gives all fields as unvalidated text. `names` None: the file has a header."""
     return pyarrow.csv.open_csv(
         file,
         read_options=pyarrow.csv.ReadOptions(
-            use_threads=False,  # rows have numbers then
+            use_threads=False,  # Arrow numbers invalid rows only then
             block_size=BLOCK_BYTES,
             column_names=None if names is None else list(names),
         ),
@@ -487,7 +499,7 @@ def _csv_line(values: Sequence[str | None]) -> str:
 
 
 def _lines(file: IO[bytes], split: Split) -> Iterator[tuple[int, bytes]]:
-    """Those that begin in a split, with their numbers in it."""
+    """The lines that begin in a split, each with its number within the split, from 1."""
     if split.start > 0:
         file.seek(split.start - 1)
         file.readline()
@@ -537,16 +549,16 @@ def _json_chunk(places: list[int], lines: list[bytes], filling: Filling) -> Chun
 
 
 def _object(line: bytes) -> dict[str, Any] | str:
-    """The object, or what is wrong."""
+    """The object of a line, or the reason why the line is none."""
     try:
         record = json.loads(line, parse_float=Decimal)
-    except (ValueError, ArithmeticError, RecursionError) as error:  # of encoding, of digits
+    except (ValueError, ArithmeticError, RecursionError) as error:  # also bad encoding or digits
         return f"No JSON: {error}."
     return record if isinstance(record, dict) else "A line must hold one JSON object."
 
 
 def _field(value: Any) -> str | None:
-    """A value as CSV would hold it, so that both are read alike."""
+    """A value as its text in CSV, so that both formats are coerced alike."""
     match value:
         case None | str():
             return value
@@ -594,12 +606,12 @@ def _parquet_row(batch: pa.RecordBatch, i: int, reasons: dict[int, Fault]) -> Ro
     return tuple(rows[0])
 
 
-# ---------------------------------------------------------------- telling where
+# ---------------------------------------------------------------- places as lines
 
 
 def lines_of(file: File, splits: Sequence[Split], places: Iterable[int]) -> dict[int, int]:
-    """Where people find what lies at some places: the line, in Parquet the row, counted from 1.
-    Reads the file once more."""
+    """The line (in Parquet: the row), counted from 1, of the record at each place. Reads the file
+    again."""
     wanted = set(places)
     if file.format is Format.PARQUET or not wanted:
         return {place: place for place in wanted}

@@ -1,8 +1,8 @@
 """Spark's filters as ranges of keys.
 
-They narrow what is read and nothing more: Spark looks at every row again. So a filter that does not
-fit is left out, and of a type whose order could differ from Spark's none is used (DOUBLE has two
-zeros, timestamps two kinds).
+A range only narrows the scan; Spark applies every filter to the rows again. So unsuitable filters
+are ignored, and so are filters on types whose order may differ from Spark's (DOUBLE has two zeros,
+and there are two kinds of timestamps).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from schema.catalog import Layout
-from schema.types import Kind, Value
-from storage.codec.keyrange import KeyRange
+from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.schema.types import Kind, Value
+from hornbeam_server.storage.codec.keyrange import KeyRange
 
 _TYPES: dict[Kind, type] = {
     Kind.INTEGER: int,
@@ -51,13 +51,13 @@ def key_range(layout: Layout, filters: Iterable[Filter]) -> KeyRange:
         if equal is None:
             low = max((f.value for f in usable if isinstance(f, _LOW)), default=None)
             high = min((f.value for f in usable if isinstance(f, _HIGH)), default=None)
-            # Bounds are taken as included: Spark drops what lies on one that is not.
+            # All bounds are inclusive: Spark drops the rows on an exclusive bound.
             return KeyRange(tuple(prefix), low, True, high, True)
         prefix.append(equal)
     return KeyRange(tuple(prefix))
 
 
 def _fits(layout: Layout, f: Comparison) -> bool:
-    """Is it a comparison of a column with a value of the column's own Python type?"""
+    """Whether the filter compares a column with a value of the column's own Python type."""
     at = layout.positions.get(f.attribute[0]) if len(f.attribute) == 1 else None
     return at is not None and type(f.value) is _TYPES.get(layout.columns[at].type.kind)

@@ -1,18 +1,19 @@
-"""`hornbeam load --spark`: files into relations that are empty, with all that is made of them.
+"""`hornbeam load --spark`: load files into empty relations, and build their views and indexes.
 
-1. *Read*: the files are read, and each record is a row or a reject (`pipeline.files`); Spark sorts
-   the rows, and finds those with a primary key, then those with a UNIQUE value, that a row before
-   them has (`pipeline.sifting`). Until now nobody has noticed.
-2. *Begun*: the node that leads makes new tables, and no transaction writes what the rows rest on.
-3. *Written*, relation by relation, parents first: executors put ranges of keys with all that is
-   made of them (`pipeline.loading`), each at an export of its own. Which ranges are finished is all
-   the state there is, and the node keeps it.
-4. *Published*: all rows are there at once.
+1. *Read*: the files are read, and each record is a row or a reject (`pipeline.files`). Spark sorts
+   the rows. It rejects rows whose primary key, then rows whose UNIQUE value, an earlier row has
+   (`pipeline.sifting`). Up to here the load changes nothing in the database.
+2. *Begin*: the leader creates new tables. From then on no transaction writes to the relations that
+   the loaded rows reference.
+3. *Write*, relation by relation, parents first: executors put ranges of keys, with the rows of
+   views and indexes that derive from them (`pipeline.loading`), each range at an export of its own.
+   The finished ranges are the only state; the node stores them.
+4. *Publish*: all rows become visible at once.
 
-So a driver that dies loses some seconds of writing. The next one reads the files again, and goes on
-with the keys that are missing: the load's identity says that they are the same files, and from the
-same files come the same rows. What bad rows there are does not depend on who looks, either: where
-each is, is told in the file of rejects once, before the range that it was found in is finished.
+So a driver that dies loses some seconds of writing. The next driver reads the files again, and
+continues with the missing keys. The load's identity shows that the files are the same, and the same
+files give the same rows. The rejects do not depend on the driver either: each is written to the
+file of rejects once, before the range that contains it is finished.
 """
 
 from __future__ import annotations
@@ -34,36 +35,44 @@ from pyspark.sql import SparkSession
 
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import Transport, persistently
-from maintain.spans import Span, cut
-from pipeline.building import Failed
-from pipeline.export import Export, begin, beside, end
-from pipeline.files import File, Split, inspect, lines_of, splits
-from pipeline.loading import PLACE_BITS, Done, Rejected, Staging, Task, unique_indexes
-from pipeline.rejects import MAX_REJECTS, Reject, Rejects, TooMany
-from pipeline.session import LOCAL, session
-from pipeline.sifting import Places, Sifted, Sorted
-from schema.catalog import Catalog
-from schema.codec import decode_catalog
-from schema.errors import InvalidRequest, NotFound, Unavailable
-from schema.graph import topological_order
-from schema.model import Relation
+from hornbeam_server.maintain.spans import Span, cut
+from hornbeam_server.pipeline.building import Failed
+from hornbeam_server.pipeline.export import Export, begin, beside, end
+from hornbeam_server.pipeline.files import File, Split, inspect, lines_of, splits
+from hornbeam_server.pipeline.loading import (
+    PLACE_BITS,
+    Done,
+    Rejected,
+    Staging,
+    Task,
+    unique_indexes,
+)
+from hornbeam_server.pipeline.rejects import MAX_REJECTS, Reject, Rejects, TooMany
+from hornbeam_server.pipeline.session import LOCAL, session
+from hornbeam_server.pipeline.sifting import Places, Sifted, Sorted
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.codec import decode_catalog
+from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
+from hornbeam_server.schema.graph import topological_order
+from hornbeam_server.schema.model import Relation
 
 ATTEMPTS = 3
-"""Tries, one after the other, of a range that fails."""
+"""Attempts in all for a range that fails."""
 SIDE_BY_SIDE = 4
-"""Relations that are read and sorted at one time, at most: small ones do not fill all cores."""
+"""Maximum number of relations read and sorted in parallel: a small one does not fill all cores."""
 POLL_S, PATIENCE_S = 0.2, 30.0
 TIMEOUT_S = 600.0
 REGION_BYTES = 256 << 20
 MAX_REGIONS = 64
-"""Tables are divided from the beginning, into parts of about so many bytes, and not more of them:
-who writes side by side should not meet."""
+"""New tables are pre-split into regions of about REGION_BYTES, at most MAX_REGIONS of them, so that
+parallel writers use different regions."""
 Progress = Callable[[int, int | None], None]
-"""Called with rows written, those of earlier runs included, and all; None: not known yet."""
+"""Called with the rows written, including those of earlier runs, and the rows in all (None: not
+known yet)."""
 
 
 class Load(msgspec.Struct, frozen=True):
-    """As `/v1/loads` answers."""
+    """A load, as `/v1/loads` answers it."""
 
     relations: list[str]
     identity: str
@@ -72,7 +81,7 @@ class Load(msgspec.Struct, frozen=True):
     rows: dict[str, int]
 
     def spans(self, relation: str) -> list[Span]:
-        """Keys that are missing."""
+        """The ranges of keys of a relation that are not written yet."""
         return [
             Span(bytes.fromhex(start), None if end is None else bytes.fromhex(end))
             for start, end in self.missing.get(relation, ())
@@ -85,14 +94,15 @@ class _Loads(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Input:
-    """Files of one relation, in the order that says which of two rows with one key stays."""
+    """Files of one relation. Of two rows with the same key the one in the earlier file is
+    loaded."""
 
     relation: Relation
     files: tuple[File, ...]
     splits: tuple[tuple[int, Split], ...]
 
     def places(self, origins: Iterable[int]) -> Places:
-        """Of records."""
+        """The file and line of each record, by its origin."""
         by_file: dict[int, list[int]] = {}
         for origin in origins:
             by_file.setdefault(origin >> PLACE_BITS, []).append(origin & (1 << PLACE_BITS) - 1)
@@ -107,7 +117,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is loaded: relations, parents first. `catalog` is encoded."""
+    """The relations to load, parents first, with their files. `catalog` is encoded."""
 
     catalog: str
     inputs: tuple[Input, ...]
@@ -118,8 +128,8 @@ class Plan:
         return [each.relation.name for each in self.inputs]
 
     def require_same(self, catalog: Catalog) -> None:
-        """Rows were read for these columns, and compared for these UNIQUE indexes; since the load
-        began they do not change. Raises InvalidRequest."""
+        """Check that columns and UNIQUE indexes are those that the files were read for. Once the
+        load has begun they cannot change. Raises InvalidRequest."""
         planned = decode_catalog(self.catalog.encode())
         for name in self.names:
             same = planned.schema.relation(name) == catalog.schema.relation(name)
@@ -132,7 +142,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`rows` are those of this run, by relation; `there` were written by an earlier one."""
+    """Result of a load. By relation: `rows` were written by this run, `there` by an earlier run."""
 
     rows: dict[str, int]
     there: dict[str, int]
@@ -152,10 +162,10 @@ def load(
     single_lines: bool = False,
     progress: Progress = lambda _written, _staged: None,
 ) -> Report:
-    """Load files by relation. Without a file for `rejects` none are allowed. `single_lines`: no
-    record of CSV spans lines, so files may be cut.
+    """Load files by relation. Without a file for `rejects` no reject is allowed. `single_lines`: no
+    record of CSV spans lines, so CSV files may be split.
 
-    Raises HornbeamError, and what the client raises.
+    Raises HornbeamError, and the client's errors.
     """
     node = beside(url, TIMEOUT_S)
     try:
@@ -171,7 +181,7 @@ def load(
 def planned(
     node: Transport, sources: Mapping[str, Sequence[str]], *, single_lines: bool = False
 ) -> Plan:
-    """Looks at the files. Raises NotFound, InvalidRequest, UnknownName."""
+    """The plan of a load. Inspects the files. Raises NotFound, InvalidRequest, UnknownName."""
     export = persistently(lambda: begin(node))
     try:
         catalog = export.codecs().catalog
@@ -195,7 +205,8 @@ def planned(
 
 
 async def _require_empty(export: Export, names: Iterable[str]) -> None:
-    """The node asks, too, but only when all files are read. Raises InvalidRequest."""
+    """Check early that the relations are empty. The node checks it, too, but only after all files
+    are read. Raises InvalidRequest."""
     store, codecs = export.open(), export.codecs()
     try:
         for name in names:
@@ -220,7 +231,7 @@ def _input(relation: Relation, paths: Sequence[str], single_lines: bool) -> Inpu
 
 
 def under_way(node: Transport) -> Load | None:
-    """Raises DatabaseError."""
+    """The load that is under way, if any. Raises DatabaseError."""
     return msgspec.convert(persistently(lambda: node.json("GET", "/v1/loads")), _Loads).load
 
 
@@ -232,15 +243,15 @@ class Rows(Protocol):
 
     @property
     def ranges(self) -> Sequence[tuple[int | None, Span]]:
-        """Of all keys, in order, with what `run` knows them by."""
+        """Ranges that cover all keys, in order, each with the number that `run` takes."""
 
     def run(self, task: Task, number: int | None) -> Done | Failed:
-        """Called from threads, one for each task under way."""
+        """Run a task on a range. Called from several threads, one for each running task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Keys of a range that are missing, and how often they have failed."""
+    """A range of missing keys, and how often writing it has failed."""
 
     number: int | None
     span: Span
@@ -261,14 +272,14 @@ class Driver:
         self.identity, self.number = "", 0
 
     def load(self, spark: SparkSession, path: str | None, most: int, *, resume: bool) -> Report:
-        """All of it."""
+        """Run the load from reading to publishing. `most` is the maximum of rejects."""
         began = time.monotonic()
         there = self.identify(resume=resume)
         with Rejects(None if path is None else Path(path), most, resume=there is not None) as told:
             sifted = [Sifted(spark, self._staging(each)) for each in self._plan.inputs]
             try:
                 return self._load(spark, sifted, told, there, began)
-            except TooMany:  # nothing to go on with
+            except TooMany:  # the load cannot be resumed
                 with suppress(DatabaseError):
                     self.cancel()
                 raise
@@ -303,9 +314,9 @@ class Driver:
     # ------------------------------------------------------------ reading
 
     def identify(self, *, resume: bool) -> Load | None:
-        """The load to go on with; None: there is none. Raises InvalidRequest.
+        """The load to resume; None: no load is under way. Raises InvalidRequest.
 
-        Whoever goes on takes the moment of the first run for what is dated by default.
+        A resumed load uses the time of its first run for DEFAULT CURRENT_TIMESTAMP.
         """
         there = under_way(self._node)
         if there is None:
@@ -331,7 +342,7 @@ class Driver:
         return Staging(self._plan.catalog, each.relation.name, each.splits, moment)
 
     def sift(self, sifted: Sifted, each: Input, rows: Sorted, told: Rejects) -> Rows:
-        """Reject what can be found without other relations. Raises InvalidRequest."""
+        """Reject bad records that are found without other relations. Raises InvalidRequest."""
         self._tell(each, told, sifted.unreadable(told.most))
         for found in sifted.doubled(rows, told.most, each.places):
             self._tell(each, told, found)
@@ -339,7 +350,7 @@ class Driver:
         return rows
 
     def _tell(self, each: Input, told: Rejects, found: Sequence[Rejected]) -> None:
-        """Raises InvalidRequest when they are too many."""
+        """Write rejects to the file of rejects. Raises InvalidRequest when they are too many."""
         places = each.places(rejected.origin for rejected in found)
         told.add(
             Reject(each.relation.name, *places[origin], code, reason, record)
@@ -349,7 +360,8 @@ class Driver:
     # ------------------------------------------------------------ writing
 
     def begin(self, rows: Mapping[str, Rows], before: Mapping[str, int]) -> None:
-        """Have the tables made, if they are not. Raises DatabaseError."""
+        """Begin the load at the node, which creates its tables if they do not exist. Raises
+        DatabaseError."""
         splits = {
             name: [span.start.hex() for span in evenly([s for _, s in each.ranges], each.size)]
             for name, each in rows.items()
@@ -362,8 +374,8 @@ class Driver:
         self._progress(self._written, self._staged)
 
     def _settle(self, sifted: Sifted, each: Input, rows: Rows, told: Rejects, workers: int) -> None:
-        """Reject rows of a relation that references itself that lack a parent, in whichever
-        relation: all must be known before the first is written, others may rest on it."""
+        """Reject the rows that lack a parent in any relation, if the relation references itself.
+        All of them must be known before a row is written: other rows may reference them."""
         if not any(key.parent == each.relation.name for key in each.relation.foreign_keys):
             return
         without = frozenset(sifted.rejected)
@@ -381,15 +393,15 @@ class Driver:
         workers: int,
         without: frozenset[int] = frozenset(),
     ) -> None:
-        """What is missing of a relation. Raises InvalidRequest, NotFound when the load was given
-        up, Unavailable when a range fails again and again, and what the client raises."""
+        """Write the missing ranges of a relation. Raises InvalidRequest, NotFound when the load was
+        cancelled, Unavailable when a range fails ATTEMPTS times, and the client's errors."""
         name = each.relation.name
         missing = self._under_way().spans(name)
         parts = [
             Part(number, piece) for number, span in rows.ranges for piece in common(span, missing)
         ]
         for part, done in self._done(each, rows, told, workers, parts, without):
-            self._finished(name, part.span, done.rows)
+            self._finished(name, part.span, done)
 
     def _done(
         self,
@@ -402,7 +414,7 @@ class Driver:
         *,
         checks_only: bool = False,
     ) -> Iterable[tuple[Part, Done]]:
-        """Do all parts, `workers` at a time; their rejects are told."""
+        """Run all parts, `workers` at a time, and write their rejects to the file of rejects."""
         waiting = deque(parts)
         running: dict[Future[Done | Failed], tuple[Part, Export]] = {}
         pool = ThreadPoolExecutor(workers, thread_name_prefix="range")
@@ -433,10 +445,10 @@ class Driver:
                         waiting.appendleft(self._again(part, done))
                         continue
                     self._tell(each, told, done.rejected)
-                    begin_more()  # whoever takes the part may be some time about it
+                    begin_more()  # before the yield: the caller may take long
                     yield part, done
         finally:
-            # Exports of what is still running are left to end by themselves: somebody reads them.
+            # Exports of running tasks are left to expire: executors still read them.
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _again(self, part: Part, failed: Failed) -> Part:
@@ -448,7 +460,8 @@ class Driver:
         return replace(part, failed=part.failed + 1)
 
     def _export(self) -> Export:
-        """One whose catalog knows the load. Another node may not have heard of it yet."""
+        """An export whose catalog contains this load. Waits up to PATIENCE_S, since a node may not
+        have received that catalog yet. Raises Unavailable after that."""
         give_up = time.monotonic() + PATIENCE_S
         while True:
             export = persistently(lambda: begin(self._node))
@@ -466,7 +479,7 @@ class Driver:
         return catalog.load is not None and catalog.load.identity == self.identity
 
     def _under_way(self) -> Load:
-        """Raises NotFound when this load is not under way any more."""
+        """The load, as the node has it. Raises NotFound when it is not under way any more."""
         found = under_way(self._node)
         if found is None or found.identity != self.identity:
             raise NotFound(
@@ -474,40 +487,42 @@ class Driver:
             )
         return found
 
-    def _finished(self, relation: str, span: Span, rows: int) -> None:
-        """Have it written down."""
+    def _finished(self, relation: str, span: Span, done: Done) -> None:
+        """Report a finished range to the node, which stores it."""
         body = {
             "number": self.number,
             "relation": relation,
             "start": span.start.hex(),
             "end": None if span.end is None else span.end.hex(),
-            "rows": rows,
+            "rows": done.rows,
+            "numbers": done.numbers,
         }
         persistently(lambda: self._node.json("POST", "/v1/loads/finished", body))
-        self._rows[relation] += rows
-        self._written += rows
+        self._rows[relation] += done.rows
+        self._written += done.rows
         self._progress(self._written, self._staged)
 
     def publish(self) -> int:
-        """Returns the version of the catalog that has the rows. Raises DatabaseError."""
+        """Publish the rows. Returns the version of the catalog that has them. Raises
+        DatabaseError."""
         body = {"number": self.number}
         answer = persistently(lambda: self._node.json("POST", "/v1/loads/publish", body))
         return int(answer["version"])
 
     def cancel(self) -> None:
-        """If it is this load that is under way."""
+        """Cancel this load, if it is under way."""
         there = under_way(self._node)
         if there is not None and there.identity == self.identity:
             persistently(lambda: self._node.json("DELETE", "/v1/loads"))
 
 
 def common(span: Span, missing: Sequence[Span]) -> list[Span]:
-    """What of `span` is missing."""
+    """The parts of `span` that are in `missing`."""
     inside = cut(missing, [key for key in span if key is not None])
     return [s for s in inside if s.start >= span.start and (span.end is None or s.start < span.end)]
 
 
 def evenly(spans: Sequence[Span], size: int) -> list[Span]:
-    """Those that divide a table of `size` bytes."""
+    """The spans at whose starts a table of `size` bytes is pre-split."""
     wanted = min(size // REGION_BYTES, MAX_REGIONS - 1, len(spans) - 1)
     return [spans[len(spans) * i // (wanted + 1)] for i in range(1, wanted + 1)]

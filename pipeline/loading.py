@@ -1,17 +1,19 @@
-"""What executors do of an initial load: staging files, then writing ranges of keys.
+"""The executors' part of an initial load: staging files, then writing ranges of keys.
 
-*Staged*, a record is either a row, encoded with its key as it will be stored, or a reject. Beside
-them stands what Spark compares: the encoded values of each UNIQUE index (NULL if one of them is),
-and of each foreign key of the relation to itself the key that it references. Order and equality of
-encoded keys are those of the values (`storage/codec/KEYS.md`), so Spark needs no Python for either.
-A record is known by its *origin*: the file's number as given, and its place in that. Their order
-says which of two rows with one key stays.
+*Staging*: a staged record is either a row, encoded with its key as it will be stored, or a reject.
+It has further columns that Spark compares: for each UNIQUE index the encoded values (NULL if one of
+them is NULL), and for each foreign key of the relation to itself the key that it references. Order
+and equality of encoded keys are those of the values (`storage/codec/KEYS.md`), so Spark needs no
+Python for either. A record is identified by its *origin*: the number of its file in the given
+order, and its place in the file. Of two rows with the same key the one with the smaller origin is
+loaded.
 
-*Written* is a range of a relation's keys at a time, by rows in key order: each row's parents are
-looked up, and it goes to its table with all rows that are made of it: those of the relation's
-indexes, of the views whose last relation it is, and of the indexes on these. Parents that are
-loaded as well are in their tables already, and nobody writes to the others while the load is under
-way (`Catalog.load`); so it does not matter at which snapshot a range is written, or how often.
+*Writing*: a task writes a range of a relation's keys, with rows in key order. It looks up each
+row's parents, and puts the row together with all rows that derive from it: those of the relation's
+indexes, of the views whose last relation it is, and of the indexes on these views. Parents that are
+part of the load are in their tables already, and no transaction writes to the other parents while
+the load is under way (`Catalog.load`). So it does not matter at which snapshot a range is written,
+or how often.
 """
 
 from __future__ import annotations
@@ -20,37 +22,38 @@ import asyncio
 import datetime as dt
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import pyarrow as pa
 
 from hornbeam.errors import Error
-from maintain.recompute import build_batches, scanned_relation
-from maintain.spans import Span
-from pipeline.building import REMEMBERED, Failed, stored
-from pipeline.export import Export
-from pipeline.files import CHUNK_ROWS, Chunk, Split, as_text, cut_short, read
-from pipeline.sink import Sink, open_sink
-from schema.catalog import Catalog, Index
-from schema.codec import decode_catalog
-from schema.collector import settle_collector
-from schema.errors import ForeignKeyViolation, HornbeamError, LimitExceeded
-from schema.model import ForeignKey, Relation
-from schema.rows import Projection, projection
-from schema.types import Row
-from storage.codec.rows import Codecs
-from storage.limits import require_storable
-from storage.ports import Put
-from storage.snapshot import RememberingSnapshot, RowReader
+from hornbeam_server.maintain.recompute import build_batches, scanned_relation
+from hornbeam_server.maintain.spans import Span
+from hornbeam_server.pipeline.building import REMEMBERED, Failed, stored
+from hornbeam_server.pipeline.export import Export
+from hornbeam_server.pipeline.files import CHUNK_ROWS, Chunk, Split, as_text, cut_short, read
+from hornbeam_server.pipeline.sink import Sink, open_sink
+from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.codec import decode_catalog
+from hornbeam_server.schema.collector import settle_collector
+from hornbeam_server.schema.errors import ForeignKeyViolation, HornbeamError, LimitExceeded
+from hornbeam_server.schema.model import ForeignKey, Relation
+from hornbeam_server.schema.rows import Projection, projection
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.limits import require_storable
+from hornbeam_server.storage.ports import Put
+from hornbeam_server.storage.snapshot import RememberingSnapshot, RowReader
 
 CHUNK_BYTES = 8 << 20
 PLACE_BITS = 44
-"""Of an origin; a file of 16 TiB, and half a million files."""
+"""Bits of an origin that hold the place: enough for files of 16 TiB, and half a million files."""
 
 
 class Rejected(NamedTuple):
-    """A record that is not loaded, by its origin; `code` is an error's (`schema.errors`)."""
+    """A record that is not loaded, by its origin. `code` is the code of an error
+    (`schema.errors`)."""
 
     origin: int
     code: str
@@ -63,8 +66,8 @@ class Rejected(NamedTuple):
 
 @dataclass(frozen=True)
 class Staging:
-    """What executors need to read files into a relation. `splits` go with their file's number;
-    `catalog` is encoded."""
+    """The input of executors that stage files for a relation. `splits` are pairs of the file's
+    number and a split; `catalog` is encoded; `moment` is the value of DEFAULT CURRENT_TIMESTAMP."""
 
     catalog: str
     relation: str
@@ -73,11 +76,11 @@ class Staging:
 
     @property
     def model(self) -> Catalog:
-        """Decoded anew at every call."""
+        """The catalog, decoded again at every call."""
         return decode_catalog(self.catalog.encode())
 
     def stage(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Staged records of a split. In an executor."""
+        """Staged records of a split. Runs in an executor."""
         settle_collector()
         encoder = Encoder(self.model, self.relation)
         file, split = self.splits[number]
@@ -94,9 +97,8 @@ def references_itself(relation: Relation) -> list[ForeignKey]:
 
 
 class Encoder:
-    """Rows of a relation as staged records; `schema` names the columns.
-
-    Those of `compared` are u0, u1, … of the UNIQUE indexes and p0, p1, … of the foreign keys.
+    """Encodes rows of a relation as staged records. `schema` is that of the records: compared
+    columns are u0, u1, … for the UNIQUE indexes, and p0, p1, … for the foreign keys.
     """
 
     def __init__(self, catalog: Catalog, relation: str) -> None:
@@ -117,7 +119,7 @@ class Encoder:
         self.schema = pa.schema([*fields, *((name, pa.binary()) for name in compared)])
 
     def staged(self, file: int, chunk: Chunk) -> pa.RecordBatch:
-        """`file` is the origin of the file's begin."""
+        """The staged records of a chunk. `file` is the origin of place 0 of the file."""
         codec, rows = self._codec, chunk.rows
         keys, values = list(map(codec.key, rows)), list(map(codec.encode, rows))
         columns: list[list[object]] = [[file + place for place in chunk.places], [*keys], [*values]]
@@ -170,7 +172,7 @@ def shown(relation: Relation, row: Row) -> str:
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
-    """Staged rows side by side, in key order."""
+    """Staged rows in key order, as columns."""
 
     origins: list[int]
     keys: list[bytes]
@@ -182,8 +184,8 @@ _UNPACK = msgspec.msgpack.Decoder(Packed)
 
 
 def pack(rows: Iterable[tuple[int, bytes, bytes]]) -> Iterator[bytes]:
-    """Origin, k and v of some thousands of rows as one value each: it is kept, and read again,
-    for the price of one."""
+    """Rows of origin, key and value, packed into values of some thousand rows: Spark stores and
+    reads a packed value at the cost of one row."""
     for chunk in _chunks(rows):
         yield _PACK.encode(Packed(*map(list, zip(*chunk, strict=True))))
 
@@ -209,9 +211,9 @@ def unpack(data: bytes) -> Packed:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Write the rows of a relation with keys in `span`, but those of origins in `without`.
+    """Write the rows of a relation with keys in `span`, except those with origins in `without`.
 
-    `checks_only`: find what is rejected, and put nothing. More than `limit` rejects end it early.
+    `checks_only`: find rejects, and put nothing. More than `limit` rejects end the task early.
     """
 
     export: Export
@@ -225,15 +227,18 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """So many rows of the relation are in their table, with all that is made of them, and on disk;
-    those that lack a parent, or make a row that is too large, are not."""
+    """`rows` is the number of rows that are durably in the relation's table, together with the rows
+    that derive from them. `rejected` are rows without a parent, and rows from which a row derives
+    that is too large. `numbers`: minimum and maximum of each identity column."""
 
     rows: int
     rejected: tuple[Rejected, ...]
+    numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def attempt(task: Task, packed: Iterable[bytes]) -> Done | Failed:
-    """In an executor, whose exceptions would come back as pages of text."""
+    """Run a task in an executor. Errors are returned, since Spark would return exceptions as pages
+    of text."""
     settle_collector()
     try:
         return asyncio.run(_load(task, packed))
@@ -256,7 +261,8 @@ async def _load(task: Task, packed: Iterable[bytes]) -> Done:
 
 
 def made_of(catalog: Catalog, relation: str, names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Of views and indexes, those whose rows are made of a relation's row each, by source."""
+    """The views and indexes in `names` each of whose rows derives from one row of `relation`,
+    grouped by source."""
     groups: dict[str, list[str]] = {}
     for name in names:
         if name not in catalog.schema and scanned_relation(catalog, name) == relation:
@@ -265,7 +271,7 @@ def made_of(catalog: Catalog, relation: str, names: Iterable[str]) -> list[tuple
 
 
 class Writer:
-    """Writes what a task says. `codecs` are of the catalog that will be in force."""
+    """Runs a task. `codecs` are those of the catalog that is in force after the load."""
 
     def __init__(self, task: Task, codecs: Codecs, reader: RememberingSnapshot, sink: Sink) -> None:
         catalog = codecs.catalog
@@ -276,12 +282,18 @@ class Writer:
         self._sink = sink
         self._relation = catalog.schema.relation(task.relation)
         self._references = References(self._relation)
+        self._numbered = [
+            self._relation.positions[column]
+            for relation, column in catalog.counters
+            if relation == task.relation
+        ]
         filled = task.export.codecs().catalog.loading
         self._groups = made_of(catalog, task.relation, filled)
 
     async def write(self, packed: Iterable[bytes]) -> Done:
         task, rejected = self._task, list[Rejected]()
         written = remembered = 0
+        numbers: dict[str, tuple[int, int]] = {}
         for data in packed:
             origins, found, rows = self._wanted(unpack(data))
             orphans = await self._references.orphans(self._reader, rows)
@@ -296,6 +308,7 @@ class Writer:
             if not task.checks_only and len(faults) < len(rows):
                 await self._sink.put(writes, task.export.snapshot)
                 written += len(rows) - len(faults)
+                self._note([r for i, r in enumerate(rows) if i not in faults], numbers)
             remembered += len(rows)
             if remembered > REMEMBERED:
                 self._reader.forget()
@@ -303,10 +316,18 @@ class Writer:
         task.export.require_kept()
         if not task.checks_only:
             await self._sink.flush()
-        return Done(written, tuple(rejected[: task.limit + 1]))
+        return Done(written, tuple(rejected[: task.limit + 1]), numbers)
+
+    def _note(self, rows: Sequence[Row], numbers: dict[str, tuple[int, int]]) -> None:
+        """Update the minimum and maximum of each identity column."""
+        for position in self._numbered:
+            found = [cast(int, row[position]) for row in rows]
+            name = self._relation.columns[position].name
+            found += numbers.get(name, ())
+            numbers[name] = (min(found), max(found))
 
     def _wanted(self, packed: Packed) -> tuple[list[int], list[Put], list[Row]]:
-        """Origins, puts and rows."""
+        """Origins, puts and rows of the packed rows that the task writes."""
         (start, end), without = self._task.span, self._task.without
         origins, keys, values = packed.origins, packed.keys, packed.values
         first, last = keys[0], keys[-1]
@@ -323,8 +344,8 @@ class Writer:
     async def _made(
         self, found: Sequence[Put], rows: Sequence[Row], faults: dict[int, tuple[str, str]]
     ) -> Mapping[str, Sequence[Put]]:
-        """Of all rows without faults, with their puts, all that is stored. Those of which a view's
-        or an index's row is made that is too large are added to `faults`, with code and reason."""
+        """All puts, by table, for the rows without faults. A row from which a view or index row
+        derives that is too large is added to `faults`, with code and reason."""
         good = [i for i in range(len(rows)) if i not in faults]
         writes = await self._made_of(found, rows, good)
         try:
@@ -357,7 +378,7 @@ async def _once(rows: list[Row]) -> AsyncIterator[list[Row]]:
 
 
 class References:
-    """Foreign keys of a relation, but those to itself. A NULL in one references nothing."""
+    """Foreign keys of a relation, except those to itself. A key with a NULL references nothing."""
 
     def __init__(self, relation: Relation) -> None:
         self._relation = relation
@@ -368,7 +389,7 @@ class References:
         ]
 
     async def orphans(self, reader: RowReader, rows: Sequence[Row]) -> dict[int, str]:
-        """By number, rows without one of their parents, and why."""
+        """The rows that lack a parent, by their position in `rows`, each with the reason."""
         reasons: dict[int, str] = {}
         for key, project in self._keys:
             values = [project(row) for row in rows]
@@ -386,7 +407,7 @@ def no_parent(origin: int, reason: str, record: str) -> Rejected:
 
 
 def dangling(relation: Relation, key: ForeignKey, row: Row) -> str:
-    """As transactions tell it."""
+    """The message for a missing parent, in the words that transactions use."""
     given = ((name, row[relation.positions[name]]) for name in key.columns)
     shown = ", ".join(f"{name} = {value!s}" for name, value in given)
     return f"{relation.name} references {key.parent} ({cut_short(shown)}), which does not exist."

@@ -1,12 +1,12 @@
-"""`hornbeam materialize`: builds views and indexes by Spark while writers go on.
+"""`hornbeam materialize`: build views and indexes by Spark, online.
 
-The node that leads keeps which keys of each build are finished (`GET /v1/builds`), durably; that is
-all the state there is. The driver cuts what is missing where the store would cut a scan, and sends
-out one range after the other, each with an export of its own. An executor builds of its range what
-it can in `SLICE_S` (`pipeline.building`); the driver reports how far it came, and what is left of
-the range goes back into the queue. So a driver or an executor that dies loses some seconds of work,
-no range can outlive its snapshot however large it is, and a new driver goes on where the last one
-ended. Two at once build the same twice, to no harm.
+The only state is the set of finished keys of each build, which the leader stores durably
+(`GET /v1/builds`). The driver cuts the missing keys where the store would split a scan, and sends
+out one range after the other, each with an export of its own. An executor builds as much of its
+range as it can in `SLICE_S` (`pipeline.building`). The driver reports the finished part, and the
+rest of the range goes back into the queue. So a driver or an executor that dies loses some seconds
+of work, no range can outlive its snapshot, however large it is, and a new driver continues where
+the last one ended. Two concurrent drivers build the same rows twice, which is harmless.
 """
 
 from __future__ import annotations
@@ -26,30 +26,31 @@ from pyspark import SparkContext
 
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import Transport, persistently
-from maintain.spans import Span, cut, united
-from pipeline.building import Done, Failed, Task, attempt
-from pipeline.export import Export, begin, beside, end
-from pipeline.session import LOCAL, session
-from schema.catalog import State
-from schema.errors import NotFound, Unavailable
-from storage.codec.keys import successor
-from storage.codec.rows import LayoutCodec
-from storage.rocks.store import between
+from hornbeam_server.maintain.spans import Span, cut, united
+from hornbeam_server.pipeline.building import Done, Failed, Task, attempt
+from hornbeam_server.pipeline.export import Export, begin, beside, end
+from hornbeam_server.pipeline.session import LOCAL, session
+from hornbeam_server.schema.catalog import State
+from hornbeam_server.schema.errors import NotFound, Unavailable
+from hornbeam_server.storage.codec.keys import successor
+from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.rocks.store import between
 
 SLICE_S = 10.0
-"""How long a task builds before it says how far it came."""
+"""Seconds that a task builds before it reports its progress."""
 ATTEMPTS = 3
-"""Tries, one after the other, of what fails."""
+"""Attempts in all for a range that fails."""
 POLL_S, PATIENCE_S = 0.2, 30.0
 TIMEOUT_S = 600.0
 Progress = Callable[[int, int | None], None]
-"""Called with the rows scanned so far, those of earlier runs included, and all; None: not known."""
+"""Called with the rows scanned so far, including those of earlier runs, and the rows in all (None:
+not known)."""
 Run = Callable[[Task], Done | Failed]
-"""Does a task somewhere; called from threads, one for each task under way."""
+"""Runs a task, on Spark or locally. Called from several threads, one for each running task."""
 
 
 class Build(msgspec.Struct, frozen=True):
-    """As `/v1/builds` answers."""
+    """A build, as `/v1/builds` answers it."""
 
     name: str
     table: str
@@ -61,7 +62,7 @@ class Build(msgspec.Struct, frozen=True):
     total: int | None
 
     def spans(self) -> list[Span]:
-        """Keys that are missing."""
+        """The ranges of keys that are not built yet."""
         return [
             Span(bytes.fromhex(start), None if end is None else bytes.fromhex(end))
             for start, end in self.missing
@@ -70,7 +71,7 @@ class Build(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What shows one source, and is built together. `tables` are those of `names`."""
+    """Views and indexes of one source, which are built together. `tables` are those of `names`."""
 
     relation: str
     names: tuple[str, ...]
@@ -79,7 +80,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A range of keys that a group lacks, and how often it has failed."""
+    """A range of keys that is missing in a group, and how often building it has failed."""
 
     group: Group
     span: Span
@@ -88,11 +89,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was built by this run."""
+    """Result of a run: the views and indexes that it built."""
 
     names: tuple[str, ...]
     readable: tuple[str, ...]
-    """Asked for, and readable before."""
+    """Views and indexes that were requested, but were readable before."""
     rows: int
     scanned: int
     seconds: float
@@ -107,10 +108,10 @@ def materialize(
     rebuild: bool = False,
     progress: Progress = lambda _scanned, _total: None,
 ) -> Report:
-    """Build views with their indexes, or indexes; none named: all that is left to be built.
+    """Build views with their indexes, or indexes. No names: build all that are left to be built.
 
-    `rate`: rows of the scanned relations per second, at most. `rebuild`: what is readable, too.
-    Raises HornbeamError, and what the client raises.
+    `rate`: maximum of rows per second that are scanned in the relations. `rebuild`: build readable
+    views and indexes again, too. Raises HornbeamError, and the client's errors.
     """
     node = beside(url, TIMEOUT_S)
     try:
@@ -126,12 +127,12 @@ def materialize(
 
 
 def on_spark(context: SparkContext) -> Run:
-    """Through a job for each task."""
+    """A function that runs each task as a Spark job."""
 
     def run(task: Task) -> Done | Failed:
         try:
             (done,) = context.parallelize([task], 1).map(attempt).collect()
-        except Py4JJavaError as error:  # executors were lost, again and again
+        except Py4JJavaError as error:  # executors were lost repeatedly
             return Failed(str(error.java_exception))
         return done
 
@@ -139,7 +140,7 @@ def on_spark(context: SparkContext) -> Run:
 
 
 def begun(node: Transport, names: Sequence[str], *, rebuild: bool = False) -> list[Build]:
-    """The builds to carry out, left to this process. Raises DatabaseError."""
+    """Request builds from the node, for this process to run; returns them. Raises DatabaseError."""
     if not names:
         return left(node)
     body = {"names": list(names), "rebuild": rebuild}
@@ -147,7 +148,7 @@ def begun(node: Transport, names: Sequence[str], *, rebuild: bool = False) -> li
 
 
 def left(node: Transport) -> list[Build]:
-    """What is left to be built beside the nodes. Raises DatabaseError."""
+    """The pending builds that nodes leave to an external process. Raises DatabaseError."""
     answer = persistently(lambda: node.json("GET", "/v1/builds"))
     return msgspec.convert(answer, list[Build])
 
@@ -170,8 +171,8 @@ class Driver:
         self._rows = self._scanned = 0
 
     def build(self, builds: Sequence[Build], progress: Progress) -> Report:
-        """All that is missing of `builds`. Raises NotFound when one is not wanted any more,
-        Unavailable when a range fails again and again, and what the client raises."""
+        """Build the missing ranges of `builds`. Raises NotFound when a build was cancelled,
+        Unavailable when a range fails ATTEMPTS times, and the client's errors."""
         began = time.monotonic()
         missing = [build for build in builds if build.state is State.BUILDING]
         scanned, total = _expected(missing)
@@ -207,7 +208,7 @@ class Driver:
                 tuple(build.name for build in group),
                 tuple(build.table for build in group),
             )
-            # What one of them lacks all of them get, whether they have it or not.
+            # A range that one member of the group lacks is built for all of them.
             lacking = united(span for build in group for span in build.spans())
             with suppress(_Over):
                 inner, behind = self._laid_out(made)
@@ -218,9 +219,10 @@ class Driver:
                         yield Part(made, span)
 
     def _laid_out(self, group: Group) -> tuple[list[bytes], list[bytes]]:
-        """Where to cut the relation of a group, and the first key behind its last row, if there can
-        be one. As of a snapshot that is late enough, so what is behind is built: there is nothing
-        to build. Else a writer who appends could be run after for ever.
+        """Keys to cut the relation of a group at, and the first key after its last row, if such a
+        key exists. The snapshot is late enough (`pipeline.building`), so the range after the last
+        row needs no build and is reported as finished. Otherwise the build might chase a writer
+        that appends, and never end.
         """
         export = self._export(group)
         try:
@@ -229,8 +231,9 @@ class Driver:
             end(self._node, export)
 
     def _export(self, group: Group) -> Export:
-        """One whose catalog knows the group as it is to be built: its snapshot is late enough
-        (`pipeline.building`). Another node may not have heard of it yet."""
+        """An export whose catalog has the group's tables as being built, so that its snapshot is
+        late enough (`pipeline.building`). Waits up to PATIENCE_S, since a node may not have
+        received that catalog yet. Raises Unavailable after that."""
         give_up = time.monotonic() + PATIENCE_S
         while True:
             export = persistently(lambda: begin(self._node))
@@ -246,7 +249,7 @@ class Driver:
         return Task(export, self._url, part.group.names, *part.span, SLICE_S, self._rate)
 
     def _ended(self, part: Part, done: Done | Failed) -> list[Part]:
-        """What of `part` is still to be built."""
+        """Report the finished part of `part`; returns the rest, which is still to be built."""
         if isinstance(done, Failed):
             self._require_wanted(part.group)
             if part.failed + 1 == ATTEMPTS:
@@ -268,7 +271,7 @@ class Driver:
         rows: Mapping[str, int] = MappingProxyType({}),
         scanned: int = 0,
     ) -> None:
-        """Have it written down."""
+        """Report a finished range to the node, which stores it."""
         body = {
             "rows": dict.fromkeys(group.tables, 0) | dict(rows),
             "start": span.start.hex(),
@@ -285,14 +288,14 @@ class Driver:
         self._scanned += scanned
 
     def _require_wanted(self, group: Group) -> None:
-        """Raises _Over when it is readable, NotFound when it is not to be built any more."""
+        """Raise _Over when the group is readable, NotFound when its build was cancelled."""
         if self._left().issuperset(group.tables):
             return
         export = persistently(lambda: begin(self._node))
         end(self._node, export)
         if _all(export, group, State.READABLE):
             raise _Over
-        if not _all(export, group, State.BUILDING):  # else that node has not heard of it yet
+        if not _all(export, group, State.BUILDING):  # else the node's catalog is not up to date
             raise NotFound(
                 f"{', '.join(group.names)} is not to be built any more: its build was cancelled, or"
                 " the schema has changed.",
@@ -305,7 +308,7 @@ class Driver:
 
 
 def _all(export: Export, group: Group, state: State) -> bool:
-    """Are all of the group in this state, in the tables that it knows?"""
+    """Whether all members of the group are in this state, in the group's tables."""
     catalog = export.codecs().catalog
     return all(
         catalog.state.get(name) is state and catalog.layout(name).table == table
@@ -314,7 +317,7 @@ def _all(export: Export, group: Group, state: State) -> bool:
 
 
 def _expected(builds: Sequence[Build]) -> tuple[int, int | None]:
-    """Rows scanned before and rows in all: of each source once."""
+    """Rows scanned before and rows in all. Each source counts once."""
     by_source = {build.source: (build.scanned, build.total) for build in builds}
     totals = [total for _, total in by_source.values()]
     known = None if None in totals else sum(total or 0 for total in totals)
@@ -322,13 +325,14 @@ def _expected(builds: Sequence[Build]) -> tuple[int, int | None]:
 
 
 async def _laid_out(export: Export, relation: str, parts: int) -> tuple[list[bytes], list[bytes]]:
-    """As the store has it laid out; evenly between the first key and the last, if that gives fewer
-    than `parts`. Keys of rows, all of them: a scan must not begin within the versions of one."""
+    """The keys at which the store splits the relation, and the first key after its last row. If
+    these give fewer than `parts` ranges, further cuts lie evenly between the first and last key.
+    Each of these is the key of a row: a scan must not begin within the versions of a row."""
     store, codec = export.open(), export.codecs()(relation)
     table = codec.layout.table
 
     async def keys(start: bytes = b"", *, reverse: bool = False) -> list[bytes]:
-        """The first from `start` on, or the last; none if there is none."""
+        """The first key from `start` on, or the last key; empty if there is none."""
         found = store.scan(table, start, None, export.snapshot, reverse=reverse, limit=1)
         return [cell.key async for cells in found for cell in cells]
 
@@ -346,8 +350,8 @@ async def _laid_out(export: Export, relation: str, parts: int) -> tuple[list[byt
 
 
 def _evenly(codec: LayoutCodec, first: bytes, last: bytes, count: int) -> list[bytes]:
-    """At most `count` places between two keys: by the first column that differs, if that counts,
-    else as if the keys were numbers."""
+    """At most `count` keys between two keys: evenly by the first column that differs, if it is an
+    integer, else as if the keys were numbers."""
     if count <= 0:
         return []
     lows, highs = codec.decode_key(first), codec.decode_key(last)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pyspark.sql.datasource import DataSource
 
-from schema.errors import InvalidRequest
+from hornbeam_server.schema.errors import InvalidRequest
 
 
 class OptionSource(DataSource):
@@ -20,7 +20,7 @@ class OptionSource(DataSource):
         self.require_only(self.OPTIONS)
 
     def require_only(self, known: frozenset[str]) -> None:
-        """Raises InvalidRequest."""
+        """Check that all options are `known`. Raises InvalidRequest."""
         unknown = sorted({name.lower() for name in self.options} - known)
         if unknown:
             raise InvalidRequest(
@@ -29,7 +29,7 @@ class OptionSource(DataSource):
             )
 
     def required(self, name: str) -> str:
-        """Raises InvalidRequest."""
+        """The value of an option. Raises InvalidRequest when it is missing."""
         found = self.options.get(name)
         if found is None:
             raise InvalidRequest(

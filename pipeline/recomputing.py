@@ -1,13 +1,13 @@
-"""Views that a batch answers anew (`refresh = 'recompute'`), in the driver.
+"""Recompute views whose refresh is `'recompute'`, in the driver of a batch.
 
-The whole SELECT is answered as of the batch's end, and what is stored as of its beginning becomes
-that: rows that differ are put, and tombstones for those that are gone. All rows of the result pass
-through this process, and through its memory.
+The driver runs the whole SELECT as of the batch's end, and compares the result with the rows that
+are stored as of the batch's beginning. It puts the rows that differ, and tombstones for those that
+no longer exist. The whole result passes through the memory of this process.
 
-**Done twice, it is the same.** Which rows are put for a batch is agreed on before the first of them
-(`POST /v1/groups/…/results`), by their digest. Who does the batch again, be it that the first one
-died or that it lives on unnoticed, gets the same answer from the same snapshot and puts the same
-rows; a SELECT that answers otherwise the next time is told so, and puts nothing.
+**Idempotence.** Before the first put, the driver agrees with the node on the rows of the batch, by
+their digest (`POST /v1/groups/…/results`). A driver that repeats the batch, since the first one has
+died or seems dead, gets the same result from the same snapshot and puts the same rows. If a
+nondeterministic SELECT gives another result, the node refuses its digest and nothing is put.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from maintain.deltas.program import DeltaProgram
-from pipeline.export import Export
-from pipeline.sink import open_sink
-from query.engine import QueryEngine
-from schema.catalog import Catalog
-from schema.types import Row
-from storage.codec.rows import Codecs, LayoutCodec
-from storage.limits import require_storable
-from storage.ports import TOMBSTONE, Put, TableStore
-from storage.snapshot import Snapshot
+from hornbeam_server.maintain.deltas.program import DeltaProgram
+from hornbeam_server.pipeline.export import Export
+from hornbeam_server.pipeline.sink import open_sink
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
+from hornbeam_server.storage.limits import require_storable
+from hornbeam_server.storage.ports import TOMBSTONE, Put, TableStore
+from hornbeam_server.storage.snapshot import Snapshot
 
 MEMORY_MB = 1_024
 PUT_ROWS = 5_000
 Agree = Callable[[str], None]
-"""Called with the digest of the rows. Raises DatabaseError when they are not those agreed on."""
+"""Called with the digest of the rows. Raises DatabaseError when another digest was agreed on."""
 
 
 async def recompute(
@@ -45,10 +46,12 @@ async def recompute(
     as_of: int | None,
     agree: Agree,
 ) -> int:
-    """Make a view what its SELECT answers at the export's snapshot; returns the rows put.
+    """Replace a view's rows by the result of its SELECT at the export's snapshot. Returns the
+    number of rows put.
 
-    `as_of`: the snapshot at which the view is stored by now; None: it is not. What `catalog` calls
-    readable was so all the time since. Raises HornbeamError, and what the client raises.
+    `as_of`: the snapshot of the stored rows; None: no rows are stored. Views and indexes that are
+    readable in `catalog` have been readable all the time since. Raises HornbeamError, and the
+    client's errors.
     """
     codecs = Codecs(catalog)
     codec = codecs(program.name)
@@ -75,8 +78,8 @@ async def recompute(
 
 
 async def answered(export: Export, program: DeltaProgram) -> dict[bytes, bytes]:
-    """What should be stored of a view at the export's snapshot, as keys and values, by its base
-    relations alone. Raises HornbeamError."""
+    """The keys and values that should be stored for a view at the export's snapshot, computed from
+    base relations only. Raises HornbeamError."""
     codecs = export.codecs()
     store = export.open()
     try:
@@ -91,9 +94,9 @@ async def answered(export: Export, program: DeltaProgram) -> dict[bytes, bytes]:
 async def _answer(
     program: DeltaProgram, catalog: Catalog, reader: Snapshot, *, use_views: bool = True
 ) -> list[Row]:
-    """Rows of the SELECT, with the types of the view's columns."""
+    """The rows of the SELECT, with the types of the view's columns."""
     with tempfile.TemporaryDirectory(prefix="hornbeam-recompute-") as spill:
-        engine = QueryEngine(memory_limit_mb=MEMORY_MB, spill_folder=Path(spill))
+        engine = QueryEngine(Options(memory_mb=MEMORY_MB, spill_folder=Path(spill)))
         try:
             query = engine.prepare(program.sql, catalog, use_views=use_views)
             stream = await query.run(reader)
@@ -105,7 +108,7 @@ async def _answer(
 
 
 def _stored(codec: LayoutCodec, program: DeltaProgram, rows: list[Row]) -> dict[bytes, bytes]:
-    """As keys and values; equal rows are numbered from 1."""
+    """Rows as keys and values. Equal rows are numbered from 1."""
     copies = ((*row, n) for row, count in Counter(rows).items() for n in range(1, count + 1))
     return {codec.key(copy): codec.encode(copy) for copy in copies}
 

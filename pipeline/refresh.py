@@ -3,16 +3,17 @@
     with open_transport(parse_url(url), TIMEOUT_S) as node:
         done = refresh(spark.sparkContext, node, url, "default")
 
-A node says from which snapshot to which, and which views (`POST /v1/groups/{group}/batches`).
-Executors read the changes between both from the logs, or for a view that is built all rows of its
-relations, run the stages of the programs (`maintain/deltas`), look up what these ask for in the
-store as of the first snapshot, and put the rows that differ with the second one as their timestamp
-(`pipeline/sink.py`). Where there is little to do, the driver does that itself. When all are put,
-the node is told (`…/batches/{upto}`), and queries read there from then on. A job that dies before
-that is done again by whoever begins next, with the same result: see `txlayer/groups.py`.
+`POST /v1/groups/{group}/batches` answers the two snapshots of a batch, and its views. Executors
+read the changes between the snapshots from the logs, or all rows of the relations of a view that is
+being built. They run the stages of the programs (`maintain/deltas`), with lookups in the store as
+of the first snapshot. They put the rows that differ, with the second snapshot as their timestamp
+(`pipeline/sink.py`). The driver itself runs a small batch. When all rows are put, the driver
+reports the batch as finished (`…/batches/{upto}`); from then on queries read the views at the
+second snapshot. If a job dies before that report, the next job runs the batch again, with the same
+result: see `txlayer/groups.py`.
 
-**Levels.** All views of a group go together. A stage is of the level behind the highest one of its
-inputs; all stages of a level, of all views, are one stage of Spark's.
+**Levels.** All views of a group are refreshed together. The level of a stage is one above the
+highest level of its inputs. All stages of a level, of all views, run as one Spark stage.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ import msgspec
 from pyspark import RDD, SparkContext, StorageLevel
 
 from hornbeam.transport import Transport, persistently
-from maintain.deltas.program import DeltaProgram, compile_view
-from maintain.deltas.stages import Input, Stage
-from pipeline.changes import Changes
-from pipeline.export import Export
-from pipeline.recomputing import recompute
-from pipeline.staging import (
+from hornbeam_server.maintain.deltas.program import DeltaProgram, stored_program
+from hornbeam_server.maintain.deltas.stages import Input, Stage
+from hornbeam_server.pipeline.changes import Changes
+from hornbeam_server.pipeline.export import Export
+from hornbeam_server.pipeline.recomputing import recompute
+from hornbeam_server.pipeline.staging import (
     COUNTS,
     MADE,
     Counts,
@@ -48,25 +49,25 @@ from pipeline.staging import (
     reading_relations,
     running,
 )
-from pipeline.told import about
-from schema.catalog import Catalog, DeferredView, State
-from schema.errors import Corruption
-from schema.model import Refresh
-from storage.ports import Put
+from hornbeam_server.pipeline.told import about
+from hornbeam_server.schema.catalog import Catalog, DeferredView, State
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.model import Refresh
+from hornbeam_server.storage.ports import Put
 
 HERE_BYTES = 2 << 20
-"""Of logs that are read and worked through in the driver."""
+"""Up to this many bytes of logs, a batch runs in the driver."""
 BUCKET_BYTES = 32 << 20
-"""Of logs or of rows that one bucket of a stage's input stands for, about."""
+"""Approximate bytes of logs or rows for each bucket of a stage's input."""
 SHARE_BYTES = 1 << 20
-"""Of a segment that is worth a task of its own."""
+"""Approximate bytes of a segment for each task."""
 ROW_BYTES = 100
-"""A row's, where only their number is known."""
+"""Estimated size of a row, where only the number of rows is known."""
 SPILLING = StorageLevel.MEMORY_AND_DISK
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """As `POST /v1/groups/{group}/batches` answers."""
+    """A batch, as `POST /v1/groups/{group}/batches` answers it."""
 
     group: str
     as_of: int
@@ -90,8 +91,8 @@ class Done:
 
 
 def refresh(context: SparkContext, node: Transport, url: str, group: str) -> Done:
-    """Do the batch of a group that is under way, or else the next. `url` is that of a node, for
-    executors. Raises DatabaseError, Unsupported, and what Spark raises."""
+    """Run the batch of a group that is under way, or else the next. `url` is that of a node, for
+    executors. Raises DatabaseError, Unsupported, and Spark's errors."""
     began = time.monotonic()
     path = f"/v1/groups/{quote(group, safe='')}/batches"
     batch = msgspec.convert(persistently(lambda: node.json("POST", path, {})), Batch)
@@ -115,7 +116,7 @@ def run(context: SparkContext, batch: Batch, node: Transport, url: str) -> Count
 
 
 def _follow(context: SparkContext, batch: Batch, job: Job) -> Counts:
-    """Those that are kept from changes."""
+    """Refresh or build the views that are maintained from changes (`Refresh.DEFERRED`)."""
     if not job.stages:
         return Counts()
     if not batch.built and _size(batch.changes) <= HERE_BYTES:
@@ -124,7 +125,8 @@ def _follow(context: SparkContext, batch: Batch, job: Job) -> Counts:
 
 
 def _is_answered(batch: Batch, view: DeferredView) -> bool:
-    """Anew, that is; there is nothing to do where nothing was committed."""
+    """Whether the batch recomputes the view. It does not if nothing was committed since the last
+    batch."""
     changed = batch.changes.segments or not batch.changes.loaded.keys().isdisjoint(view.relations)
     anew = view.declared.refresh is Refresh.RECOMPUTE
     return anew and bool(changed or view.name in batch.built)
@@ -147,7 +149,7 @@ def _size(changes: Changes) -> int:
 
 
 def _run_here(batch: Batch, job: Job) -> Counts:
-    """In this process: what is little takes less time than Spark takes to send it round."""
+    """Run a small batch in this process: Spark would take longer to distribute the data."""
     read, here = reading(job, batch.changes.source), running(job)
     rows = [row for task in _tasks(batch, job, 1) for row in read(task)]
     counts = counted(rows)
@@ -162,7 +164,7 @@ def _run_here(batch: Batch, job: Job) -> Counts:
 
 
 def _run_there(context: SparkContext, batch: Batch, job: Job) -> Counts:
-    """In Spark's executors."""
+    """Run a batch in Spark's executors."""
     tasks = _tasks(batch, job, context.defaultParallelism)
     read = context.parallelize(tasks, max(len(tasks), 1)).flatMap(
         reading(job, batch.changes.source)
@@ -185,8 +187,8 @@ def _run_there(context: SparkContext, batch: Batch, job: Job) -> Counts:
 def made_anew(
     context: SparkContext, export: Export, names: Sequence[str]
 ) -> Iterator[RDD[tuple[str, Put]]]:
-    """What a build of views that are kept from changes would put as of an export, by layout;
-    nothing is. It is computed when it is asked for."""
+    """The rows that a build of `Refresh.DEFERRED` views would put as of an export, with their
+    layouts. Nothing is put. Spark computes the rows when they are used."""
     at = export.snapshot
     job = _job_of(export, export.codecs().catalog, "", at, at, built=names, dry=True)
     tasks = _relation_tasks(export, job)
@@ -206,7 +208,7 @@ def _made(row: StageRow) -> Iterator[tuple[str, Put]]:
 
 
 def _level(made: RDD[StageRow], job: Job, level: int) -> RDD[StageRow]:
-    """The rows that the stages of one level make of those that are for them."""
+    """The rows that the stages of one level compute from their input rows."""
     targets = job.targets(level)
     mine = made.filter(lambda row: row[0][0] in targets)
     parts = min(job.buckets * len(targets), job.buckets + 2 * made.context.defaultParallelism)
@@ -214,7 +216,7 @@ def _level(made: RDD[StageRow], job: Job, level: int) -> RDD[StageRow]:
 
 
 def _counted(rows: RDD[StageRow]) -> Counts:
-    """Computes all of the rows."""
+    """The sum of the counts. Makes Spark compute all of the rows."""
     return counted(rows.filter(lambda row: row[0][0] == COUNTS).collect())
 
 
@@ -243,7 +245,7 @@ def _job_of(
     size: int = 0,
     dry: bool = False,
 ) -> Job:
-    """`size`: of what is read, in bytes, beside the relations of which all rows are."""
+    """The job of a batch. `size`: bytes to read, without the relations that are read whole."""
     stages: list[Stage] = []
     views: list[str] = []
     levels: list[int] = []
@@ -287,26 +289,27 @@ def _job_of(
 
 
 def program_of(catalog: Catalog, view: DeferredView) -> DeltaProgram:
-    """Raises Corruption when what is stored is not what the program keeps."""
-    program = compile_view(view.declared, catalog)
-    kept = (program.columns, program.hidden, program.key, program.states)
-    if kept != (view.columns, view.hidden, view.key, view.states):
+    """The delta program of a view. Raises Corruption when the view's stored layouts are not those
+    of the program."""
+    program = stored_program(view, catalog)
+    if program is None:
         raise Corruption(
             f"View {view.name} was planned by another version of Hornbeam, and stored otherwise.",
-            cure="Plan and apply the schema again; the view is then made anew.",
+            cure="Plan and apply the schema again; the view is then rebuilt.",
         )
     return program
 
 
 def _usable(catalog: Catalog, usable: Iterable[str]) -> Catalog:
-    """Nothing is looked up in what was not there all the time since the batch before."""
+    """The catalog in which only `usable` views and indexes are readable: those that were readable
+    all the time since the last batch. Lookups use no others."""
     states = ((name, state if name in usable else State.BUILDING) for name, state in catalog.states)
     return replace(catalog, states=tuple(states))
 
 
 def _tasks(batch: Batch, job: Job, most: int) -> list[Task]:
-    """A segment is cut into `most` shares, if it is large: all of it is read for each, which is
-    quick, and that share of its rows decoded."""
+    """The reading tasks of a batch. A large segment is cut into up to `most` shares. Each task
+    reads the whole segment, which is quick, but decodes only its share of the rows."""
     tasks = list[Task]()
     for segment in batch.changes.segments if job.relations(whole=False) else ():
         shares = min(segment.bytes // SHARE_BYTES + 1, most)

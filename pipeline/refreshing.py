@@ -1,22 +1,25 @@
-"""What `hornbeam refresh` calls, by this module's name: batch after batch, for as long as asked."""
+"""The entry point of `hornbeam refresh`: run batches, once or until interrupted. The client loads
+this module by its name."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hornbeam.errors import Error, InterfaceError
 from hornbeam.transport import Transport, persistently
-from pipeline.export import beside
-from pipeline.refresh import Done, refresh
-from pipeline.session import LOCAL, session
-from pipeline.told import client_errors
+from hornbeam_server.pipeline.export import beside
+from hornbeam_server.pipeline.refresh import Done, refresh
+from hornbeam_server.pipeline.session import LOCAL, session
+from hornbeam_server.pipeline.told import client_errors
 
 TIMEOUT_S = 600.0
-"""Of one request: a node reads the segments of an hour when it is asked for the first time."""
+"""Time limit of one request. At the first request a node reads the segments of an hour."""
 PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
-"""Between the tries of a batch that fails."""
+"""First and maximum seconds between the attempts of a batch that fails."""
 Tell = Callable[[Done | Error], None]
 
 
@@ -29,17 +32,18 @@ def keep(
     rebuild: Sequence[str] = (),
     master: str = LOCAL,
 ) -> None:
-    """Refresh groups (none named: all there are) at their intervals, for ever; or each `once`.
-    First have the views `rebuild` made anew. `tell` hears of each batch.
+    """Refresh groups (no names: all groups) at their intervals, without end; or each `once`. First
+    request a rebuild of the views `rebuild`. `tell` is called with each batch or error.
 
-    Raises the client's errors: those of the only try, and of the beginning.
+    Raises the client's errors: those before the first batch; with `once`, after all groups have
+    been tried, the error of the last group that failed (`tell` gets the other errors).
     """
     with client_errors():
         node = beside(url, TIMEOUT_S)
     try:
         if rebuild:
             node.json("POST", "/v1/groups/rebuild", {"views": list(rebuild)})
-        known = _known(node, groups)
+        wanted = _checked(_intervals(node), groups)
         with client_errors(), session(master) as spark:
 
             def one(group: str) -> Done:
@@ -47,68 +51,117 @@ def keep(
                     return refresh(spark.sparkContext, node, url, group)
 
             if once:
-                for group in known:
-                    tell(one(group))
+                each_once(wanted, one, tell)
             else:
-                _Rounds(node, groups, one, tell).go_on()
+                Rounds(partial(_intervals, node), groups, one, tell).go_on()
     finally:
         node.close()
 
 
-def _known(node: Transport, wanted: Sequence[str]) -> dict[str, float]:
-    """Groups, and the seconds between their batches. Raises InterfaceError."""
+def _intervals(node: Transport) -> dict[str, float]:
+    """All groups, and the seconds between their batches."""
     listed: list[dict[str, Any]] = persistently(lambda: node.json("GET", "/v1/groups"))
-    known = {str(group["name"]): float(group["interval_s"]) for group in listed}
+    return {str(group["name"]): float(group["interval_s"]) for group in listed}
+
+
+def _checked(known: Iterable[str], wanted: Sequence[str]) -> Sequence[str]:
+    """The groups to refresh. Raises InterfaceError."""
     missing = [name for name in wanted if name not in known]
     if missing:
         raise InterfaceError(
             f"There is no group {', '.join(missing)} of deferred views.\n"
             f"There are: {', '.join(known) or 'none'}."
         )
-    return {name: known[name] for name in (wanted or known)}
+    return wanted or list(known)
 
 
-class _Rounds:
-    """Which group is next, and when. One batch at a time: it has all of Spark."""
+def each_once(groups: Iterable[str], refresh_one: Callable[[str], Done], tell: Tell) -> None:
+    failed: list[Error] = []
+    for group in groups:
+        try:
+            tell(refresh_one(group))
+        except Error as error:
+            failed.append(error)
+    for failure in failed[:-1]:
+        tell(failure)
+    if failed:
+        raise failed[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The time at which an attempt is due, and the pause before the next if it fails."""
+
+    due: float
+    pause_s: float = PAUSE_S
+
+    def after_failure(self, began: float, ended: float) -> Turn:
+        """The turn after a failed attempt. The pause is at least as long as the attempt, so failing
+        attempts use at most half of the time."""
+        pause_s = max(self.pause_s, ended - began)
+        return Turn(ended + pause_s, min(self.pause_s * 2, MAX_PAUSE_S))
+
+
+class Rounds:
+    """Schedules the groups. A group that fails waits; the others keep their times.
+
+    One batch runs at a time, since it uses all of Spark.
+    """
 
     def __init__(
         self,
-        node: Transport,
+        intervals: Callable[[], Mapping[str, float]],
         wanted: Sequence[str],
         refresh_one: Callable[[str], Done],
         tell: Tell,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._node = node
+        """`intervals` returns all groups with the seconds between their batches. If `wanted` is not
+        empty, only its groups are refreshed."""
+        self._intervals = intervals
         self._wanted = wanted
         self._refresh = refresh_one
         self._tell = tell
-        self._due: dict[str, float] = {}
-        self._pause_s = PAUSE_S
+        self._now = now
+        self._sleep = sleep
+        self._turns: dict[str, Turn] = {}
+        self._listing = Turn(now())
 
     def go_on(self) -> None:
-        """Until it is interrupted."""
+        """Run batches until interrupted."""
         while True:
+            began = self._now()
             try:
-                self._round()
-                self._pause_s = PAUSE_S
-            except Error as error:
+                intervals = self._intervals()
+            except Error as error:  # no group can be refreshed
                 self._tell(error)
-                time.sleep(self._pause_s)
-                self._pause_s = min(self._pause_s * 2, MAX_PAUSE_S)
+                self._listing = self._listing.after_failure(began, self._now())
+                self._sleep(self._listing.due - self._now())
+            else:
+                self._listing = Turn(began)
+                self._round(intervals)
 
-    def _round(self) -> None:
-        """The batch that is due first; groups that are new are due at once."""
-        intervals = _known(self._node, self._wanted)
-        now = time.monotonic()
-        self._due = {group: self._due.get(group, now) for group in intervals}
-        group = min(self._due, key=lambda name: self._due[name], default=None)
+    def _round(self, intervals: Mapping[str, float]) -> None:
+        """Run the batch that is due first, or wait for it. New groups are due at once."""
+        now = self._now()
+        self._turns = {
+            group: self._turns.get(group, Turn(now)) for group in (self._wanted or intervals)
+        }
+        group = min(self._turns, key=lambda name: self._turns[name].due, default=None)
         if group is None:
-            time.sleep(PAUSE_S)
+            self._sleep(PAUSE_S)
             return
-        time.sleep(min(max(self._due[group] - now, 0.0), PAUSE_S))
-        if self._due[group] > time.monotonic():
+        wait_s = self._turns[group].due - now
+        if wait_s > 0:
+            self._sleep(min(wait_s, PAUSE_S))
             return
-        began = time.monotonic()
-        # Also when it fails: others have their turn.
-        self._due[group] = began + intervals[group]
-        self._tell(self._refresh(group))
+        try:
+            done = self._refresh(group)
+        except Error as error:  # also when a wanted group does not exist any more
+            self._tell(error)
+            self._turns[group] = self._turns[group].after_failure(now, self._now())
+        else:
+            self._tell(done)
+            self._turns[group] = Turn(now + intervals.get(group, PAUSE_S))

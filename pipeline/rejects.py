@@ -1,10 +1,10 @@
-"""What a load leaves out: a file of JSON lines, in the form that `hornbeam load --rejects` writes.
+"""The file of rejects of a load: JSON lines, in the format of `hornbeam load --rejects`.
 
     {"relation": "orders", "file": "/in/o.csv", "place": 17, "code": "foreign-key-violation",
      "reason": "orders references customer (o_c_id = 9), which does not exist.", "record": "…"}
 
-Each record is there once. A load that goes on keeps what an earlier run has written, but for a line
-that was cut off, and adds what is not there yet.
+Each record appears once. A resumed load keeps the lines of the earlier run, except an incomplete
+last line, and appends only new rejects.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from typing import IO
 
 import msgspec
 
-from schema.errors import InvalidRequest
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.storage.local.private import open_private
 
 MAX_REJECTS = 1_000
 SHOWN = 5
-"""Of bad rows, in the error that ends a load."""
+"""Bad rows that the error shows when a load fails."""
 
 
 class Reject(msgspec.Struct, frozen=True):
-    """`place` is a line of the file, in Parquet the number of a row; `code` is an error's."""
+    """A record that was not loaded. `place` is a line of the file, in Parquet the number of a row.
+    `code` is the code of an error."""
 
     relation: str
     file: str
@@ -40,11 +42,11 @@ class Reject(msgspec.Struct, frozen=True):
 
 
 class TooMany(InvalidRequest):
-    """More rows are bad than may be left out: the load is given up."""
+    """The load is cancelled, since there are more rejects than allowed."""
 
 
 class Rejects:
-    """At most `most`, in the file `path`; None: not one."""
+    """At most `most` rejects, in the file `path` (None: no reject is allowed)."""
 
     def __init__(self, path: Path | None, most: int, *, resume: bool = False) -> None:
         self._path = path
@@ -57,7 +59,8 @@ class Rejects:
         if self._path is None:
             return self
         try:
-            self._file = self._path.open("r+b" if self._kept() else "wb")
+            mode = "r+b" if self._kept() else "wb"
+            self._file = open(self._path, mode, opener=open_private)
             self._go_on(self._file)
         except (OSError, msgspec.DecodeError) as error:
             if self._file is not None:
@@ -72,7 +75,7 @@ class Rejects:
         return self._resume and self._path is not None and self._path.exists()
 
     def _go_on(self, file: IO[bytes]) -> None:
-        """Take up what is there."""
+        """Read the rejects of an earlier run, and truncate an incomplete last line."""
         whole = 0
         if self._resume and file.readable():
             for line in file:
@@ -93,11 +96,12 @@ class Rejects:
 
     @property
     def counts(self) -> dict[str, int]:
-        """By relation."""
+        """The number of rejects by relation."""
         return dict(Counter(reject.relation for reject in self._known.values()))
 
     def add(self, found: Iterable[Reject]) -> None:
-        """On return they are on disk. Raises InvalidRequest for one too many."""
+        """Add rejects. On return they are on disk. Raises InvalidRequest (TooMany) when there are
+        more than allowed."""
         fresh = [reject for reject in found if self._remember(reject)]
         if self._file is not None and fresh:
             self._file.writelines(msgspec.json.encode(reject) + b"\n" for reject in fresh)
@@ -107,7 +111,7 @@ class Rejects:
             raise self._too_many(fresh)
 
     def _remember(self, reject: Reject) -> bool:
-        """Is it new?"""
+        """Record a reject. Returns whether it is new."""
         name = (reject.relation, reject.file, reject.place)
         new = name not in self._known
         self._known[name] = reject

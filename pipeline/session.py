@@ -1,4 +1,4 @@
-"""A session of Spark for one job, and how far that is."""
+"""A Spark session for one job, and the job's progress."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from schema.errors import InvalidRequest
+from hornbeam_server.schema.errors import InvalidRequest
 
 LOCAL = "local[*]"
 """This machine, one task per core."""
@@ -24,8 +24,8 @@ Progress = Callable[[int, int], None]
 
 @contextmanager
 def session(master: str = LOCAL) -> Iterator[SparkSession]:
-    """One of our own, which ends with the context; or the caller's, if there is one. Raises
-    InvalidRequest where there is no Java."""
+    """The caller's active session, if there is one; or a new one, which ends with the block. Raises
+    InvalidRequest when Java is missing, or Spark does not start."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise InvalidRequest(
             "Spark needs Java 17, and there is no java here.",
@@ -54,8 +54,8 @@ def session(master: str = LOCAL) -> Iterator[SparkSession]:
 
 @contextmanager
 def watched(context: SparkContext, total: int, progress: Progress) -> Iterator[None]:
-    """Tell how many of `total` tasks of the jobs begun within are done. One at a time in a
-    context."""
+    """Report how many of `total` tasks of the jobs in the block are done. Blocks in the same
+    Spark context must not overlap."""
     group, done = "hornbeam", threading.Event()
     before = set(context.statusTracker().getJobIdsForGroup(group))
 

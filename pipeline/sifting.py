@@ -1,10 +1,10 @@
-"""What Spark does with the staged records of one relation (`pipeline.loading`), nearly without
-Python: sorts the rows, and divides them into ranges of keys; then finds keys that occur twice, and
-references of the relation to itself that lead nowhere. Rows that are rejected by then stay among
-the sorted ones, and are left out by who writes.
+"""Sort and check the staged records of one relation (`pipeline.loading`) in Spark, mostly without
+Python. Spark sorts the rows, and divides them into ranges of keys. Then it finds duplicate keys,
+and references of the relation to itself whose parent does not exist. Rows that these checks reject
+stay among the sorted rows; the writer skips them.
 
-Staged records and sorted rows are kept on the executors' disks until the job ends. What is lost
-with an executor is made again from the files.
+Staged records and sorted rows are on the executors' disks until the job ends. When an executor is
+lost, Spark computes its part again from the files.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from maintain.spans import Span
-from pipeline.building import Failed
-from pipeline.loading import (
+from hornbeam_server.maintain.spans import Span
+from hornbeam_server.pipeline.building import Failed
+from hornbeam_server.pipeline.loading import (
     Done,
     Encoder,
     Rejected,
@@ -40,23 +40,23 @@ from pipeline.loading import (
     unique_indexes,
     unpack,
 )
-from schema.errors import UniqueViolation
-from schema.model import ForeignKey
-from schema.types import Row
-from storage.codec.rows import Codecs
+from hornbeam_server.schema.errors import UniqueViolation
+from hornbeam_server.schema.model import ForeignKey
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs
 
 RANGE_ROWS, RANGE_BYTES = 50_000, 64 << 20
-"""Of a range, about: what a task writes in seconds, and loses at worst."""
+"""Approximate size of a range: a task writes it in seconds, and loses at most that much work."""
 _SMALL_ROWS = 1_000
 _FEW = 1_000
-"""Of rejects, that are named in a query, instead of joined with."""
+"""Up to this many rejects are listed in the query's text; more are excluded by a join."""
 _DDL = {"int64": "BIGINT", "binary": "BINARY", "string": "STRING"}
 Places = Mapping[int, tuple[str, int]]
-"""By origin, the file and the line (or row) of a record."""
+"""File and line (in Parquet: row) of records, by origin."""
 
 
 class StagedSource(DataSource):
-    """Staged records of a `Staging`, a partition for each split."""
+    """A data source of the staged records of a `Staging`, with a partition for each split."""
 
     @classmethod
     def name(cls) -> str:
@@ -77,7 +77,7 @@ class StagedSource(DataSource):
 
 
 def packed(staging: Staging) -> dict[str, str]:
-    """Options of `StagedSource`: they are text, and all that Spark hands over."""
+    """Options of `StagedSource`. Spark passes a data source nothing but options, as text."""
     return {"staging": base64.b64encode(pickle.dumps(staging)).decode()}
 
 
@@ -93,7 +93,7 @@ class StagedReader(DataSourceReader):
 
 
 class Sifted:
-    """The records of one relation. `rejected` are the origins of those that are not loaded."""
+    """The records of one relation. `rejected` are the origins of records that are not loaded."""
 
     def __init__(self, spark: SparkSession, staging: Staging) -> None:
         self._spark = spark
@@ -122,7 +122,7 @@ class Sifted:
         return found
 
     def sorted(self, parallelism: int) -> Sorted:
-        """Read the files, before anything else is asked, and sort their rows."""
+        """Read the files and sort their rows. Call it before the other methods."""
         length = F.coalesce(F.sum(F.length("k") + F.length("v")), F.lit(0))
         asked = self._staged.agg(F.count("k"), length, F.count("code"))
         ((count, size, self._unreadable),) = asked.collect()
@@ -133,7 +133,7 @@ class Sifted:
         return Sorted(parts, count, size)
 
     def unreadable(self, limit: int) -> Sequence[Rejected]:
-        """Records that make no row: the first `limit` and one more, if there are so many."""
+        """Records that cannot be read as rows: the first `limit` + 1 of them."""
         if not self._unreadable:
             return []
         bad = self._staged.where("k IS NULL").select("origin", "code", "reason", "record")
@@ -142,10 +142,11 @@ class Sifted:
     def doubled(
         self, rows: Sorted, limit: int, places: Callable[[Iterable[int]], Places]
     ) -> Iterator[Sequence[Rejected]]:
-        """Rows whose primary key, then those whose value of a UNIQUE index another row had before
-        them, up to `limit` of each and one more. A row that is rejected for one has no other.
+        """Rows whose primary key an earlier row has, then rows whose value of a UNIQUE index an
+        earlier row has; for each key the first `limit` + 1. A row that is rejected for one key is
+        not compared for the next.
 
-        Where keys are twice can be seen of `rows`; which ones is asked only then."""
+        `rows` say whether primary keys are duplicated; Spark looks for them only in that case."""
         if rows.has_doubles:
             yield self._doubled("k", "primary key", limit, places)
         for number, index in enumerate(self._unique):
@@ -177,7 +178,8 @@ class Sifted:
         )
 
     def dangling(self, limit: int) -> Iterator[Sequence[Rejected]]:
-        """Rows that reference a row of this relation which is not loaded, until there is none."""
+        """Rows that reference a row of this relation that is not loaded. Repeats the search until
+        no such row is left, since a rejected row may be a parent."""
         keys = references_itself(self.relation)
         settled = 0
         while settled < len(keys):
@@ -217,11 +219,11 @@ class Sorted:
         chunks = rows.select(packed("origin", "k", "v").alias("rows")).where("rows IS NOT NULL")
         self._rows = chunks.rdd.persist(StorageLevel.DISK_ONLY)
         self._seen = dict(sorted(self._rows.mapPartitionsWithIndex(_see).collect()))
-        """Of each range that has rows, by the partition's number."""
+        """Summary of each range that has rows, by its partition's number."""
 
     @cached_property
     def ranges(self) -> list[tuple[int | None, Span]]:
-        """Of all keys, with the partition; None: there are no rows."""
+        """Ranges that cover all keys, each with its partition's number (None: no rows)."""
         if not self._seen:
             return [(None, Span(b"", None))]
         cuts = [seen.first for seen in self._seen.values()][1:]
@@ -229,16 +231,16 @@ class Sorted:
 
     @property
     def has_doubles(self) -> bool:
-        """Have two rows one key?"""
+        """Whether two rows have the same key."""
         return any(seen.doubled for seen in self._seen.values())
 
     def run(self, task: Task, number: int | None) -> Done | Failed:
-        """A job for the rows of one partition."""
+        """Run a task on the rows of one partition, as a Spark job."""
         if number is None:
             return Done(0, ())
         try:
             (done,) = self._rows.context.runJob(self._rows, _Attempt(task), [number])
-        except Py4JJavaError as error:  # executors were lost, again and again
+        except Py4JJavaError as error:  # executors were lost repeatedly
             return Failed(str(error.java_exception))
         return done
 
@@ -247,7 +249,7 @@ class Sorted:
 
 
 class _Attempt:
-    """Sent to an executor."""
+    """A task as a function that Spark sends to an executor."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -257,9 +259,9 @@ class _Attempt:
 
 
 def _packed(batches: Iterator[tuple[pa.Array, pa.Array, pa.Array]]) -> Iterator[pa.Array]:
-    """Packed rows at some places of each batch, and nothing at the others.
+    """Packed rows, padded with nulls to the length of each batch.
 
-    Rows as Python's would cost several times as much on their way here.
+    Transferring rows as Python objects would cost several times as much.
     """
     for batch in batches:
         chunks = list(pack(zip(*(column.to_pylist() for column in batch), strict=True)))
@@ -267,16 +269,17 @@ def _packed(batches: Iterator[tuple[pa.Array, pa.Array, pa.Array]]) -> Iterator[
 
 
 class _Seen(NamedTuple):
-    """The first key of a range, and whether it has one twice."""
+    """The first key of a range, and whether the range has a duplicate key."""
 
     first: bytes
     doubled: bool
 
 
 def _see(number: int, packed: Iterable[tuple[bytes]]) -> Iterator[tuple[int, _Seen]]:
-    """Reads all: a worker that has not is not used again, and the next one imports all this anew.
+    """The summary of a range; nothing for an empty range.
 
-    Rows with one key lie beside each other.
+    Reads all rows: Spark does not reuse a Python worker that has unread input, and a new worker
+    imports all modules again. Rows with the same key are adjacent.
     """
     seen: _Seen | None = None
     last: bytes | None = None

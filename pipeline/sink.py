@@ -1,26 +1,27 @@
-"""The bulk port for writing: rows with a given timestamp, put beside the transactions.
+"""The bulk write port: put rows with a given timestamp, outside of transactions.
 
     sink = open_sink(export, url)
     await sink.put({"v.customer__orders.7": [Put(key, value)]}, export.snapshot)
     await sink.flush()
 
-Only tables that no commit reads (of a view or index that is being built, of a deferred view) may
-be written so. On HBase the rows go straight to the gateways, through the adapter that nodes use.
-An embedded store belongs to one process: they go through its node, `POST /v1/puts`.
+Only tables that no commit reads may be written in this way: those of a view or index that is being
+built, or of a deferred view. On HBase the rows go directly to the gateways, through the adapter
+that nodes use. An embedded store belongs to one process, so the rows go through its node,
+`POST /v1/puts`.
 
-**Late puts.** Whoever writes may be dead to everybody else: an executor that was frozen, given up,
-and replaced. What it puts was true at its timestamp T, and every commit above T that changes the
-row carries a newer cell; so as long as all newer cells are there, a late put is hidden, or right.
-Purging takes newer cells away: when all snapshots that are kept lie above a row's deletion, the
-tombstone goes, and a cell at T that arrived afterwards would bring the row back. Hence the rule:
-*nothing is put at T when versions above T may have been purged.*
+**Late puts.** A writer may already be replaced: an executor that was frozen, and given up by the
+driver. Its rows were correct at their timestamp T, and every commit above T that changes a row
+writes a newer cell. So as long as all newer cells exist, a late put is hidden, or correct. Purging
+removes newer cells: when all retained snapshots lie above a row's deletion, its tombstone is
+purged, and a cell at T that arrives afterwards would bring the row back. Hence the rule: *nothing
+is put at T when versions above T may have been purged.*
 
-- The node purges nothing above the snapshots that it keeps, which an export's is until `until_ms`.
-  `Export.require_kept` is asked before every single request, with `MARGIN_MS` for the request's
-  own time and for clocks that differ. What HBase's gateways still do with a request that was given
-  up is hidden for a day by the markers of the purge (`storage.hbase.tables`).
-- The node of an embedded store, which purges itself, looks at its own horizon while it holds the
-  snapshot (`Database.put`), whatever the clocks say.
+- The node purges nothing above the snapshots that it retains, and it retains an export's snapshot
+  until `until_ms`. `Export.require_kept` is checked before every request, with `MARGIN_MS` for the
+  request's duration and for clock skew. If HBase's gateways execute a request after it was given
+  up, the markers of the purge hide its puts for a day (`storage.hbase.tables`).
+- The node of an embedded store, which purges the store itself, checks its own horizon while it
+  holds the snapshot (`Database.put`), independent of clocks.
 """
 
 from __future__ import annotations
@@ -33,48 +34,50 @@ from typing import Protocol
 import msgspec
 
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
-from pipeline.export import Export
-from schema.errors import InvalidRequest
-from storage.limits import require_storable
-from storage.ports import Put, TableStore
-from storage.source import CheckpointSource
+from hornbeam_server.pipeline.export import Export
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.storage.limits import require_storable
+from hornbeam_server.storage.ports import Put, TableStore
+from hornbeam_server.storage.source import CheckpointSource
 
 MARGIN_MS = 60_000
 TIMEOUT_S = 15.0
-"""Of one request to a node."""
+"""Time limit of one request to a node."""
 REQUEST_BYTES = 8 << 20
-"""Of rows in one request to a node, or a row more."""
+"""Bytes of rows in one request to a node. The last row may exceed it."""
 _BYTES = {"Content-Type": "application/octet-stream"}
 Writes = Mapping[str, Sequence[Put]]
 
 
 class Sink(Protocol):
-    """Of one export. Calls come one at a time, from one event loop."""
+    """A sink for one export. Calls must not overlap, and come from one event loop."""
 
     async def put(self, writes: Writes, ts: int) -> None:
-        """As `TableStore.put`, by physical table; `ts` is at or below the export's snapshot.
+        """Put rows, by physical table, as `TableStore.put` does. `ts` is at or below the export's
+        snapshot.
 
         Raises LimitExceeded for a row that cannot be stored, SnapshotTooOld when it is too late to
-        put anything, InvalidRequest, Corruption for a table that is gone, Unavailable, and what the
-        client raises.
+        put anything, InvalidRequest, Corruption for a table that does not exist any more,
+        Unavailable, and the client's errors.
         """
 
     async def flush(self) -> None:
-        """On return all that was put survives a crash of any machine."""
+        """Make all puts durable. On return they survive a crash of any machine."""
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Release the connections. Idempotent."""
 
 
 def open_sink(export: Export, url: str) -> Sink:
-    """`url` is that of a node, with an administrator's key if keys are asked for."""
+    """The sink for an export. `url` is that of a node, with an administrator's key if the node
+    requires keys."""
     if isinstance(export.source, CheckpointSource):
         return _NodeSink(export, open_transport(parse_url(url), TIMEOUT_S))
     return _StoreSink(export, export.open())
 
 
 class _StoreSink:
-    """Straight into the store."""
+    """Puts rows directly into the store."""
 
     def __init__(self, export: Export, store: TableStore) -> None:
         self._export = export
@@ -92,7 +95,7 @@ class _StoreSink:
 
 
 class _NodeSink:
-    """Through the process that owns the store, which syncs it."""
+    """Puts rows through the process that owns the store, which also syncs it."""
 
     def __init__(self, export: Export, node: Transport) -> None:
         self._export = export
@@ -117,7 +120,7 @@ class _NodeSink:
 
 
 def _require_puttable(export: Export, writes: Writes, ts: int) -> None:
-    """Raises SnapshotTooOld, LimitExceeded, InvalidRequest."""
+    """Check that the rows may be put. Raises SnapshotTooOld, LimitExceeded, InvalidRequest."""
     if ts > export.snapshot:
         raise InvalidRequest(f"{ts} is newer than the snapshot {export.snapshot}.")
     require_storable(writes)
@@ -125,7 +128,7 @@ def _require_puttable(export: Export, writes: Writes, ts: int) -> None:
 
 
 def _parts(writes: Writes) -> Iterator[dict[str, list[Put]]]:
-    """`writes` in requests of a bounded size; rows of one table with one key stay in order."""
+    """`writes` in parts of a bounded size. Puts of one key of a table stay in order."""
     part: dict[str, list[Put]] = {}
     size = 0
     for table, puts in writes.items():

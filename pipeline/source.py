@@ -3,27 +3,27 @@
     register(spark)
     spark.read.format("hornbeam").option("url", "hornbeam://node:8780").option("view", "v").load()
 
-The driver asks a node for an export (`POST /v1/exports`): a snapshot, the catalog, and where the
-rows lie. The executors read them there, a partition per region of HBase (or part of a checkpoint),
-and the nodes hear no more of it. An executor that has not ended when rows of the snapshot may be
-purged fails; it never gives fewer rows.
+The driver asks a node for an export (`POST /v1/exports`): a snapshot, the catalog, and the location
+of the rows. The executors read the rows there, a partition per region of HBase (or part of a
+checkpoint), without the nodes. If an executor is still running when rows of the snapshot may be
+purged, it fails; it never returns an incomplete result.
 
 Options:
 
-- `url`: of a node, as the client library takes it, with an administrator's key if one is needed;
+- `url`: the URL of a node, as the client library takes it, with an administrator's key if needed;
 - `relation` or `view`: its name;
-- `columns`: names, separated by commas; all by default. PySpark tells no source which it needs;
-- `asOf`: a snapshot that the database has given; by default all that was acknowledged is there.
-  A deferred view is read as of its group's moment, at any other not.
+- `columns`: names, separated by commas; all by default. PySpark does not push down projections;
+- `asOf`: a snapshot that the database has returned; the default includes all acknowledged commits.
+  A deferred view can be read only at its group's snapshot.
 
-Filters on the first columns of the key narrow what is read.
+Filters on the first columns of the key narrow the scan.
 
     frame.write.format("hornbeam").options(url=…, relation="orders").mode("append").save()
 
 appends to a relation through the nodes (`pipeline.writer`). Options are `url`, `relation` and
 
 - `batchRows`: rows per transaction, 5 000 by default;
-- `writeId`: a name of the write; one that was done before under this name is done once.
+- `writeId`: a name of the write; a repeated write with the same name inserts its rows once.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from hornbeam.transport import open_transport, parse_url
-from pipeline.changes import ChangesSource
-from pipeline.export import Export, begin
-from pipeline.filters import key_range
-from pipeline.options import OptionSource
-from pipeline.types import chosen, spark_schema, to_batch
-from pipeline.writer import Writer, open_writer
-from schema.catalog import Catalog, Layout, State
-from schema.collector import settle_collector
-from schema.errors import InvalidRequest, NotFound
-from schema.model import Column
-from storage.codec.keyrange import KeyRange
+from hornbeam_server.pipeline.changes import ChangesSource
+from hornbeam_server.pipeline.export import Export, begin
+from hornbeam_server.pipeline.filters import key_range
+from hornbeam_server.pipeline.options import OptionSource
+from hornbeam_server.pipeline.types import chosen, spark_schema, to_batch
+from hornbeam_server.pipeline.writer import Writer, open_writer
+from hornbeam_server.schema.catalog import Catalog, Layout, State
+from hornbeam_server.schema.collector import settle_collector
+from hornbeam_server.schema.errors import InvalidRequest, NotFound
+from hornbeam_server.schema.model import Column
+from hornbeam_server.storage.codec.keyrange import KeyRange
 
 TIMEOUT_S = 60.0
 
@@ -62,15 +62,15 @@ class Part(InputPartition):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the data sources known to a session, and have Spark hand its filters over, without which
-    it refuses sources that can use them."""
+    """Register the data sources with a session, and enable filter pushdown, without which Spark
+    refuses data sources that implement it."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(Hornbeam)
     spark.dataSource.register(ChangesSource)
 
 
 class Hornbeam(OptionSource):
-    """One relation or view; made by Spark with the options above."""
+    """The data source of one relation or view. Spark creates it with the options above."""
 
     READING = frozenset({"url", "relation", "view", "columns", "asof"})
     WRITING = frozenset({"url", "relation", "batchrows", "writeid"})
@@ -103,7 +103,7 @@ class Hornbeam(OptionSource):
         )
 
     def _begun(self) -> Export:
-        """The export, asked for once."""
+        """The export, requested from a node once."""
         if self._export is None:
             asked = self.options.get("asOf")
             transport = open_transport(parse_url(self.required("url")), TIMEOUT_S)
@@ -141,7 +141,7 @@ def _readable(catalog: Catalog, relation: str | None, view: str | None) -> str:
 
 
 class Reader(DataSourceReader):
-    """Of one layout. Made in the driver; sent to the executors with all it has."""
+    """The reader of one layout, created in the driver and sent to the executors."""
 
     def __init__(self, export: Export, name: str, columns: Sequence[Column]) -> None:
         self._export = export
@@ -150,12 +150,12 @@ class Reader(DataSourceReader):
         self._range = KeyRange()
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Narrow what is read; Spark looks at all of them again."""
+        """Narrow the scan by the filters. Returns all of them, so that Spark applies them again."""
         self._range = key_range(self._export.codecs()(self._name).layout, filters)
         yield from filters
 
     def partitions(self) -> Sequence[Part]:
-        """As the store has the table laid out, within the filters' range."""
+        """A part for each of the store's splits of the table, within the filters' range."""
         codec = self._export.codecs()(self._name)
         first, last = codec.range(self._range)
         splits = asyncio.run(self._splits(codec.layout.table))
@@ -170,7 +170,8 @@ class Reader(DataSourceReader):
             await store.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In an executor, one at a time in a process. Raises SnapshotTooOld, Corruption."""
+        """Read a part in an executor, one part at a time in a process. Raises SnapshotTooOld,
+        Corruption."""
         assert isinstance(partition, Part)
         settle_collector()
         with asyncio.Runner() as runner:

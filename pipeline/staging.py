@@ -1,9 +1,9 @@
-"""What is done with a batch of deferred views, wherever it is done: reading what changed, and
-running stages of delta programs over parts of it (`pipeline/refresh.py` says in which order).
+"""The steps of a batch of deferred views, in the driver or in executors: reading changes, and
+running stages of delta programs over parts of them (`pipeline/refresh.py` orders the steps).
 
-Everything travels as rows of ((target, bucket), payload): the number of the stage that they are
-for, which part of its input they belong to (`Stage.partition_by`), and an Arrow stream. So values
-keep our types, whatever Spark has.
+All data are sent as rows of ((target, bucket), payload): the number of the stage that takes the
+row, the part of the stage's input that it belongs to (`Stage.partition_by`), and an Arrow stream.
+So values keep Hornbeam's types, independent of Spark's.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maintain.changes import Mutation
-from maintain.deltas.relations import WEIGHT, Field, Typed, evaluate, weighted
-from maintain.deltas.stages import Input, Stage, input_schema
-from pipeline.changes import Segment, content
-from pipeline.export import Export
-from pipeline.sink import Sink, open_sink
-from pipeline.told import about
-from pipeline.types import to_batch
-from query.duck import quoted
-from schema.catalog import Catalog
-from schema.collector import settle_collector
-from schema.types import ColumnType, Kind, Row, Value
-from storage.codec.keyrange import KeyRange
-from storage.log.following import batches, changes
-from storage.ports import TOMBSTONE, Put, TableStore
-from storage.snapshot import RowReader, RowVersion, Snapshot
-from storage.source import LogSource
+from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.maintain.deltas.relations import WEIGHT, Field, Typed, evaluate, weighted
+from hornbeam_server.maintain.deltas.stages import Input, Stage, input_schema
+from hornbeam_server.pipeline.changes import Segment, content
+from hornbeam_server.pipeline.export import Export
+from hornbeam_server.pipeline.sink import Sink, open_sink
+from hornbeam_server.pipeline.told import about
+from hornbeam_server.pipeline.types import to_batch
+from hornbeam_server.query.duck import quoted
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.collector import settle_collector
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.log.following import batches, changes
+from hornbeam_server.storage.ports import TOMBSTONE, Put, TableStore
+from hornbeam_server.storage.snapshot import RowReader, RowVersion, Snapshot
+from hornbeam_server.storage.source import LogSource
 
 CHUNK_ROWS = 32_768
 """Changes of one relation that are projected at a time."""
 COUNTS, MADE = -1, -2
-"""The targets of rows that say what a task did, and what it would have put."""
+"""Targets of result rows: the counts of a task, and the rows that a dry run would have put."""
 _BUCKET = Field("_bucket", "INTEGER", ColumnType(Kind.INTEGER))
 StageRow = tuple[tuple[int, int], bytes]
 """Target and bucket, and an Arrow stream of rows (or nothing)."""
 RelationTask = tuple[str, bytes, bytes | None]
 """A relation and a range of its keys."""
 Task = tuple[Segment, int, int] | RelationTask
-"""A segment of a log, and which share of it of how many; or part of a relation."""
+"""A segment of a log, the number of a share, and the count of shares; or a part of a relation."""
 Source = tuple[bool, str] | int
-"""Where rows come from: (whether they are all rows of a relation, or else its changes, its name),
-or the number of a stage."""
+"""The origin of rows: a pair of (True for all rows of a relation, False for its changes) and the
+relation's name; or the number of a stage."""
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Changes of relations that were read, and rows that were put."""
+    """The number of changes of relations that were read, and of rows that were put."""
 
     changes: int = 0
     rows: int = 0
@@ -62,7 +62,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Job:
-    """What executors need of a batch. Stages of all programs are numbered together."""
+    """The part of a batch that executors need. Stages of all programs are numbered together."""
 
     export: Export
     url: str
@@ -70,25 +70,26 @@ class Job:
     upto: int
     stages: tuple[Stage, ...]
     views: tuple[str, ...]
-    """Whose stages they are, one by one."""
+    """The view of each stage."""
     levels: tuple[int, ...]
     built: frozenset[int]
-    """Stages of programs whose views are built: nothing is stored for them yet."""
+    """Stages of views that are being built: nothing is stored for them yet."""
     feeds: Mapping[Source, tuple[tuple[int, Input], ...]]
-    """Which stages take rows from there, and how."""
+    """The stages that take rows from each source, each with the input that takes them."""
     buckets: int
     dry: bool = False
-    """Rows are not put, but said (`MADE`)."""
+    """Rows are not put, but returned (`MADE`)."""
 
     def targets(self, level: int) -> frozenset[int]:
         return frozenset(target for target, at in enumerate(self.levels) if at == level)
 
     def seeds(self) -> list[StageRow]:
-        """For stages that run on nothing, too: without them nothing would make them run."""
+        """Empty rows for the stages that must run even on empty input. A stage runs only if it gets
+        a row."""
         return [((t, 0), b"") for t, stage in enumerate(self.stages) if not stage.partition_by]
 
     def relations(self, *, whole: bool) -> list[str]:
-        """Those of which all rows, or else the changes, are wanted."""
+        """The relations whose rows (`whole`), or else whose changes, the stages read."""
         named = [source for source in self.feeds if not isinstance(source, int)]
         return [name for is_whole, name in named if is_whole is whole]
 
@@ -111,7 +112,7 @@ def reading_relations(job: Job) -> Callable[[RelationTask], Iterator[StageRow]]:
 def _read_segment(
     job: Job, logs: LogSource, segment: Segment, share: int, shares: int
 ) -> Iterator[StageRow]:
-    """Every so many-th batch of a segment."""
+    """The rows of one share of a segment: every `shares`-th batch."""
     settle_collector()
     wanted = {name: _Changes(job, name, whole=False) for name in job.relations(whole=False)}
     data, read = asyncio.run(content(logs, segment)), 0
@@ -158,8 +159,8 @@ async def _opened(export: Export) -> TableStore:
 
 
 class _Changes:
-    """Rows of a relation on their way to the stages that take them, `CHUNK_ROWS` or somewhat more
-    at a time."""
+    """A buffer of rows of a relation for the stages that take them. It is flushed at `CHUNK_ROWS`
+    rows or somewhat more."""
 
     def __init__(self, job: Job, name: str, *, whole: bool) -> None:
         self._job = job
@@ -181,7 +182,7 @@ class _Changes:
         return len(self.gone) + len(self.come) >= CHUNK_ROWS
 
     def sent(self) -> Iterator[StageRow]:
-        """What there is by now; then there is nothing more."""
+        """The buffered rows; empties the buffer."""
         parts = [self._zset(self.gone, -1), self._zset(self.come, 1)]
         self.gone, self.come = [], []
         tables = [part for part in parts if part is not None]
@@ -197,7 +198,7 @@ class _Changes:
 
 
 def _sent(job: Job, source: Source, table: pa.Table) -> Iterator[StageRow]:
-    """Rows of a source on their way to the stages that take them, in their buckets."""
+    """The rows of a source for each stage that takes them, divided into buckets."""
     for target, part in job.feeds.get(source, ()):
         with about(job.views[target]):
             rows = part.project(table)
@@ -209,7 +210,7 @@ def _sent(job: Job, source: Source, table: pa.Table) -> Iterator[StageRow]:
 def _in_buckets(
     part: Input, rows: pa.Table, by: Sequence[str], buckets: int
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Equal values are in one bucket; as DuckDB tells equal."""
+    """The rows of each bucket. Values that DuckDB regards as equal are in the same bucket."""
     if not rows.num_rows:
         return
     if not by or buckets == 1:
@@ -225,7 +226,7 @@ def _in_buckets(
 
 
 def running(job: Job) -> Callable[[Iterable[StageRow]], Iterator[StageRow]]:
-    """Runs the stages that the rows of a part are for, each bucket by itself."""
+    """A function that runs the stages that take the rows of a partition, each bucket separately."""
 
     def run_all(given: Iterable[StageRow]) -> Iterator[StageRow]:
         settle_collector()
@@ -255,11 +256,11 @@ def running(job: Job) -> Callable[[Iterable[StageRow]], Iterator[StageRow]]:
 
 
 Made = dict[str, list[Put]]
-"""By layout."""
+"""Puts by layout."""
 
 
 class _Worker:
-    """One task: what it reads, and where it puts rows."""
+    """The store that a task reads, and the sink that it puts rows into."""
 
     def __init__(self, job: Job, store: TableStore, sink: Sink | None) -> None:
         self._job = job
@@ -278,7 +279,7 @@ class _Worker:
         await self._store.close()
 
     async def run(self, target: int, payloads: Iterable[bytes]) -> tuple[pa.Table, Made]:
-        """The output of a stage over a part of its input, and what is to be put."""
+        """The output of a stage for a part of its input, and the rows to be put."""
         job, stage = self._job, self._job.stages[target]
         tables = [pa.ipc.open_stream(payload).read_all() for payload in payloads if payload]
         table = pa.concat_tables([input_schema(stage).empty_table(), *tables])
@@ -304,16 +305,18 @@ class _Worker:
 
 
 class Nothing:
-    """A `RowReader` of what is not stored yet."""
+    """A `RowReader` that finds no rows, for views that are not stored yet."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
 
-    async def get(self, layout: str, keys: Sequence[tuple[Value, ...]]) -> list[RowVersion | None]:
+    async def get(
+        self, layout: str, keys: Sequence[tuple[Value, ...]], *, room: int | None = None
+    ) -> list[RowVersion | None]:
         return [None] * len(keys)
 
     async def prefixes(
-        self, layout: str, prefixes: Sequence[tuple[Value, ...]]
+        self, layout: str, prefixes: Sequence[tuple[Value, ...]], *, room: int | None = None
     ) -> list[list[RowVersion]]:
         return [[] for _ in prefixes]
 
@@ -343,11 +346,11 @@ def _counts(counts: Counts) -> StageRow:
 
 
 def puts_in(row: StageRow) -> Made:
-    """What a row for `MADE` says."""
+    """The puts in a row with target `MADE`."""
     return msgspec.msgpack.decode(row[1], type=Made)
 
 
 def counted(rows: Iterable[StageRow]) -> Counts:
-    """What tasks say that they did."""
+    """The sum of the counts that tasks report."""
     told = (payload for (target, _), payload in rows if target == COUNTS)
     return sum((msgspec.msgpack.decode(one, type=Counts) for one in told), Counts())

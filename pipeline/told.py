@@ -1,4 +1,4 @@
-"""What is told when a job of Spark's fails."""
+"""Translate Spark failures into client errors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from hornbeam.errors import OperationalError, from_problem
-from schema.errors import HornbeamError, LimitExceeded, SqlError
+from hornbeam_server.schema.errors import HornbeamError, LimitExceeded, SqlError
+
+SERVER_ERRORS = f"{HornbeamError.__module__}."
+"""Prefix of a line of Spark's report that names one of Hornbeam's errors."""
 
 
 @contextmanager
 def client_errors() -> Iterator[None]:
-    """Whatever goes wrong inside is raised as one of the client's errors."""
+    """Raise Hornbeam's and Spark's errors in the block as errors of the client."""
     try:
         yield
     except HornbeamError as error:
@@ -27,7 +30,7 @@ def client_errors() -> Iterator[None]:
 
 @contextmanager
 def about(view: str) -> Iterator[None]:
-    """What the values of rows make impossible says which view they keep from being refreshed."""
+    """Name the view in errors that the values of rows cause: its group cannot be refreshed."""
     try:
         yield
     except (SqlError, LimitExceeded) as error:
@@ -40,10 +43,10 @@ def about(view: str) -> Iterator[None]:
 
 
 def _reason(text: str) -> str:
-    """Of all that Spark says of a failed task, the exception that failed it, with its cure."""
+    """The exception that failed a task, with its cure, out of Spark's whole report."""
     lines = [*text.splitlines(), ""]
     for line, below in pairwise(lines):
-        if line.startswith("schema.errors."):
+        if line.startswith(SERVER_ERRORS):
             cure = f"\n{below}" if below.startswith("  ") else ""
             return line.partition(": ")[2] + cure
     return next((line.strip() for line in lines if line.strip()), "no reason given")

@@ -1,7 +1,7 @@
-"""Column types in Spark, and rows as the Arrow batches that Spark takes them from.
+"""Conversion of column types to Spark's types, and of rows to Arrow batches for Spark.
 
-Types are kept exactly, where Spark has them: UUID and JSON are text there. A TIMESTAMP without a
-time zone is Spark's TIMESTAMP_NTZ.
+Types are converted exactly, except that UUID and JSON, which Spark lacks, become text. A TIMESTAMP
+without a time zone is Spark's TIMESTAMP_NTZ.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from query.duck import arrow_type
-from schema.catalog import Layout
-from schema.errors import NotFound
-from schema.model import Column
-from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
+from hornbeam_server.query.duck import arrow_type
+from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.schema.errors import NotFound
+from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
 
 _TEXT = frozenset({Kind.UUID, Kind.JSON})
 _SPARK: dict[Kind, spark.DataType] = {
@@ -41,7 +41,8 @@ def spark_type(type_: ColumnType) -> spark.DataType:
 
 
 def spark_schema(columns: Iterable[Column]) -> spark.StructType:
-    """All nullable: Spark would trust a promise that rows of older schemas do not keep."""
+    """Columns as a Spark schema. All are nullable: Spark would rely on NOT NULL, which rows of
+    older schemas may violate."""
     return spark.StructType([spark.StructField(c.name, spark_type(c.type)) for c in columns])
 
 

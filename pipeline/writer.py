@@ -1,24 +1,24 @@
-"""The data source's other direction: a data frame's rows, appended to a relation.
+"""The writing side of the data source: append a data frame's rows to a relation.
 
     frame.write.format("hornbeam").options(url=…, relation="orders").mode("append").save()
 
-Each partition sends its rows from an executor to the nodes, so many at a time as `batchRows` says:
-each batch is one transaction (`POST /v1/load/{relation}`), with all constraints, views and indexes.
+Each partition sends its rows from an executor to the nodes, in batches of `batchRows`. Each batch
+is one transaction (`POST /v1/load/{relation}`), with all constraints, views and indexes.
 
-**Never twice.** Spark may compute and write a partition several times: after a failure, or twice
-beside each other (speculation). So a batch has an idempotency key made of the write's id, the
-partition's number, and the place of its first row there; batches are cut by rows alone, whatever
-pieces Spark hands them over in. Of requests with one key at most one is committed, and the others
-are answered from its record, if they hold the same rows. If they do not, since the frame gave other
-rows or another order when it was computed anew, they are refused, and the write ends with that: it
-is not known then which rows are missing, and guessing would double or lose some.
+**At most once.** Spark may compute and write a partition several times: after a failure, or
+concurrently (speculation). So a batch has an idempotency key made of the write's id, the
+partition's number, and the position of its first row in the partition. Batches are cut by the
+number of rows only, independent of Spark's record batches. Of several requests with the same key at
+most one is committed; the others get its recorded answer, if they contain the same rows. If a
+recomputed frame gives other rows, or another order, the request is refused and the write fails:
+then it is unknown which rows are missing, and guessing would duplicate or lose rows.
 
-**Not atomic.** Batches that are committed stay, whatever becomes of the others; that is why
-`overwrite` is refused. A write that has failed is repeated with the same `writeId`.
+**Not atomic.** Committed batches stay, even if others fail; therefore `overwrite` is refused. To
+repeat a failed write, use the same `writeId`.
 
-What the server refuses does not change by trying again, so it is no failure of the task: it goes
-to the driver as the partition's result, which ends the write with one sentence. The other
-partitions go on.
+A refusal by the server is permanent, so it is not a failure of the task, which Spark would retry.
+It goes to the driver as the partition's result, and the driver fails the write with one sentence.
+The other partitions continue.
 """
 
 from __future__ import annotations
@@ -36,12 +36,18 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from hornbeam.errors import Error
 from hornbeam.transport import ARROW, Transport, open_transport, parse_url, persistently
-from schema.errors import InvalidRequest, NotFound, TypeMismatch, UnknownName, Unsupported
-from schema.types import ColumnType, Kind
+from hornbeam_server.schema.errors import (
+    InvalidRequest,
+    NotFound,
+    TypeMismatch,
+    UnknownName,
+    Unsupported,
+)
+from hornbeam_server.schema.types import ColumnType, Kind
 
 BATCH_ROWS = 5_000
 BODY_BYTES = 32 << 20
-"""A batch that would be larger is sent in halves; nodes take 64 MiB unless told otherwise."""
+"""A larger batch is sent in halves. Nodes accept 64 MiB by default."""
 TIMEOUT_S = 600.0
 
 _WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType)
@@ -59,13 +65,14 @@ _FITTING: Final[dict[Kind, tuple[type[spark.DataType], ...]]] = {
     Kind.UUID: (spark.StringType,),
     Kind.JSON: (spark.StringType,),
 }
-"""Types of Spark's whose values a column takes as they are; numbers if they are in its range."""
+"""Spark types whose values a column takes without conversion; numbers must be in its range."""
 _KINDS = {ColumnType(kind).sql().partition("(")[0]: kind for kind in Kind} | {"VARCHAR": Kind.TEXT}
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """A partition's rows are committed, or so many before the batch that was refused, and why."""
+    """The number of rows that a partition has committed. `refused` is the reason if its next batch
+    was refused."""
 
     rows: int
     refused: str | None = None
@@ -73,7 +80,7 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Writer(DataSourceArrowWriter):
-    """Of one write. Made in the driver; sent to the executors with all it has."""
+    """The writer of one data frame, created in the driver and sent to the executors."""
 
     url: str = field(repr=False)  # it may hold a key
     relation: str
@@ -81,7 +88,8 @@ class Writer(DataSourceArrowWriter):
     batch_rows: int
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """In an executor. Raises DatabaseError for what another attempt may do better."""
+        """Write a partition in an executor. Raises DatabaseError for an error that a retry may
+        avoid."""
         context = TaskContext.get()
         assert context is not None
         partition, rows = context.partitionId(), 0
@@ -105,7 +113,8 @@ class Writer(DataSourceArrowWriter):
         persistently(lambda: transport.post(path, body.content, headers))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """In the driver. Raises InvalidRequest if something was refused."""
+        """Check the partitions' results in the driver. Raises InvalidRequest if a batch was
+        refused."""
         written = [message for message in messages if isinstance(message, Written)]
         refused = [message.refused for message in written if message.refused is not None]
         if refused:
@@ -137,7 +146,8 @@ def open_writer(
     batch_rows: str | None,
     write_id: str | None,
 ) -> Writer:
-    """In the driver, before the job. Raises HornbeamError and DatabaseError."""
+    """Check the frame's schema in the driver, before the job. Raises HornbeamError and
+    DatabaseError."""
     if overwrite:
         raise Unsupported(
             "Nothing can be overwritten: a write is many transactions, and between them readers"
@@ -164,7 +174,8 @@ def _batch_rows(asked: str | None) -> int:
 def _require_fitting(
     relation: str, relations: Sequence[Mapping[str, Any]], schema: spark.StructType
 ) -> None:
-    """Raises NotFound, UnknownName, TypeMismatch, InvalidRequest."""
+    """Check that the frame's columns fit the relation. Raises NotFound, UnknownName, TypeMismatch,
+    InvalidRequest."""
     known = {document["name"]: document for document in relations}
     if relation not in known:
         raise NotFound(f"There is no relation {relation}.")
@@ -201,14 +212,14 @@ def _require_type(relation: str, column: Mapping[str, Any], found: spark.DataTyp
 
 
 class Body(NamedTuple):
-    """So many rows as an Arrow stream."""
+    """The number of rows, and the rows as an Arrow stream."""
 
     rows: int
     content: bytes
 
 
 def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """The same rows, `rows` at a time but for the last, however many there are in each batch."""
+    """The same rows in tables of `rows` rows. Only the last table may be smaller."""
     waiting: list[pa.RecordBatch] = []
     missing = rows
     for batch in batches:
@@ -224,7 +235,7 @@ def rebatched(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table
 
 
 def sendable(table: pa.Table) -> Iterator[Body]:
-    """`table` as one request's body; in halves, if that is too large."""
+    """`table` as the body of one request; in halves, if that is too large."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -1,1 +1,1 @@
-"""SQL to bound queries, rewriting over views, access paths, execution, `explain`."""
+"""Queries: binding of SQL, rewriting over views, access paths, execution, `explain`."""

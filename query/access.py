@@ -1,12 +1,12 @@
-"""Access paths: how the rows of one source can be reached, and which way is cheapest. Pure.
+"""Access paths: enumerate the paths to the rows of one source and choose the cheapest. Pure.
 
 A source (relation or view) is stored under its key and under the keys of its indexes. Filters and
-join columns that fix leading key parts turn a scan into point reads, prefix reads or a range.
-Everything chosen here is a *necessary condition* only: whoever runs the query checks the whole
-WHERE again on the rows that come back, so a path may deliver too much, never too little.
+join columns that fix leading key parts turn a scan into point reads, prefix reads or a range read.
+Invariant: an access path uses *necessary conditions* only. Execution checks the whole WHERE again
+on the returned rows, so a path may deliver too many rows but never too few.
 
-Cost is counted in rows scanned; the constants below are ratios measured on the embedded store.
-Cardinalities come from `Catalog.row_counts`; what is unknown is guessed (`DEFAULT_ROWS`).
+The unit of cost is one scanned row; the constants below are ratios measured on the embedded store.
+Cardinalities come from `Catalog.row_counts`; unknown ones are `DEFAULT_ROWS`.
 """
 
 from __future__ import annotations
@@ -20,25 +20,32 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from query.algebra import Block, Comparison, EquiJoin, Filter, Parameter, ParameterList
-from schema.catalog import Catalog, Index, Layout
-from schema.types import ColumnType, Kind, Value
-from storage.codec.keyrange import KeyRange
+from hornbeam_server.query.algebra import (
+    Block,
+    Comparison,
+    EquiJoin,
+    Filter,
+    Parameter,
+    ParameterList,
+)
+from hornbeam_server.schema.catalog import Catalog, Index, Layout
+from hornbeam_server.schema.types import Kind, Value
+from hornbeam_server.storage.codec.keyrange import KeyRange
 
 DEFAULT_ROWS = 1000
 SEEK_COST = 4.0
-"""One prefix or range, in scanned rows."""
+"""Cost of opening one prefix or range, in scanned rows."""
 GET_COST = 1.5
-"""One row by its full key, in scanned rows."""
+"""Cost of reading one row by its full key, in scanned rows."""
 ORDERED_SHARE = 0.1
-"""Share of a path's cost that remains when its order lets LIMIT stop it early."""
+"""Fraction of a path's cost that remains when its order lets LIMIT stop the read early."""
 
 Parameters = Mapping[int | str, Any]
 """Coerced values by parameter: number (from 0) or name."""
 
 
 class Reach(enum.StrEnum):
-    """How much of the key is fixed, best first."""
+    """The kind of read, by how much of the key is fixed; best first."""
 
     POINT = "point"
     PREFIX = "prefix"
@@ -48,7 +55,7 @@ class Reach(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JoinColumn:
-    """A value that comes from rows fetched before: `column` of `alias`."""
+    """A value from rows that an earlier join step has fetched: `column` of `alias`."""
 
     alias: str
     column: str
@@ -59,7 +66,7 @@ class Equality:
     """A key column equals one of `operands`: constants and `Parameter`s, `JoinColumn`s, or one
     `ParameterList`.
 
-    `null` means IS NULL: the only way in which a key's NULLs are matched.
+    `null` means IS NULL, the only condition that matches NULLs in a key.
     """
 
     column: str
@@ -68,20 +75,20 @@ class Equality:
 
     @property
     def single(self) -> bool:
-        """Is it one value?"""
+        """Whether there is exactly one value."""
         one = len(self.operands) == 1 and not isinstance(self.operands[0], ParameterList)
         return self.null or one
 
     @property
     def expected(self) -> float:
-        """How many values it may be: an estimate."""
+        """The estimated number of values."""
         known = (o.rows if isinstance(o, ParameterList) else 1.0 for o in self.operands)
         return max(1.0, sum(known))
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A condition that narrows `alias` by columns of other sources, but not them by it."""
+    """A one-directional condition: columns of other sources narrow `alias`, not vice versa."""
 
     alias: str
     equality: Equality
@@ -97,7 +104,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One plain column of ORDER BY, with the place of its NULLs."""
+    """One plain column of ORDER BY, with its direction and NULL placement."""
 
     column: str
     descending: bool = False
@@ -106,12 +113,12 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A way to read `source`, by reading `layout` (the source itself or one of its indexes).
+    """An access path to `source` through `layout` (the source itself or one of its indexes).
 
-    `equalities` fix the first key parts; `low`, `high` or `like` restrict the next one. A path
-    that is not `covering` reads index rows and then the source's rows by key. `ordered` leading
-    terms of the wanted order are delivered by the path (scanned in `reverse`, if so);
-    `nulls_last` asks for the NULLs of the first free key part after all others. `rows` and
+    `equalities` fix the first key parts; `low`, `high` or `like` restrict the next part. A path
+    that is not `covering` reads index rows and then the source's rows by key. The path delivers
+    the first `ordered` terms of the requested order, with a backward scan if `reverse`.
+    `nulls_last` reads the NULLs of the first free key part after its other values. `rows` and
     `cost` are estimates.
     """
 
@@ -132,12 +139,12 @@ class Access:
 
     @property
     def output(self) -> Layout:
-        """Layout of the rows that come out."""
+        """The layout of the rows that the path returns."""
         return self.layout if self.covering else self.source
 
     @property
     def join_columns(self) -> tuple[JoinColumn, ...]:
-        """What this path needs of other sources."""
+        """The columns of other sources whose values this path needs."""
         return tuple(
             operand
             for equality in self.equalities
@@ -147,23 +154,23 @@ class Access:
 
     @property
     def single(self) -> bool:
-        """Is there one value per equality, so that one key or prefix is read?"""
+        """Whether each equality has one value, so that the path reads one key or prefix."""
         return all(equality.single for equality in self.equalities)
 
     @property
     def next_part(self) -> str:
-        """Key column behind the equalities. Raises IndexError for a point."""
+        """The key column after the equalities. Raises IndexError for a point read."""
         return self.layout.key[len(self.equalities)].column
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What is known of one source's columns before it is read."""
+    """The conditions on one source's columns that are known before the source is read."""
 
     equal: Mapping[str, Equality]
     filters: Mapping[str, tuple[Filter, ...]]
     lookups: float = 1.0
-    """How often the path runs: the estimated rows of what it is joined to."""
+    """How often the path runs: the estimated number of rows joined to the source."""
 
 
 # --- enumeration and choice ------------------------------------------------------------------
@@ -182,88 +189,134 @@ def choose(
 ) -> Access:
     """The cheapest path to the source `alias` of `block`.
 
-    `fetched` are the sources read before, with their estimated rows: their columns may serve as
-    join values, through equi-joins and `hints`; with `joined`, a path that uses them is taken
-    before any other. With `limited`, a path that delivers the whole `order` is worth a detour.
+    `fetched` are the sources that were read before, with their estimated rows. Equi-joins and
+    `hints` may use their columns as join values; with `joined`, a path that does so takes
+    precedence. With `limited`, a path that delivers the whole `order` costs less (`ORDERED_SHARE`).
     """
-    source = catalog.layout(block.relation(alias))
-    columns = block.columns.get(alias, frozenset(source.column_names))
-    conditions = _conditions(block, alias, fetched or {}, hints)
-    paths = (
-        _price(catalog, replace(path, ordered=0), conditions, limited, ordering)
-        for path in _paths(catalog, alias, source, columns, conditions)
-        for ordering in _orderings(path, order)
-    )
-    return min(paths, key=lambda path: (joined and not path.join_columns, path.cost))
+    paths = Paths(catalog, block, alias, hints)
+    return paths.cheapest(fetched or {}, order=order, limited=limited, joined=joined)
 
 
-def _conditions(
-    block: Block, alias: str, fetched: Mapping[str, float], hints: Sequence[Hint]
-) -> Conditions:
-    filters = [f for f in block.filters if f.alias == alias]
-    equal: dict[str, Equality] = {}
-    lookups = 1.0
-    for rows, equality in _join_values(block, hints, alias, fetched):
-        equal.setdefault(equality.column, equality)
-        lookups = max(lookups, rows)
+class Paths:
+    """The paths to one source of a block. The search for the join order chooses from them many
+    times. `partners` are the sources whose columns may serve as join values."""
+
+    def __init__(
+        self, catalog: Catalog, block: Block, alias: str, hints: Sequence[Hint] = ()
+    ) -> None:
+        self.alias = alias
+        self.catalog = catalog
+        self.source = catalog.layout(block.relation(alias))
+        columns = block.columns.get(alias, frozenset(self.source.column_names))
+        self.layouts = tuple(_layouts(catalog, self.source, columns))
+        self.joins = tuple(_join_equalities(block, hints, alias))
+        self.partners = tuple(
+            dict.fromkeys(o.alias for equality in self.joins for o in equality.operands)
+        )
+        filters = [f for f in block.filters if f.alias == alias]
+        self.fixed = dict(_fixed(filters))
+        self.filters: dict[str, tuple[Filter, ...]] = {}
+        for item in filters:
+            self.filters[item.column] = (*self.filters.get(item.column, ()), item)
+        self._found: dict[tuple[Any, ...], Access] = {}
+
+    def cheapest(
+        self,
+        fetched: Mapping[str, float],
+        *,
+        order: Sequence[Term] = (),
+        limited: bool = False,
+        joined: bool = False,
+    ) -> Access:
+        """The cheapest path, with the arguments of `choose`. Results are cached."""
+        key = (
+            joined,
+            limited,
+            tuple(order),
+            tuple(fetched.get(partner) for partner in self.partners),
+        )
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._cheapest(fetched, order, limited, joined)
+        return found
+
+    def _cheapest(
+        self, fetched: Mapping[str, float], order: Sequence[Term], limited: bool, joined: bool
+    ) -> Access:
+        conditions = self._conditions(fetched)
+        priced = (
+            (path, ordering, *_price(self.catalog, path, conditions, limited, ordering))
+            for layout, covering in self.layouts
+            for path in (_path(self.alias, self.source, layout, conditions, covering),)
+            for ordering in _orderings(path, order)
+        )
+        path, ordering, rows, cost = min(
+            priced, key=lambda entry: (joined and not entry[0].join_columns, entry[3])
+        )
+        return replace(
+            path,
+            rows=rows,
+            cost=cost,
+            ordered=ordering.terms,
+            reverse=ordering.reverse,
+            nulls_last=ordering.nulls_last,
+        )
+
+    def _conditions(self, fetched: Mapping[str, float]) -> Conditions:
+        """The conditions that apply once `fetched` is read. Constants take precedence over join
+        values; among join values, those from the source with the fewest rows."""
+        found = [
+            (max(fetched[operand.alias] for operand in equality.operands), equality)
+            for equality in self.joins
+            if all(operand.alias in fetched for operand in equality.operands)
+        ]
+        equal: dict[str, Equality] = {}
+        for _, equality in sorted(found, key=lambda entry: entry[0]):
+            equal.setdefault(equality.column, equality)
+        lookups = max((rows for rows, _ in found), default=1.0)
+        return Conditions(equal | self.fixed, self.filters, max(1.0, lookups))
+
+
+def _fixed(filters: Sequence[Filter]) -> Iterator[tuple[str, Equality]]:
+    """Yield the columns that filters fix. Of two entries for a column, the later has fewer
+    values."""
     for item in sorted(filters, key=lambda f: len(f.values), reverse=True):
         if item.comparison in (Comparison.EQ, Comparison.IN):
-            equal[item.column] = Equality(item.column, item.values)
+            yield item.column, Equality(item.column, item.values)
         elif item.comparison is Comparison.IS_NULL:
-            equal[item.column] = Equality(item.column, null=True)
-    by_column: dict[str, tuple[Filter, ...]] = {}
-    for item in filters:
-        by_column[item.column] = (*by_column.get(item.column, ()), item)
-    return Conditions(equal, by_column, lookups)
+            yield item.column, Equality(item.column, null=True)
 
 
-def unbounded(type_: ColumnType) -> ColumnType:
-    """The type without its length: a longer text is a fair thing to compare with."""
-    return replace(type_, length=None)
-
-
-def _join_values(
-    block: Block, hints: Sequence[Hint], alias: str, fetched: Mapping[str, float]
-) -> list[tuple[float, Equality]]:
-    """(rows joined to, own column equals their column) where they are fetched, fewest first."""
+def _join_equalities(block: Block, hints: Sequence[Hint], alias: str) -> Iterator[Equality]:
+    """Yield the equalities between columns of `alias` and columns of other sources."""
     exchanged = (swapped(join) for join in block.equi_joins)
-    equalities = [
-        Equality(own, (JoinColumn(join.left, theirs),))
-        for join in (*block.equi_joins, *exchanged)
-        if join.right == alias != join.left
-        for theirs, own in zip(join.left_columns, join.right_columns, strict=True)
-    ]
-    equalities += [hint.equality for hint in hints if hint.alias == alias]
-    found = [
-        (max(fetched[operand.alias] for operand in equality.operands), equality)
-        for equality in equalities
-        if all(operand.alias in fetched for operand in equality.operands)
-    ]
-    return sorted(found, key=lambda entry: entry[0])
+    for join in (*block.equi_joins, *exchanged):
+        if join.right == alias != join.left:
+            for theirs, own in zip(join.left_columns, join.right_columns, strict=True):
+                yield Equality(own, (JoinColumn(join.left, theirs),))
+    yield from (hint.equality for hint in hints if hint.alias == alias)
 
 
 def swapped(join: EquiJoin) -> EquiJoin:
-    """The same join written the other way round."""
+    """The same join with left and right exchanged."""
     return EquiJoin(join.right, join.right_columns, join.left, join.left_columns)
 
 
-def _paths(
-    catalog: Catalog,
-    alias: str,
-    source: Layout,
-    columns: Iterable[str],
-    conditions: Conditions,
-) -> Iterator[Access]:
-    yield _path(alias, source, source, conditions)
+def _layouts(
+    catalog: Catalog, source: Layout, columns: Iterable[str]
+) -> Iterator[tuple[Layout, bool]]:
+    """Yield the source and its readable indexes, and whether each holds all `columns`."""
+    yield source, True
     for index in catalog.indexes_on(source.name):
         if catalog.readable(index.name):
             layout = catalog.layout(index.name)
-            covering = all(column in layout.positions for column in columns)
-            yield replace(_path(alias, source, layout, conditions), covering=covering)
+            yield layout, all(column in layout.positions for column in columns)
 
 
-def _path(alias: str, source: Layout, layout: Layout, conditions: Conditions) -> Access:
-    """The most that the conditions fix of `layout`'s key."""
+def _path(
+    alias: str, source: Layout, layout: Layout, conditions: Conditions, covering: bool
+) -> Access:
+    """The path through `layout` on which the conditions fix as many key parts as possible."""
     equalities: list[Equality] = []
     for part in layout.key:
         if part.column not in conditions.equal:
@@ -271,11 +324,12 @@ def _path(alias: str, source: Layout, layout: Layout, conditions: Conditions) ->
         equalities.append(conditions.equal[part.column])
     fixed = tuple(equalities)
     if len(fixed) == len(layout.key):
-        return Access(alias, source, layout, Reach.POINT, fixed)
+        return Access(alias, source, layout, Reach.POINT, fixed, covering=covering)
     low, high, like = _bounds(conditions.filters.get(layout.key[len(fixed)].column, ()))
     if low or high or like is not None:
-        return Access(alias, source, layout, Reach.RANGE, fixed, low, high, like)
-    return Access(alias, source, layout, Reach.PREFIX if fixed else Reach.SCAN, fixed)
+        return Access(alias, source, layout, Reach.RANGE, fixed, low, high, like, covering)
+    reach = Reach.PREFIX if fixed else Reach.SCAN
+    return Access(alias, source, layout, reach, fixed, covering=covering)
 
 
 _LOW = {Comparison.GT: False, Comparison.GE: True}
@@ -283,7 +337,7 @@ _HIGH = {Comparison.LT: False, Comparison.LE: True}
 
 
 def _bounds(filters: Iterable[Filter]) -> tuple[Bound | None, Bound | None, Any]:
-    """One lower, one upper and one LIKE condition; further ones are left to the check."""
+    """(lower bound, upper bound, LIKE pattern); execution checks any further conditions."""
     low = high = like = None
     for item in filters:
         if item.comparison in _LOW:
@@ -296,10 +350,10 @@ def _bounds(filters: Iterable[Filter]) -> tuple[Bound | None, Bound | None, Any]
 
 
 def exact(access: Access, block: Block) -> bool:
-    """Do the path's rows satisfy the whole WHERE, so that nothing is left to check?
+    """Whether the path's rows satisfy the whole WHERE, so that no check remains.
 
-    Only for a block over one source. A pattern may go on behind its first wildcard, so LIKE needs
-    the check.
+    True only for a block over one source. LIKE always needs the check, because its pattern may
+    continue after the first wildcard.
     """
     if len(block.sources) != 1 or not block.conjunctive or access.like is not None:
         return False
@@ -329,7 +383,7 @@ def _used(access: Access, item: Filter) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
-    """How far a scan in one direction delivers the wanted order."""
+    """How many terms of the requested order a scan in one direction delivers."""
 
     terms: int = 0
     reverse: bool = False
@@ -338,7 +392,7 @@ class Ordering:
 
 
 def _orderings(path: Access, order: Sequence[Term]) -> Iterator[Ordering]:
-    """Without order, or forwards, or backwards."""
+    """Yield the orderings to consider: none, a forward scan and a backward scan."""
     yield Ordering(complete=not order)
     if order and path.single and not path.join_columns:
         for reverse in (False, True):
@@ -350,9 +404,9 @@ def _orderings(path: Access, order: Sequence[Term]) -> Iterator[Ordering]:
 def _delivered(path: Access, order: Sequence[Term], reverse: bool) -> Ordering:
     """Match ORDER BY's terms with key parts, skipping columns that have one value.
 
-    Keys sort NULL before all values, or after them in a descending part; the wanted place of
-    NULLs matters where there can be any. For the first free part they can be had last by
-    reading them separately.
+    Keys sort NULL before all values, or after them in a descending part. The requested NULL
+    placement matters only for nullable columns. For the first free part, a separate read can
+    deliver NULLs last.
     """
     constant = {equality.column for equality in path.equalities}
     parts = iter(path.layout.key[len(path.equalities) :])
@@ -365,7 +419,7 @@ def _delivered(path: Access, order: Sequence[Term], reverse: bool) -> Ordering:
             continue
         part = next(parts, None)
         if part is None:
-            break  # the whole key is used up: what follows cannot decide anything
+            break  # all key parts are used: the key is unique, so later terms change nothing
         if part.column != term.column or part.descending ^ reverse is not term.descending:
             return Ordering(count, reverse, nulls_last)
         if part.column in nullable and term.nulls_first is term.descending:
@@ -382,7 +436,8 @@ def _delivered(path: Access, order: Sequence[Term], reverse: bool) -> Ordering:
 
 def _price(
     catalog: Catalog, path: Access, conditions: Conditions, limited: bool, ordering: Ordering
-) -> Access:
+) -> tuple[float, float]:
+    """(estimated rows, cost) of the path with `ordering`."""
     total = estimated_rows(catalog, path.source.name)
     keys = conditions.lookups if path.join_columns else 1.0
     for equality in path.equalities:
@@ -397,14 +452,7 @@ def _price(
         cost *= ORDERED_SHARE
     elif ordering.terms:
         cost *= 0.95 if not limited else 0.5  # sorted in small groups
-    return replace(
-        path,
-        rows=rows,
-        cost=cost,
-        ordered=ordering.terms,
-        reverse=ordering.reverse,
-        nulls_last=ordering.nulls_last,
-    )
+    return rows, cost
 
 
 def _rows_per_key(catalog: Catalog, path: Access, total: float) -> float:
@@ -430,12 +478,12 @@ def _fixes_unique(catalog: Catalog, path: Access) -> bool:
 
 
 def fewest_rows(accesses: Iterable[Access]) -> float:
-    """A guess at the rows of a query: those of its smallest source."""
+    """The estimated rows of a query: those of its smallest source."""
     return min((access.rows for access in accesses), default=1.0)
 
 
 def estimated_rows(catalog: Catalog, name: str) -> float:
-    """Rows of a relation or view. A view has as many rows as its last relation."""
+    """The estimated rows of a relation or view. A view has as many rows as its last relation."""
     found = catalog.row_count.get(name)
     if found is None and name in catalog.view:
         found = catalog.row_count.get(catalog.view[name].last)
@@ -445,8 +493,8 @@ def estimated_rows(catalog: Catalog, name: str) -> float:
 def distinct_values(
     catalog: Catalog, source: Layout, columns: tuple[str, ...], total: float
 ) -> float:
-    """How many different values `columns` have: a foreign key as many as its parent has rows,
-    anything else the square root of the rows.
+    """The estimated number of distinct values of `columns`: the parent's rows for a foreign key,
+    the square root of the rows for any other column.
     """
     distinct = 1.0
     left = set(columns)
@@ -459,7 +507,7 @@ def distinct_values(
 
 
 def _references(catalog: Catalog, source: Layout) -> Iterator[tuple[set[str], str]]:
-    """(columns, relation): columns of the source that hold the key of a relation."""
+    """Yield (columns, relation): columns of the source that hold the key of a relation."""
     if source.name in catalog.schema:
         for foreign_key in catalog.schema.relation(source.name).foreign_keys:
             yield set(foreign_key.columns), foreign_key.parent
@@ -486,7 +534,7 @@ def value_of(operand: Any, parameters: Parameters) -> Value:
 
 
 def values_of(operands: Iterable[Any], parameters: Parameters) -> Iterator[Value]:
-    """The values that operands stand for."""
+    """Yield the values of constants, parameters and parameter lists."""
     for operand in operands:
         if isinstance(operand, ParameterList):
             yield from parameters[operand.name]
@@ -495,7 +543,7 @@ def values_of(operands: Iterable[Any], parameters: Parameters) -> Iterator[Value
 
 
 def keys(access: Access, parameters: Parameters) -> list[tuple[Value, ...]]:
-    """All value tuples of the equalities, each once. NULL equals nothing."""
+    """All distinct value tuples of the equalities, without NULLs except for IS NULL."""
     choices: list[list[Value]] = []
     for equality in access.equalities:
         if equality.null:
@@ -508,7 +556,7 @@ def keys(access: Access, parameters: Parameters) -> list[tuple[Value, ...]]:
 
 
 def ranges(access: Access, parameters: Parameters) -> list[KeyRange]:
-    """Key ranges that hold every row wanted, in the order to read them."""
+    """Key ranges that together hold every matching row, in the order to read them."""
     bounds = _range_values(access, parameters)
     if bounds is None:
         return []
@@ -527,7 +575,7 @@ def ranges(access: Access, parameters: Parameters) -> list[KeyRange]:
 
 
 def _range_values(access: Access, parameters: Parameters) -> KeyRange | None:
-    """Low and high as values; None when a bound is NULL, which nothing compares with."""
+    """The range without its key prefix; None when a bound is NULL, which matches no row."""
     if access.reach is not Reach.RANGE:
         return KeyRange()
     if access.like is not None:
@@ -546,17 +594,17 @@ def _range_values(access: Access, parameters: Parameters) -> KeyRange | None:
 
 
 def _like_range(pattern: str) -> KeyRange:
-    """All text that begins like the pattern up to its first wildcard."""
+    """The range of all text that begins with the pattern's part before its first wildcard."""
     start = "".join(itertools.takewhile(lambda c: c not in "%_", pattern))
     return KeyRange(low=start, high=successor(start), high_inclusive=False)
 
 
 def successor(text: str) -> str | None:
-    """The smallest text greater than all that begin with `text`; None if there is none."""
+    """The smallest text greater than all text that begins with `text`; None if none exists."""
     while text:
         last = ord(text[-1])
         if last < 0x10FFFF:
-            return text[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)  # surrogates are no text
+            return text[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)  # skip surrogates
         text = text[:-1]
     return None
 
@@ -575,14 +623,14 @@ LOWEST: dict[Kind, Value] = {
     Kind.UUID: uuid.UUID(int=0),
     Kind.JSON: "",
 }
-"""No value of a kind is smaller: a range from here leaves out NULL and nothing else."""
+"""The smallest value of each kind: a range from here excludes NULL and nothing else."""
 
 
 # --- words -----------------------------------------------------------------------------------
 
 
 def shown(operand: Any) -> str:
-    """An operand as in SQL."""
+    """The operand as SQL text."""
     match operand:
         case Parameter(int()):
             return "?"
@@ -601,7 +649,7 @@ def shown(operand: Any) -> str:
 
 
 def describe_keys(access: Access) -> str:
-    """The conditions that the path uses, as in SQL."""
+    """The conditions that the path uses, as SQL text."""
     words = []
     for equality in access.equalities:
         if equality.null:

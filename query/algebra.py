@@ -1,9 +1,9 @@
-"""Bound queries, as far as Hornbeam needs to understand them.
+"""The algebra of bound queries: the parts of SQL that Hornbeam itself interprets.
 
-SQL is parsed by sqlglot and answered, in full, by our own access paths or by DuckDB. In between
-only one thing has to be *understood*: per SELECT block, which relations are joined by which
-foreign keys, and which filters can become key ranges. That is a `Block`. View selection reads
-blocks of the workload; rewriting and access paths read blocks of the query at hand.
+sqlglot parses SQL, and native execution or DuckDB answers it in full. Planning needs only a summary
+of each SELECT block: the relations that foreign keys join, and the filters that can become key
+ranges. This summary is a `Block`. View selection reads blocks of the workload; rewriting and access
+paths read blocks of the current query.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
-from schema.model import ForeignKey
+from hornbeam_server.schema.model import ForeignKey
 
 
 class Comparison(enum.StrEnum):
-    """Operators that a key range can serve. IN is several equalities; PREFIX is LIKE 'abc%'."""
+    """Operators that key ranges can serve. IN is several equalities; PREFIX is LIKE 'abc%'."""
 
     EQ = "="
     LT = "<"
@@ -50,7 +50,7 @@ class EquiJoin:
 class ForeignKeyJoin:
     """An equi-join that follows a foreign key completely: `child` and `parent` are aliases.
 
-    `implied`: it is not written as such but follows from other equalities."""
+    `implied`: the statement does not contain the join, but it follows from other equalities."""
 
     child: str
     parent: str
@@ -62,9 +62,9 @@ class ForeignKeyJoin:
 class Filter:
     """A conjunct of WHERE (or of an inner ON) that compares one column with constants.
 
-    `values` are constants or `Parameter`s; one for every comparison but IN and IS_NULL. IN may
-    have one `ParameterList` instead.
-    That of PREFIX is the whole LIKE pattern: `abc%`, or a parameter whose pattern may be any.
+    `values` are constants or `Parameter`s: one value for every comparison except IN and IS_NULL. IN
+    may have one `ParameterList` instead. The value of PREFIX is the whole LIKE pattern: `abc%`, or
+    a parameter with any pattern.
     """
 
     alias: str
@@ -82,7 +82,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class ParameterList:
-    """All the values that a subquery gave under `name`; `rows` is a guess at how many."""
+    """All values of the subquery `name`; `rows` is their estimated number."""
 
     name: str
     rows: float
@@ -90,7 +90,7 @@ class ParameterList:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One plain column of ORDER BY. A block lists them only when all of them are plain."""
+    """One plain column of ORDER BY. A block lists them only if all terms are plain columns."""
 
     alias: str
     column: str
@@ -100,10 +100,10 @@ class Order:
 
 @dataclass(frozen=True)
 class Block:
-    """One SELECT with a FROM clause of its own.
+    """One SELECT with its own FROM clause.
 
-    `inner_only`: every join of it is an inner (or comma/cross) join, so that replacing joined
-    relations by a view keeps its meaning. `columns` holds the columns used of each alias.
+    `inner_only`: every join is an inner (or comma/cross) join, so that replacing joined relations
+    by a view does not change the result. `columns` holds the used columns of each alias.
     `conjunctive`: WHERE is a conjunction of filters and joins only.
     """
 
@@ -118,7 +118,7 @@ class Block:
     columns: dict[str, frozenset[str]] = field(default_factory=dict, hash=False)
 
     def relation(self, alias: str) -> str:
-        """Raises KeyError."""
+        """The relation of the source `alias`. Raises KeyError."""
         for source in self.sources:
             if source.alias == alias:
                 return source.relation
@@ -136,7 +136,7 @@ class StatementKind(enum.StrEnum):
 class BoundStatement:
     """A statement with its SELECT blocks, outermost first; for writes also the target.
 
-    `written` are the columns an UPDATE assigns. A write's WHERE shows as a block over its target.
+    `written` has the columns that an UPDATE assigns. A write's WHERE is a block over its target.
     """
 
     kind: StatementKind

@@ -1,23 +1,26 @@
-"""Binding: every name of a statement resolved against a catalog, and its SELECT blocks found.
+"""The binder: resolve every name of a statement against a catalog and collect its SELECT blocks.
 
-One walk over the tree. The tree itself stays as written (identifiers folded); what was learned
-is noted on its nodes, where rewriting and execution find it, also in copies:
+The binder walks the tree once. The tree stays as written (identifiers folded). The results are
+annotations in the nodes' `meta`, which copies keep and which rewriting and execution read:
 
-* `Table.meta["source"]` = (index in `statement.blocks`, alias): a relation or view of ours that
-  is read (the target of an INSERT is not);
-* `Column.meta["column"]` = (index of the block, alias, column): the column it means; the index
-  is None when that is a column of a CTE, subquery or function, and the alias "" when it has none;
-  `meta["shadowed"]`: an inner SELECT has the same alias, so that only the bare name reaches it;
-* `Star.meta["columns"]` = what the star stands for, each as in `Column.meta` with its visible
-  name and its output name behind it;
-* `Column.meta["alias"]` = True: it means an output column of its own SELECT;
-* `Join.meta["pairs"]` = the columns that USING or NATURAL equates, each as in `Column.meta` with
-  its visible name behind it;
-* `Placeholder.meta["parameter"]` = its `Parameter` (`query/parse.py`).
+* `Table.meta["source"]` = (index in `statement.blocks`, alias): a relation or view of the catalog
+  that the statement reads (not the target of an INSERT);
+* `Column.meta["column"]` = (index of the block, alias, column): the referenced column. The index
+  is None for a column of a CTE, subquery or function; the alias is "" if the item has none.
+  `meta["shadowed"]`: an inner SELECT uses the same alias, so only the bare name resolves;
+* `Star.meta["columns"]` = the columns that the star expands to, each as in `Column.meta`, followed
+  by its visible name and its output name;
+* `Column.meta["alias"]` = True: the reference means an output column of its own SELECT;
+* `Join.meta["pairs"]` = the columns that USING or NATURAL equates, each as in `Column.meta`,
+  followed by its visible name;
+* `Placeholder.meta["parameter"]` = its `Parameter` (`query/parse.py`), and `meta["use"]` = its
+  `Use`, if it is compared or cast.
 
-Refused: whatever `query/parse.py` refuses; FROM items other than relations, readable views,
-CTEs, VALUES, subqueries and the row-making functions `range`, `generate_series`, `unnest`;
-PIVOT, TABLESAMPLE, AT, POSITIONAL JOIN, whole rows as values.
+The binder also settles comparisons with constants (`query/comparisons.py`).
+
+The binder refuses everything that `query/parse.py` refuses; FROM items other than relations,
+readable views, CTEs, VALUES, subqueries and the table functions `range`, `generate_series`,
+`unnest`; PIVOT, TABLESAMPLE, AT, POSITIONAL JOIN, whole rows as values.
 """
 
 from __future__ import annotations
@@ -28,39 +31,86 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from query.algebra import BoundStatement, Order, Parameter, Source, StatementKind
-from query.blocks import Conjunct, Gathered, Resolve, SourceColumn, make_block, split
-from query.constants import PARAMETER_TYPE, named_type
-from query.names import ANONYMOUS, Frame, Item, OutputColumn, Target, ambiguous, unknown
-from query.parse import DIALECT, TABLE_FUNCTIONS, at, function_name, parse
-from schema.catalog import Catalog
-from schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
-from schema.types import ColumnType, Kind
+from hornbeam_server.query.algebra import BoundStatement, Order, Parameter, Source, StatementKind
+from hornbeam_server.query.blocks import (
+    Conjunct,
+    Gathered,
+    Resolve,
+    SourceColumn,
+    make_block,
+    split,
+)
+from hornbeam_server.query.comparisons import EXCHANGED, is_assignment, settle
+from hornbeam_server.query.constants import named_type
+from hornbeam_server.query.functions import DISPLAY, function_name
+from hornbeam_server.query.literals import typed
+from hornbeam_server.query.meaning import (
+    CAST_FROM,
+    PARAMETER_TYPE,
+    SUMMED,
+    number_kind,
+    sum_type,
+    written_text,
+)
+from hornbeam_server.query.names import (
+    ANONYMOUS,
+    Frame,
+    Item,
+    OutputColumn,
+    Target,
+    ambiguous,
+    unknown,
+)
+from hornbeam_server.query.nesting import too_deep
+from hornbeam_server.query.parse import DIALECT, TABLE_FUNCTIONS, at, parse
+from hornbeam_server.query.spellings import read_text
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
+from hornbeam_server.schema.trees import unlink, unlink_gone, written
+from hornbeam_server.schema.types import ColumnType, Kind
 
 __all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
 
 MAX_COLUMNS = 1_664
-"""Of a SELECT, as in PostgreSQL."""
+"""Maximum number of columns of a SELECT, as in PostgreSQL."""
 _BIGINT = ColumnType(Kind.BIGINT)
-_TYPED_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ,
-                      exp.NullSafeNEQ, exp.Like, exp.ILike)  # fmt: skip
+_DOUBLE = ColumnType(Kind.DOUBLE)
+_TEXT = ColumnType(Kind.TEXT)
+_TEXT_FUNCTIONS = (
+    exp.Concat, exp.Lower, exp.Upper, exp.Substring, exp.Trim, exp.Left, exp.Right,
+    exp.SplitPart, exp.RegexpReplace, exp.RegexpExtract, exp.JSONExtractScalar, exp.Replace,
+)  # fmt: skip
+_COMPARISONS = (*EXCHANGED, exp.Between, exp.In, exp.Case, exp.Nullif, exp.Like, exp.ILike)
+USE = "use"
+"""Key in the meta of a parameter's node: its `Use`."""
 _TABLE_PARTS = {"this", "alias", "joins", "db", "catalog"}
-"""What a FROM item may consist of. PIVOT, TABLESAMPLE, AT and others are further parts."""
+"""The allowed parts of a FROM item. Other parts, such as PIVOT, TABLESAMPLE and AT, are refused."""
+_CALL_PARTS = _TABLE_PARTS | {"ordinality"}
 _PART_NAMES = {"pivots": "PIVOT", "sample": "TABLESAMPLE", "when": "AT", "version": "AT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of a parameter: a comparison with an operand of `type` (None if unknown), or a `cast`
+    to it."""
+
+    type: ColumnType | None
+    cast: bool = False
 
 
 @dataclass(frozen=True)
 class BoundQuery:
     """A statement with its names resolved.
 
-    `parameter_types` has every parameter of it: `?` by number, names in order of first mention.
-    None: nothing tells its type.
+    `parameter_types` has every parameter: `?` by number, names in order of first mention; the type
+    is None if unknown. `uses` has the distinct uses of the parameters that are compared or cast.
     """
 
     statement: BoundStatement
     ast: exp.Expr
     columns: tuple[OutputColumn, ...]
     parameter_types: Mapping[int | str, ColumnType | None]
+    uses: Mapping[int | str, tuple[Use, ...]]
 
 
 def bind(sql: str, catalog: Catalog) -> BoundQuery:
@@ -69,33 +119,38 @@ def bind(sql: str, catalog: Catalog) -> BoundQuery:
 
 
 def bind_tree(tree: exp.Expr, sql: str, catalog: Catalog) -> BoundQuery:
-    """Bind a parsed tree; `sql` is the text that its positions refer to."""
+    """Bind a parsed tree; `sql` is the text that its positions refer to. After an error the tree
+    is unusable."""
     binder = _Binder(sql, catalog)
     try:
         columns = binder.statement(tree)
+        return binder.finish(tree, columns)
     except RecursionError:
-        raise SqlError("the statement is nested too deeply") from None
-    return binder.finish(tree, columns)
+        unlink(tree)
+        raise too_deep() from None
+    except BaseException:
+        unlink(tree)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The columns of a query; `open`: some have names that only DuckDB knows."""
+    """The columns of a query. `open`: only DuckDB knows the names of some columns."""
 
     columns: tuple[OutputColumn, ...]
     open: bool = False
 
 
 _Entry = tuple[int, Item, OutputColumn, str]
-"""A column in the SELECT of that number, and its visible name there."""
+"""(number of the SELECT, item, column, visible name of the column there)."""
 
 Scope = dict[str, _Shape]
-"""CTEs by name."""
+"""The visible CTEs by name."""
 
 
 @dataclass
 class _Select:
-    """State of one SELECT (or write) under way."""
+    """The binder's state for one SELECT or write."""
 
     frame: Frame
     gathered: Gathered
@@ -115,6 +170,7 @@ class _Binder:
         self.stars: list[tuple[exp.Expr, list[tuple[_Entry, str]]]] = []
         self.pairs: list[tuple[exp.Join, list[tuple[_Entry, _Entry]]]] = []
         self.parameters: dict[int | str, ColumnType | None] = {}
+        self.uses: dict[int | str, tuple[Use, ...]] = {}
         self.kind = StatementKind.SELECT
         self.target: str | None = None
         self.written: tuple[str, ...] = ()
@@ -133,8 +189,12 @@ class _Binder:
                 return self._query(tree, None, {}).columns
 
     def finish(self, tree: exp.Expr, columns: tuple[OutputColumn, ...]) -> BoundQuery:
-        """Number the blocks, write the notes onto the nodes, and collect parameter types."""
-        self._check_visited(tree)
+        """Number the blocks, annotate the nodes, and collect parameter types."""
+        before = list(tree.walk())
+        self._check_visited(before)
+        settle(tree, self._compared_type)
+        nodes = list(tree.walk())
+        unlink_gone(before, nodes)
         with_sources = [gathered for gathered in self.gathered if gathered.sources]
         index = {gathered.select: i for i, gathered in enumerate(with_sources)}
         for number, gathered in enumerate(with_sources):
@@ -156,7 +216,7 @@ class _Binder:
             join.meta["pairs"] = tuple(
                 tuple((*place(*side[:3]), side[3]) for side in pair) for pair in pairs
             )
-        self._type_parameters(tree)
+        self._type_parameters(nodes)
         blocks = tuple(
             make_block(g, _resolver(self.targets, g.select), self.catalog.schema)
             for g in with_sources
@@ -169,14 +229,15 @@ class _Binder:
             self.written,
             tuple(Parameter(name) for name in self.parameters),
         )
-        return BoundQuery(statement, tree, columns, MappingProxyType(self.parameters))
+        types, uses = MappingProxyType(self.parameters), MappingProxyType(self.uses)
+        return BoundQuery(statement, tree, columns, types, uses)
 
     def _insert(self, tree: exp.Insert) -> tuple[OutputColumn, ...]:
         self.kind = StatementKind.INSERT
         ctes = self._ctes(tree, None, {})
         table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         select = self._target(table, ctes)
-        select.gathered.sources.clear()  # an INSERT reads nothing of its target: it is no block
+        select.gathered.sources.clear()  # an INSERT does not read its target: no block
         select.gathered.nodes.clear()
         item = select.frame.items[0]
         names = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
@@ -218,6 +279,7 @@ class _Binder:
         for branch in selects:
             for cell, column in zip(branch.expressions, columns, strict=True):
                 self._set_type(cell.unalias(), column.type)
+                self._read_bytes(cell.unalias(), column.type)
 
     def _same_width(self, given: int, wanted: int, node: exp.Expr) -> None:
         if given != wanted:
@@ -284,7 +346,7 @@ class _Binder:
         return select
 
     def _assignment(self, node: exp.Expr, select: _Select, item: Item) -> list[str]:
-        """Bind `column = value` (or a tuple of each); returns the column names."""
+        """Bind `column = value`, or tuples of both, and return the column names."""
         if not isinstance(node, exp.EQ):
             raise SqlError(f"an assignment is column = value{at(node, self.sql)}")
         lefts, rights = [node.this], [node.expression]
@@ -302,10 +364,19 @@ class _Binder:
 
     def _assign(self, value: exp.Expr, column: OutputColumn, select: _Select) -> None:
         if _is_default(value):
-            value.replace(exp.Var(this="DEFAULT"))  # as the parser has it in VALUES
+            value.replace(exp.Var(this="DEFAULT"))  # the parser's node for DEFAULT in VALUES
             return
         self._expression(value, select)
         self._set_type(value, column.type)
+        self._read_bytes(value, column.type)
+
+    def _read_bytes(self, value: exp.Expr, type_: ColumnType | None) -> None:
+        """Replace a string literal assigned to BYTES by its bytes: TEXT values cannot be
+        assigned to BYTES."""
+        if type_ is not None and type_.kind is Kind.BYTES:
+            written = written_text(value.unnest())
+            if written is not None:
+                value.unnest().replace(typed(type_, read_text(type_, written)))
 
     def _target_column(self, node: exp.Expr, item: Item) -> OutputColumn:
         if not isinstance(node, exp.Column | exp.Identifier):
@@ -342,7 +413,7 @@ class _Binder:
                 raise Unsupported(f"{what} is not supported here{at(node, self.sql)}")
 
     def _ctes(self, node: exp.Expr, parent: Frame | None, ctes: Scope) -> Scope:
-        """The CTEs visible inside `node`: an inner one shadows an outer one of its name."""
+        """The CTEs visible inside `node`. An inner CTE shadows an outer CTE of the same name."""
         with_ = node.args.get("with_")
         if with_ is None:
             return ctes
@@ -414,7 +485,7 @@ class _Binder:
     def _modifiers(
         self, node: exp.Expr, parent: Frame | None, ctes: Scope, shape: _Shape | None = None
     ) -> None:
-        """ORDER BY, LIMIT and OFFSET behind a whole query: names are those of its columns."""
+        """Bind ORDER BY, LIMIT and OFFSET of a whole query. Names refer to the query's columns."""
         columns = tuple((c.name, c) for c in shape.columns) if shape else ()
         item = Item("", columns, open=shape.open if shape else True)
         frame = Frame(-1, parent, [item])
@@ -452,25 +523,28 @@ class _Binder:
         return shape
 
     def _visit(self, node: exp.Expr) -> None:
-        """Note that a FROM item was looked at; refuse what would change the rows it has."""
+        """Mark a FROM item as checked. Raises Unsupported for parts that would change its rows."""
         self.visited.add(id(node))
         parts = node.args if isinstance(node, exp.Table) else ("pivots", "sample")
+        known = _TABLE_PARTS if isinstance(node.this, exp.Identifier) else _CALL_PARTS
         for part in parts:
-            if node.args.get(part) and part not in _TABLE_PARTS:
+            if node.args.get(part) and part not in known:
                 what = _PART_NAMES.get(part, part.upper())
                 raise Unsupported(f"{what} is not supported{at(node, self.sql)}")
 
-    def _check_visited(self, tree: exp.Expr) -> None:
-        """Nothing may be read that was not checked, wherever the grammar allows a table."""
-        for table in tree.find_all(exp.Table):
-            if id(table) not in self.visited:
-                raise Unsupported(f"{table.name} may not stand here{at(table, self.sql)}")
+    def _check_visited(self, nodes: Iterable[exp.Expr]) -> None:
+        """Raise Unsupported for a table that `_visit` has not checked: the grammar allows tables in
+        more places than the binder supports."""
+        for node in nodes:
+            if isinstance(node, exp.Table) and id(node) not in self.visited:
+                raise Unsupported(f"{node.name} may not stand here{at(node, self.sql)}")
 
     def _where(self, node: exp.Expr, select: _Select) -> None:
         where = node.args.get("where")
         if where is None:
             return
         self._expression(where.this, select)
+        settle(where, self._compared_type)
         nullable = frozenset(select.nullable)
         select.gathered.conjuncts += [
             Conjunct(part, nullable, where=True) for part in split(where.this)
@@ -482,7 +556,6 @@ class _Binder:
             value = clause.args.get("expression") or clause.args.get("count") if clause else None
             if value is not None:
                 self._expression(value, select)
-                self._set_type(value, _BIGINT)
         select.gathered.limit = select.gathered.limit or node.args.get("limit") is not None
 
     def _order(self, node: exp.Select, select: _Select) -> None:
@@ -501,7 +574,7 @@ class _Binder:
             select.gathered.order = plain
 
     def _plain(self, node: exp.Expr, select: _Select) -> SourceColumn | None:
-        """The column that an ORDER BY element means, be it through an output alias."""
+        """The source column that an ORDER BY element means, directly or through an output alias."""
         node = node.unnest()
         if isinstance(node, exp.Column) and node.meta.get("alias"):
             node = select.aliases[node.name].unnest()
@@ -512,7 +585,7 @@ class _Binder:
     def _from_and_joins(
         self, first: exp.Expr, joins: Iterable[exp.Join], select: _Select
     ) -> set[str]:
-        """Bind a FROM item and what is joined to it; returns the aliases of all of it."""
+        """Bind a FROM item and the items joined to it, and return all their aliases."""
         left = self._from_item(first, select)
         for join in [*(first.args.get("joins") or ()), *joins]:
             self._join(join, left, select)
@@ -565,7 +638,7 @@ class _Binder:
 
     def _add_source(self, node: exp.Table, select: _Select) -> str:
         seen = self.catalog.visible(node.name)
-        columns = [OutputColumn(column.name, column.type) for column in seen]
+        columns = [OutputColumn(column.name, column.type.stored()) for column in seen]
         alias = node.alias or node.name
         item = Item(alias, tuple(self._visible(node, columns)), node.name)
         self._add_item(item, node, select)
@@ -594,8 +667,7 @@ class _Binder:
     def _table_function(self, node: exp.Expr, select: _Select) -> set[str]:
         call = node.this if isinstance(node, exp.Table | exp.Lateral) else node
         name = function_name(call) if isinstance(call, exp.Func) else type(call).__name__.lower()
-        row_maker = isinstance(call, exp.Unnest | exp.GenerateSeries | exp.Explode)
-        if not row_maker and name not in TABLE_FUNCTIONS:
+        if name not in TABLE_FUNCTIONS:
             raise Unsupported(
                 f"{name} may not stand in FROM{at(node, self.sql)}",
                 cure=f"FROM takes relations, CTEs, VALUES and {', '.join(sorted(TABLE_FUNCTIONS))}",
@@ -603,12 +675,26 @@ class _Binder:
         for argument in call.iter_expressions():
             if not isinstance(argument, exp.TableAlias):
                 self._expression(argument, select)
+        self._add_item(self._rows_of(name, node, call, select), node, select)
+        return {select.frame.items[-1].alias}
+
+    def _rows_of(self, name: str, node: exp.Expr, call: exp.Expr, select: _Select) -> Item:
+        """The item for a table function: one column, named by the alias or else by the function,
+        and the row number with ORDINALITY."""
         alias = node.args.get("alias")
-        names = [column.name for column in alias.columns] if alias else []
-        item_alias = node.alias or f"{ANONYMOUS}{len(select.frame.items)}"
-        columns = tuple((name, OutputColumn(name, None)) for name in names)
-        self._add_item(Item(item_alias, columns, open=not names), node, select)
-        return {item_alias}
+        given = [column.name for column in alias.columns] if alias else []
+        names = [node.alias or name]
+        number = call.args.get("offset") or node.args.get("ordinality")
+        if number:
+            names.append("ordinality")
+        if isinstance(number, exp.Identifier):  # the parser stores the last alias column here
+            given.append(number.name)
+        if len(given) > len(names):
+            raise SqlError(f"{len(given)} names for {len(names)} columns{at(node, self.sql)}")
+        names[: len(given)] = given
+        visible = tuple((each, OutputColumn(each, None)) for each in names)
+        hidden = ((name, OutputColumn(name, None)),) if not given and node.alias else ()
+        return Item(node.alias or f"{ANONYMOUS}{len(select.frame.items)}", visible, hidden=hidden)
 
     def _add_item(self, item: Item, node: exp.Expr, select: _Select) -> None:
         if any(other.alias == item.alias for other in select.frame.items):
@@ -621,7 +707,8 @@ class _Binder:
     # -- joins
 
     def _join(self, join: exp.Join, left: set[str], select: _Select) -> None:
-        """Bind a join to what stands left of it, and note what its condition restricts."""
+        """Bind a join with the items left of it, and record which aliases its condition restricts.
+        Adds the joined aliases to `left`."""
         method, kind, side = (join.args.get(key) or "" for key in ("method", "kind", "side"))
         if method == "POSITIONAL":
             raise Unsupported(f"POSITIONAL JOIN{at(join, self.sql)}", cure="join on a column")
@@ -636,6 +723,8 @@ class _Binder:
         condition = join.args.get("on")
         if condition is not None:
             self._expression(condition, select)
+            settle(join, self._compared_type)
+            condition = join.args["on"]
         nullable = before | frozenset(select.nullable)
         conjuncts = [Conjunct(part, nullable, restricts) for part in split(condition)]
         if restricts is None:
@@ -651,7 +740,7 @@ class _Binder:
     def _merge(
         self, join: exp.Join, left: set[str], right: set[str], select: _Select
     ) -> list[tuple[SourceColumn, SourceColumn]]:
-        """Merge the columns of USING or NATURAL; returns the pairs that are sources' columns."""
+        """Merge the columns of USING or NATURAL, and return the pairs of source columns."""
         names = [name.name for name in join.args.get("using") or ()]
         if join.args.get("method") == "NATURAL":
             names = self._common(left, right, select)
@@ -804,7 +893,7 @@ class _Binder:
         if isinstance(node.this, exp.Star):
             raise _row_as_value(f"{node.table}.*{at(node, self.sql)}")
         if node.args.get("db"):
-            raise self._unknown_column(node, node.sql(DIALECT), ())
+            raise self._unknown_column(node, written(node, DIALECT), ())
         if node.table:
             self._qualified(node, select)
         else:
@@ -824,7 +913,8 @@ class _Binder:
             raise self._unknown_column(node, f"{node.table}.{node.name}", names)
 
     def _struct_field(self, node: exp.Column, select: _Select) -> None:
-        """`s.k` where `s` is a computed column: only DuckDB knows its fields."""
+        """Accept `s.k` where `s` may be a computed column, whose fields only DuckDB knows. Raises
+        UnknownName otherwise."""
         for frame in select.frame.around():
             for item in frame.local(node.table):
                 column = item.find(node.table)
@@ -886,7 +976,7 @@ class _Binder:
     # -- types
 
     def _type(self, node: exp.Expr) -> ColumnType | None:
-        """The type of an expression where it is plain; DuckDB tells the others."""
+        """The type of an expression if it follows from the syntax; None if only DuckDB knows it."""
         match node:
             case exp.Paren():
                 return self._type(node.this)
@@ -894,59 +984,141 @@ class _Binder:
                 target = self.targets.get(id(node))
                 return target.column.type if target is not None else None
             case exp.Cast() if not isinstance(node, exp.TryCast):
-                return named_type(node.args.get("to"))
-            case exp.Count():
-                return _BIGINT
-            case exp.Min() | exp.Max() if not node.expressions:
+                return self._cast_type(node)
+            case exp.Window() | exp.Filter():
                 return self._type(node.this)
+            case exp.AggFunc():
+                return self._aggregate_type(node)
             case exp.Literal() if node.is_string:
-                return ColumnType(Kind.TEXT)
+                return _TEXT
             case exp.Literal() if node.name.isdigit() and len(node.name) < 10:
                 return ColumnType(Kind.INTEGER)
             case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
                 return ColumnType(Kind.BOOLEAN)
+            case exp.DPipe():
+                return _TEXT if _TEXT in map(self._type, (node.this, node.expression)) else None
             case _:
-                return None
+                return _TEXT if isinstance(node, _TEXT_FUNCTIONS) else None
+
+    def _aggregate_type(self, node: exp.AggFunc) -> ColumnType | None:
+        match node:
+            case exp.Count():
+                return _BIGINT
+            case exp.Min() | exp.Max() if not node.expressions:
+                return self._type(node.this)
+            case exp.Sum():
+                return sum_type(self._type(node.this))
+            case exp.Avg():
+                return _DOUBLE
+        return None
+
+    def _double(self, node: exp.Expr) -> ColumnType | None:
+        return _DOUBLE if number_kind(node, self._type) is Kind.DOUBLE else None
+
+    def _cast_type(self, node: exp.Cast) -> ColumnType | None:
+        """The type of a cast. NUMERIC without precision keeps a decimal argument's type; for other
+        arguments it is unknown."""
+        type_ = named_type(node.args.get("to"))
+        if type_ is None or type_.declared is None:
+            return type_
+        inner = self._type(node.this)
+        return inner if inner is not None and inner.kind is Kind.DECIMAL else None
 
     def _set_type(self, node: exp.Expr, type_: ColumnType | None) -> None:
-        """Note `type_` for a parameter; the first type that is known wins."""
+        """Record `type_` for a parameter; the first known type wins."""
         node = node.unnest()
         if isinstance(node, exp.Placeholder) and type_ is not None:
             name = node.meta["parameter"].name
             if self.parameters.get(name) is None:
                 self.parameters[name] = type_
 
-    def _type_parameters(self, tree: exp.Expr) -> None:
-        for node in tree.walk():
-            match node:
-                case exp.Between():
-                    others = [node.this, node.args["low"], node.args["high"]]
-                    self._alike(others)
-                case exp.In():
-                    self._alike([node.this, *node.expressions])
-                case exp.Cast():
-                    self._set_type(node.this, named_type(node.args.get("to")))
-                case exp.Binary() if isinstance(node, _TYPED_COMPARISONS):
-                    self._alike([node.this, node.expression])
+    def _compared_type(self, node: exp.Expr) -> ColumnType | None:
+        """The type of a comparison's operand, if it is certain; None otherwise."""
+        node = node.unnest()
+        match node:
+            case exp.Literal() | exp.Boolean() | exp.SubqueryPredicate():
+                return None
+            case exp.Neg():
+                return self._compared_type(node.this)
+            case exp.Add() | exp.Sub() | exp.Mul():
+                return self._whole_type(node)
+            case _:
+                return self._type(node)
+
+    def _whole_type(self, node: exp.Binary) -> ColumnType | None:
+        """The type of a sum, difference or product of integers; None for other operands."""
+        kinds = set()
+        for side in (node.this.unnest(), node.expression.unnest()):
+            type_ = self._type(side) or self._compared_type(side)
+            if type_ is None or type_.kind not in (Kind.INTEGER, Kind.BIGINT):
+                return None
+            kinds.add(type_.kind)
+        return _BIGINT if Kind.BIGINT in kinds else ColumnType(Kind.INTEGER)
+
+    def _type_parameters(self, nodes: Sequence[exp.Expr]) -> None:
+        for node in nodes:
+            if isinstance(node, _COMPARISONS) and not is_assignment(node):
+                pattern = isinstance(node, exp.Like | exp.ILike)
+                self._alike(_compared_with(node), _TEXT if pattern else None)
+            elif isinstance(node, exp.Cast):
+                self._compare(node.this, Use(named_type(node.args.get("to")), cast=True))
+                node.meta[CAST_FROM] = self._type(node.this) or self._double(node.this)
+            elif isinstance(node, exp.Sum):
+                node.meta[SUMMED] = number_kind(node.this, self._type)
+            elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
+                for value in (node.args.get("expression"), node.args.get("count")):
+                    if value is not None:
+                        self._compare(value, Use(_BIGINT, cast=True))
         if all(isinstance(name, int) for name in self.parameters):
             in_order = sorted(self.parameters.items(), key=lambda entry: entry[0])
             self.parameters = dict(in_order)
-        for node in tree.find_all(exp.Placeholder):
+        for node in nodes:
+            if not isinstance(node, exp.Placeholder):
+                continue
+            if USE not in node.meta and _is_compared(node):
+                self._compare(node, Use(None))
             node.meta[PARAMETER_TYPE] = self.parameters[node.meta["parameter"].name]
 
-    def _alike(self, nodes: Sequence[exp.Expr]) -> None:
-        """Parameters compared with a column (or row of columns) take its type."""
-        rows = [node.unnest() for node in nodes]
-        tuples = [row.expressions for row in rows if isinstance(row, exp.Tuple)]
-        if len(tuples) == len(rows):
-            for cells in zip(*tuples, strict=False):
-                self._alike(cells)
+    def _alike(self, nodes: Sequence[exp.Expr], known: ColumnType | None) -> None:
+        """Give parameters among compared `nodes` the type `known`, or else the first known type of
+        an operand."""
+        if known is None:
+            types = map(self._compared_type, nodes)
+            known = next((type_ for type_ in types if type_ is not None), None)
+        for node in nodes:
+            self._compare(node, Use(known))
+
+    def _compare(self, node: exp.Expr, use: Use) -> None:
+        node = node.unnest()
+        if not isinstance(node, exp.Placeholder):
             return
-        types = [self._type(row) for row in rows if isinstance(row, exp.Column | exp.Cast)]
-        known = [type_ for type_ in types if type_ is not None]
-        for row in rows:
-            if known:
-                self._set_type(row, known[0])
+        self._set_type(node, use.type)
+        name = node.meta["parameter"].name
+        node.meta[USE] = use
+        self.uses[name] = tuple(dict.fromkeys((*self.uses.get(name, ()), use)))
+
+
+def _compared_with(node: exp.Expr) -> list[exp.Expr]:
+    """The operands of a comparison."""
+    match node:
+        case exp.Between():
+            return [node.this, node.args["low"], node.args["high"]]
+        case exp.In():
+            return [node.this, *node.expressions]
+        case exp.Case():
+            return [] if node.this is None else [node.this, *(b.this for b in node.args["ifs"])]
+        case _:
+            return [node.this, node.expression]
+
+
+def _is_compared(node: exp.Expr) -> bool:
+    """Whether the node is inside a comparison of its own query."""
+    parent = node.parent
+    while parent is not None and not isinstance(parent, exp.Query):
+        if isinstance(parent, _COMPARISONS) and not is_assignment(parent):
+            return True
+        parent = parent.parent
+    return False
 
 
 def _resolver(targets: Mapping[int, Target], select: int) -> Resolve:
@@ -961,7 +1133,7 @@ def _resolver(targets: Mapping[int, Target], select: int) -> Resolve:
 
 
 def _is_default(value: exp.Expr) -> bool:
-    """Is it the word DEFAULT, which the parser takes for a column's name in SET?"""
+    """Whether the value is the keyword DEFAULT, which the parser reads as a column name in SET."""
     if not isinstance(value, exp.Column) or not isinstance(value.this, exp.Identifier):
         return False
     return value.name == "default" and not value.table and not value.this.args.get("quoted")
@@ -979,7 +1151,7 @@ def _source_column(item: Item, name: str) -> SourceColumn | None:
 
 
 def _restricted(side: str, kind: str, left: set[str], right: set[str]) -> frozenset[str] | None:
-    """Which aliases an ON condition restricts; None: all (see query/blocks.py)."""
+    """The aliases that an ON condition restricts; None for all (see `query/blocks.py`)."""
     if side == "FULL":
         return frozenset()
     if side == "RIGHT":
@@ -1009,7 +1181,7 @@ def _by_name(left: _Shape, right: _Shape) -> _Shape:
 
 
 def _branches(node: exp.Expr) -> Iterator[exp.Select]:
-    """The SELECTs whose rows a query returns."""
+    """Yield the SELECTs whose rows a query returns."""
     if isinstance(node, exp.Select):
         yield node
     elif isinstance(node, exp.Subquery):
@@ -1034,7 +1206,7 @@ def _star(node: exp.Expr) -> exp.Star | None:
 
 
 def output_name(node: exp.Expr) -> str:
-    """The name of a projection: alias, column, or the expression as it is written."""
+    """The name of a projection: its alias, its column, or the expression as written."""
     value = node.unnest()
     if isinstance(node, exp.Alias):
         return node.alias
@@ -1042,4 +1214,5 @@ def output_name(node: exp.Expr) -> str:
         return value.name
     if isinstance(value, exp.Count) and isinstance(value.this, exp.Star):
         return "count_star()"
-    return value.sql(DIALECT, normalize_functions="lower")
+    name: str = node.meta.get(DISPLAY) or written(value, DIALECT, normalize_functions="lower")
+    return name

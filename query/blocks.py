@@ -1,19 +1,19 @@
-"""From the conditions of one SELECT to a `Block`: filters, equi-joins, foreign-key joins.
+"""Build a `Block` from the conditions of one SELECT: filters, equi-joins, foreign-key joins.
 
-What the lists promise: every filter and every equi-join of a block is a *necessary condition* on
-the rows of its sources. Whoever reads, for a source, only the rows that fulfil its filters (or
-that match the rows of the other side of an equi-join) changes nothing in the block's result.
-The whole WHERE is still to be evaluated, since the lists may say less than it does.
+Invariant: every filter and every equi-join of a block is a *necessary condition* on the rows of its
+sources. Reading, for a source, only the rows that satisfy its filters (or that match the rows of
+the other side of an equi-join) does not change the block's result. The whole WHERE must still be
+evaluated, since the lists may be weaker.
 
-Why that holds with outer joins:
+The invariant holds with outer joins for these reasons:
 
 * A conjunct of WHERE (or of an inner ON) that rejects NULL restricts either side. Leaving out a
   row that fails it can turn a match into a NULL-extended row, but that row has NULL in the
   conjunct's column and is rejected too. `IS NULL` does not reject NULL, so it counts only for
   sources which cannot be NULL-extended where the conjunct is evaluated.
-* A conjunct of the ON of LEFT or RIGHT JOIN restricts the nullable side only: a row of the other
-  side that fails it is kept, NULL-extended. That of FULL JOIN restricts nothing.
-* Equalities of outer ONs are no equi-joins, for those restrict one direction only.
+* A conjunct of the ON of LEFT or RIGHT JOIN restricts only the nullable side: a row of the other
+  side that fails it stays, NULL-extended. A conjunct of a FULL JOIN's ON restricts nothing.
+* Equalities in the ON of outer joins are not equi-joins, because they restrict only one direction.
 * The right side of an ASOF join is read in full: leaving rows out changes which row is nearest.
 
 Equality is transitive through conjuncts that hold together (WHERE and inner ON), also for
@@ -28,7 +28,7 @@ from itertools import permutations
 
 from sqlglot import exp
 
-from query.algebra import (
+from hornbeam_server.query.algebra import (
     Block,
     Comparison,
     EquiJoin,
@@ -38,9 +38,9 @@ from query.algebra import (
     Parameter,
     Source,
 )
-from query.constants import comparand, fold, same_type
-from schema.model import ForeignKey, Schema
-from schema.types import ColumnType, Kind
+from hornbeam_server.query.constants import comparand, fold, same_type
+from hornbeam_server.schema.model import ForeignKey, Schema
+from hornbeam_server.schema.types import ColumnType, Kind
 
 ColumnOf = tuple[str, str]
 """(alias, column of the relation)."""
@@ -70,9 +70,9 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class Conjunct:
-    """One conjunct. `restricts` None: every source; else only these aliases (outer ON).
-    `nullable`: aliases that may be NULL-extended where it is evaluated. `where`: it is part of
-    WHERE. A USING column is given as the pair of its two sides in `pair`."""
+    """One conjunct. `restricts`: the aliases that it restricts (outer ON); None for every source.
+    `nullable`: aliases that may be NULL-extended where the conjunct is evaluated. `where`: the
+    conjunct is part of WHERE. `pair`: the two sides of a USING column, instead of a `node`."""
 
     node: exp.Expr | None
     nullable: frozenset[str] = frozenset()
@@ -83,7 +83,7 @@ class Conjunct:
 
 @dataclass
 class Gathered:
-    """What the binder gathers about one SELECT (or one write) while it resolves names."""
+    """The data that the binder collects about one SELECT or write while it resolves names."""
 
     select: int
     sources: list[Source] = field(default_factory=list)
@@ -100,14 +100,14 @@ Resolve = Callable[[exp.Expr], SourceColumn | None]
 
 
 def plain_prefix(pattern: str) -> str | None:
-    """`abc` for the LIKE pattern `abc%`; None for every other pattern."""
+    """`abc` for the LIKE pattern `abc%`; None for a pattern of any other form."""
     prefix = pattern[:-1]
     plain = pattern.endswith("%") and prefix and not any(c in prefix for c in "%_\\")
     return prefix if plain else None
 
 
 def split(condition: exp.Expr | None) -> Iterator[exp.Expr]:
-    """The conjuncts of a condition, without parentheses."""
+    """Yield the conjuncts of a condition, without parentheses."""
     if condition is None:
         return
     node = condition.unnest()
@@ -119,7 +119,7 @@ def split(condition: exp.Expr | None) -> Iterator[exp.Expr]:
 
 
 def make_block(gathered: Gathered, resolve: Resolve, schema: Schema) -> Block:
-    """The block of one SELECT; `resolve` names the block's own columns (None: not one of them)."""
+    """The block of one SELECT. `resolve` returns None for nodes that are not its columns."""
     reader = _Reader(gathered, resolve)
     for conjunct in gathered.conjuncts:
         reader.read(conjunct)
@@ -157,7 +157,7 @@ class Classes:
 
 
 def joinable(left: ColumnType, right: ColumnType) -> bool:
-    """Can equal values of the two types be looked up in one another's keys?"""
+    """Whether values of one type can be looked up in keys of the other type."""
     whole = {Kind.INTEGER, Kind.BIGINT}
     if left.kind is Kind.DECIMAL:
         return (left.kind, left.scale) == (right.kind, right.scale)
@@ -165,7 +165,7 @@ def joinable(left: ColumnType, right: ColumnType) -> bool:
 
 
 class _Reader:
-    """Reads conjuncts into filters and equalities."""
+    """Collects filters and equalities from conjuncts."""
 
     def __init__(self, gathered: Gathered, resolve: Resolve) -> None:
         self.gathered = gathered
@@ -219,8 +219,9 @@ class _Reader:
         return bool(found)
 
     def all_filters(self) -> Iterator[Filter]:
-        """The filters, and what they imply for columns equated with theirs. Only between columns
-        of one type: a constant was made exact for its own column."""
+        """Iterate over the filters and the filters that they imply for equated columns. Filters
+        carry over only to columns of the same type: a constant is exact only for its column's
+        type."""
         implied = (
             replace(filter_, alias=alias, column=name)
             for column, filter_ in self.shared
@@ -231,7 +232,7 @@ class _Reader:
 
 
 def filters_of(node: exp.Expr, resolve: Resolve) -> Iterator[tuple[SourceColumn, Filter]]:
-    """The filters that a conjunct is equivalent to; none when it is something else."""
+    """Yield the filters that together are equivalent to a conjunct; none if there are none."""
     match node:
         case exp.EQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             yield from _comparison(node, resolve)
@@ -290,7 +291,7 @@ def _like(node: exp.Like, resolve: Resolve) -> Iterator[tuple[SourceColumn, Filt
 
 
 def _truth(node: exp.Expr, resolve: Resolve) -> Iterator[tuple[SourceColumn, Filter]]:
-    """A bare boolean column, or its negation."""
+    """Yield the filter of a bare boolean column or its negation."""
     negated = isinstance(node, exp.Not)
     column = resolve(node.this.unnest() if negated else node)
     if column is not None and column.type.kind is Kind.BOOLEAN:
@@ -298,7 +299,7 @@ def _truth(node: exp.Expr, resolve: Resolve) -> Iterator[tuple[SourceColumn, Fil
 
 
 def _equi_joins(equalities: Iterable[tuple[SourceColumn, SourceColumn]]) -> Iterator[EquiJoin]:
-    """One equi-join per pair of aliases, in order of first mention."""
+    """Yield one equi-join per pair of aliases, in order of first mention."""
     pairs: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
     for left, right in equalities:
         if (right.alias, left.alias) in pairs:

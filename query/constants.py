@@ -1,7 +1,7 @@
 """Constants in a syntax tree as exact Python values, and types named in SQL.
 
-Folding is only used to narrow what is read, so it gives up (None) wherever our value could
-differ from the one that DuckDB compares with.
+Folding is used only to narrow reads, so it returns None wherever its value could differ from the
+value that DuckDB compares with.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from query.algebra import Parameter
-from schema.errors import TypeMismatch
-from schema.types import ColumnType, Kind
+from hornbeam_server.query.algebra import Parameter
+from hornbeam_server.query.meaning import PARAMETER_TYPE
+from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.spelling import sql_bytes
+from hornbeam_server.schema.sqltext import NUMERIC
+from hornbeam_server.schema.types import ColumnType, Kind
 
 Constant = bool | int | Decimal | float | str | Any
 
@@ -35,28 +38,33 @@ _KINDS = {
     exp.DType.UUID: Kind.UUID,
     exp.DType.JSON: Kind.JSON,
 }
-PARAMETER_TYPE = "parameter_type"
-"""In the meta of a parameter's node: the type that its values are read as."""
+CONSTANT = "constant"
+"""Key in the meta of a node for a typed constant: (type, value)."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _NUMERIC = {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE}
 _UNFOLDED = {Kind.BYTES, Kind.JSON}
-"""Text forms of these mean one thing to us (base64, validated text) and another to DuckDB."""
+"""Kinds whose text Hornbeam (base64, validated text) and DuckDB interpret differently."""
 
 
 def named_type(node: exp.Expr | None) -> ColumnType | None:
-    """The column type that a CAST names, or None when no column can have it."""
+    """The column type that a CAST names; None if no column can have it."""
     kind = _KINDS.get(node.this) if isinstance(node, exp.DataType) else None
     if kind is None or node is None:
         return None
     if kind is not Kind.DECIMAL:
         return ColumnType(kind)
     sizes = [int(size.name) for size in node.expressions if size.name.isdigit()]
-    precision, scale = (*sizes, 18, 3)[:2] if not sizes else (sizes[0], (*sizes, 0)[1])
-    return ColumnType(kind, precision=precision, scale=scale)
+    if not sizes:
+        return NUMERIC
+    return ColumnType(kind, precision=sizes[0], scale=(*sizes, 0)[1])
 
 
 def fold(node: exp.Expr) -> Constant | None:
-    """The value of a constant expression, or None: no constant, NULL, or not surely exact."""
+    """The value of a constant expression, or its `Parameter`. None for other expressions, for NULL,
+    and for a value that may be inexact."""
+    if CONSTANT in node.meta:
+        constant: Constant = node.meta[CONSTANT][1]
+        return constant
     match node:
         case exp.Paren():
             return fold(node.this)
@@ -76,8 +84,9 @@ def fold(node: exp.Expr) -> Constant | None:
 
 
 def comparand(node: exp.Expr, type_: ColumnType) -> Constant | None:
-    """`node` as something to look a column up by, or None: it is no constant, or not surely exact.
-    A parameter has the type that `query.binder` has noted, which that of another column may be."""
+    """`node` as a value to look up in a column of `type_`; None if it is not a constant or may be
+    inexact. A parameter has the type that `query.binder` recorded, possibly that of another
+    column."""
     noted = node.unnest().meta.get(PARAMETER_TYPE)
     if noted is not None and not _looked_up_alike(noted, type_):
         return None
@@ -89,16 +98,18 @@ def _looked_up_alike(left: ColumnType, right: ColumnType) -> bool:
 
 
 def same_type(left: ColumnType, right: ColumnType) -> bool:
-    """Whatever the lengths of text."""
-    return replace(left, length=None) == replace(right, length=None)
+    """Whether the types are equal, ignoring the length of text and the declared type."""
+    return replace(left.stored(), length=None) == replace(right.stored(), length=None)
 
 
 def comparable(value: Constant | None, type_: ColumnType | None) -> Constant | None:
-    """`value` as a value of the column it is compared with, or None when that is not exact."""
+    """`value` as a value of the compared column's type; None if the conversion is not exact."""
     if value is None or type_ is None:
         return None
     if isinstance(value, Parameter):
         return value
+    if isinstance(value, bytes):
+        return value if type_.kind is Kind.BYTES else None
     if type_.kind in _UNFOLDED or not _same_family(value, type_.kind):
         return None
     try:
@@ -111,7 +122,7 @@ def comparable(value: Constant | None, type_: ColumnType | None) -> Constant | N
 def _negated(value: Constant | None) -> Constant | None:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | float):
         return None
-    return -value
+    return value.copy_negate() if isinstance(value, Decimal) else -value
 
 
 def _number(text: str) -> Constant:
@@ -122,12 +133,14 @@ def _number(text: str) -> Constant:
 
 def _cast(value: Constant | None, type_: ColumnType | None) -> Constant | None:
     if isinstance(value, Parameter):
-        return None  # the executor would have to cast it at run time
+        return None  # its value is known only at run time
+    if type_ is not None and type_.kind is Kind.BYTES and isinstance(value, str):
+        return sql_bytes(value)
     return comparable(value, type_)
 
 
 def _same_family(value: Constant, kind: Kind) -> bool:
-    """Does DuckDB convert the constant to the column's type, as we do?"""
+    """Whether DuckDB also converts the constant to the column's type."""
     if isinstance(value, bool):
         return kind is Kind.BOOLEAN
     if isinstance(value, float):
@@ -140,5 +153,5 @@ def _same_family(value: Constant, kind: Kind) -> bool:
 
 
 def _exact(value: Constant, coerced: Constant, kind: Kind) -> bool:
-    """Did the conversion keep the value? (A column of doubles is compared as doubles.)"""
+    """Whether the conversion kept the value. A column of doubles is compared as doubles."""
     return kind is not Kind.DECIMAL or Decimal(value) == coerced

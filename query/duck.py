@@ -1,7 +1,7 @@
-"""DuckDB and Arrow: the one place that knows how our types look there, and how to open DuckDB.
+"""Type mapping between Hornbeam, DuckDB and Arrow, and the opening of DuckDB databases.
 
-UUID and JSON travel as Arrow's canonical extension types, so DuckDB sees UUID and JSON columns.
-On the way out DuckDB gives them as plain text; whoever wants the UUIDs back says the types.
+UUID and JSON are sent as Arrow's canonical extension types, so DuckDB has UUID and JSON columns.
+DuckDB returns them as plain text; callers that need UUIDs pass the column types.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ import datetime as dt
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
-from duckdb.sqltypes import DuckDBPyType
 
-from schema.errors import TypeMismatch, Unsupported
-from schema.model import Column
-from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
+from hornbeam_server.query.meaning import macros
+from hornbeam_server.schema.errors import TypeMismatch, Unsupported
+from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
+
+if TYPE_CHECKING:  # only workers load DuckDB, not the server process
+    import duckdb
+    from duckdb.sqltypes import DuckDBPyType
 
 THREADS = 2
 
@@ -67,11 +70,13 @@ _DUCKDB: dict[str, ColumnType] = {
 def connect(
     *, memory_limit_mb: int = 128, threads: int = THREADS, spill_folder: Path | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """An in-memory database that sees nothing but what is registered with it.
+    """Open an in-memory database that can read only registered relations.
 
-    SQL that it runs cannot reach files, the network, extensions, Python variables or its own
-    settings. Without `spill_folder` a query that needs more memory fails.
+    SQL in it cannot reach files, the network, extensions, Python variables or DuckDB's settings.
+    Without `spill_folder`, a query that needs more memory than the limit fails.
     """
+    import duckdb
+
     connection = duckdb.connect(
         ":memory:",
         config={
@@ -84,15 +89,17 @@ def connect(
             "python_enable_replacements": False,
         },
     )
-    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # of cursors, too
-    # After the folder for spilling is set: without external access that is refused.
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")  # GLOBAL also covers cursors
+    for statement in macros():
+        connection.execute(statement)
+    # Last, because DuckDB refuses to set temp_directory without external access.
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
 
 
 def quoted(name: str) -> str:
-    """`name` as an identifier in SQL that we write for DuckDB, whatever it contains."""
+    """`name` as a quoted identifier in SQL for DuckDB; `name` may contain any characters."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -103,12 +110,13 @@ def arrow_type(type_: ColumnType) -> pa.DataType:
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """All fields are nullable: a view row may be asked for before its NOT NULL is checked."""
+    """The Arrow schema of `columns`. All fields are nullable: a view row may be read before its
+    NOT NULL is checked."""
     return pa.schema([(column.name, arrow_type(column.type)) for column in columns])
 
 
 def column_type(type_: DuckDBPyType | pa.DataType) -> ColumnType:
-    """Our type for a DuckDB or an Arrow type. Raises Unsupported for those that have none."""
+    """The ColumnType for a DuckDB or Arrow type. Raises Unsupported if there is none."""
     if isinstance(type_, pa.DataType):
         return _from_arrow(type_)
     if type_.id == "decimal":
@@ -155,7 +163,7 @@ def _unsupported(type_: object) -> Unsupported:
 
 
 def to_record_batch(columns: Sequence[Column], rows: Sequence[Row]) -> pa.RecordBatch:
-    """Rows whose values have the columns' types, as one batch."""
+    """Convert rows, whose values have the columns' types, to one batch."""
     values: Iterable[Sequence[Value]] = zip(*rows, strict=True) if rows else ((),) * len(columns)
     schema = arrow_schema(columns)
     arrays = [_array(column, field.type) for column, field in zip(values, schema, strict=True)]
@@ -174,10 +182,11 @@ def _array(values: Sequence[Value], type_: pa.DataType) -> pa.Array:
 def from_record_batch(
     batch: pa.RecordBatch, types: Sequence[ColumnType | None] | None = None
 ) -> list[Row]:
-    """Rows of Python values. `types` (None: as Arrow says) turn text back into UUIDs.
+    """Convert a batch to rows of Python values. Text becomes UUIDs if `types` says so; without
+    `types`, Arrow's types apply.
 
-    Raises Unsupported for types without a Python value, TypeMismatch for dates that Python
-    cannot hold (years outside 1 to 9999).
+    Raises Unsupported for types without a Python value, TypeMismatch for dates outside Python's
+    range (years 1 to 9999).
     """
     wanted = types or [None] * batch.num_columns
     columns = [_values(c, type_) for c, type_ in zip(batch.columns, wanted, strict=True)]
@@ -199,12 +208,13 @@ def _values(column: pa.Array, wanted: ColumnType | None) -> list[Any]:
 
 
 def _uuid(value: uuid.UUID | str | None) -> uuid.UUID | None:
-    """DuckDB gives text, our own batches give UUIDs."""
+    """The UUID of a value: DuckDB's batches hold text, Hornbeam's own batches hold UUIDs."""
     return uuid.UUID(value) if isinstance(value, str) else value
 
 
 def _moments(column: pa.Array, kind: Kind) -> list[Any]:
-    """From the integers in Arrow's buffers: ten times as fast as Arrow's own conversion."""
+    """The dates or timestamps of a column, computed from the integers in Arrow's buffers. This is
+    ten times as fast as Arrow's own conversion."""
     if kind is Kind.DATE:
         days = column.cast(pa.date32()).cast(pa.int32()).to_pylist()
         return [None if day is None else dt.date.fromordinal(_EPOCH_DAY + day) for day in days]

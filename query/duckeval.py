@@ -1,7 +1,7 @@
-"""Scalar expressions evaluated by DuckDB: for all that `query.expressions` does not compile.
+"""Evaluation by DuckDB of scalar expressions that `query.expressions` does not compile.
 
-Slow (about a millisecond per call, whatever the number of rows), and by construction right. What
-is computed may take any time, so it is done in a thread of a `DuckSession`, which can be stopped.
+It is slow (about 1 ms per call, for any number of rows) but has DuckDB's semantics by construction.
+An expression may take any time and memory, so a worker process runs it (`DuckSession.evaluate`).
 """
 
 from __future__ import annotations
@@ -12,30 +12,32 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeVar
 
-import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from query.duck import column_type, from_record_batch, to_record_batch
-from query.expressions.parameters import number_placeholders, parameter_key
-from schema.errors import SqlError, TypeMismatch, UnknownName
-from schema.model import Column
-from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
+from hornbeam_server.query.duck import from_record_batch, to_record_batch
+from hornbeam_server.query.expressions.parameters import number_placeholders, parameter_key
+from hornbeam_server.query.meaning import PARAMETER_TYPE, duckdb_sql
+from hornbeam_server.query.workers.messages import Next, Query, Register, Request, Rows
+from hornbeam_server.query.workers.processes import Worker
+from hornbeam_server.schema.errors import SqlError, TypeMismatch, UnknownName
+from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.trees import unlink, written
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
 
 _POSITION = "position"
-_CURSOR: ContextVar[duckdb.DuckDBPyConnection] = ContextVar("cursor")
+_WORKER: ContextVar[Worker] = ContextVar("worker")
 Types = Mapping[int | str, ColumnType | None]
 T = TypeVar("T")
 
 
-def evaluating(cursor: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-    """What `work` returns; it may call `evaluate`, which uses `cursor`: who has that can interrupt
-    it."""
-    token = _CURSOR.set(cursor)
+def evaluating(worker: Worker, work: Callable[[], T]) -> T:
+    """The result of `work`, which may call `evaluate`; `worker` runs these calls."""
+    token = _WORKER.set(worker)
     try:
         return work()
     finally:
-        _CURSOR.reset(token)
+        _WORKER.reset(token)
 
 
 def evaluate(
@@ -47,10 +49,10 @@ def evaluate(
 ) -> list[Value]:
     """The value of `node` for each row, in the rows' order.
 
-    A column named "q.c" is what `q.c` means; any other is found by its bare name. Parameters become
-    comparands of `parameter_types` where given, and otherwise have the type that DuckDB sees in the
-    value. Raises UnknownName, TypeMismatch (a value does not fit), SqlError, and DuckDB's errors.
-    Only inside `evaluating`.
+    A column named "q.c" is what `q.c` refers to; other columns are found by their bare names.
+    Parameters become comparands of `parameter_types` where given; otherwise DuckDB infers the type
+    from the value. Raises UnknownName, TypeMismatch (a value does not fit), SqlError,
+    MemoryExceeded. Only valid inside `evaluating`.
     """
     if not rows:
         return []
@@ -67,8 +69,8 @@ def evaluate(
         [(number, *(row[i] for i in plan.positions)) for number, row in enumerate(rows)],
     )
     found = _run(plan.sql, batch, values)
-    if len(found) != len(rows):  # UNLIST and its kin
-        raise SqlError(f"{node.sql(dialect='duckdb')} is not one value for each row")
+    if len(found) != len(rows):  # functions that return several rows, such as UNLIST
+        raise SqlError(f"{written(node, 'duckdb')} is not one value for each row")
     return found
 
 
@@ -86,7 +88,8 @@ def _comparand(
 
 
 def _unrounded(type_: ColumnType | None, value: Any) -> ColumnType | None:
-    """`type_`, or one that has its digits and those of `value` too: a cast to it rounds neither."""
+    """`type_`, widened so that a cast to it does not round `value`. Raises TypeMismatch if that
+    needs too many digits."""
     if type_ is None or not isinstance(value, Decimal):
         return type_
     precision, scale = type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0
@@ -102,7 +105,7 @@ def _unrounded(type_: ColumnType | None, value: Any) -> ColumnType | None:
 
 
 class _Plan:
-    """SQL over columns c0, c1, … and parameters $p0, $p1, …"""
+    """SQL for an expression over columns c0, c1, … and parameters $p0, $p1, …"""
 
     def __init__(self, node: exp.Expr, columns: Sequence[Column], types: Types) -> None:
         self.positions: list[int] = []
@@ -113,10 +116,12 @@ class _Plan:
         self.columns = [
             Column(f"c{i}", columns[position].type) for i, position in enumerate(self.positions)
         ]
-        self.sql = f"SELECT {tree.sql(dialect='duckdb')} FROM input ORDER BY {_POSITION}"
+        self.sql = f"SELECT {duckdb_sql(tree)} FROM input ORDER BY {_POSITION}"
+        unlink(tree)
 
     def _replace(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
+            unlink(node)
             return exp.column(f"c{self._slot(node)}")
         if isinstance(node, exp.Placeholder):
             name = f"p{len(self.parameters)}"
@@ -124,6 +129,7 @@ class _Plan:
             self.parameters.append((name, key))
             type_ = self._types.get(key)
             value = exp.Placeholder(this=name)
+            value.meta[PARAMETER_TYPE] = type_
             return value if type_ is None else exp.cast(value, type_.sql(), dialect="duckdb")
         return node
 
@@ -138,7 +144,8 @@ class _Plan:
 
 
 def _plan(node: exp.Expr, columns: tuple[Column, ...], types: Types) -> _Plan:
-    """Plans are kept in the node's own meta: they live as long as the statement's plan."""
+    """The plan of `node`, cached in the node's meta, so that it lives as long as the statement's
+    plan."""
     kept = node.meta.get("duckeval")
     if kept is None or kept[:2] != (columns, types):
         kept = node.meta["duckeval"] = (columns, types, _Plan(node, columns, types))
@@ -147,9 +154,15 @@ def _plan(node: exp.Expr, columns: tuple[Column, ...], types: Types) -> _Plan:
 
 
 def _run(sql: str, batch: pa.RecordBatch, parameters: Mapping[str, Any]) -> list[Value]:
-    cursor = _CURSOR.get()
-    cursor.register("input", batch)
-    relation = cursor.sql(sql, params=dict(parameters))
-    types = [column_type(type_) for type_ in relation.types]
-    batches = relation.to_arrow_table().to_batches()
-    return [value for part in batches for (value,) in from_record_batch(part, types)]
+    worker = _WORKER.get()
+    requests: list[Request] = [Register("input", pa.Table.from_batches([batch]))]
+    requests.append(Query(sql, parameters))
+    values: list[Value] = []
+    while True:
+        rows = worker.ask_in_thread(requests)
+        assert isinstance(rows, Rows)
+        if rows.batch is not None:
+            values += [value for (value,) in from_record_batch(rows.batch, rows.types)]
+        if rows.last or rows.batch is None:
+            return values
+        requests = [Next()]

@@ -1,76 +1,85 @@
-"""The query engine: SQL in, a stream of rows out, at whatever moment the reader stands for.
+"""The query engine: SQL in, a stream of rows out, read at the snapshot of the given reader.
 
-Preparing parses, binds, rewrites over readable views and plans; prepared statements are kept by
-text and catalog version. Running resolves parameters and reads. `query/native.py` answers what it
-can in our own loops; DuckDB answers everything else (`query/residual.py`).
+Preparing a statement parses, binds, rewrites over readable views and plans it. Prepared statements
+are cached by text and catalog version. Running a statement resolves its parameters and reads.
+`query/native.py` answers supported queries with native loops; DuckDB answers all others
+(`query/residual.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
-from decimal import Decimal
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from query.access import unbounded
-from query.algebra import StatementKind
-from query.binder import BoundQuery, OutputColumn, bind
-from query.duck import arrow_schema, from_record_batch, to_record_batch
-from query.explain import Explanation, explain
-from query.native import NativePlan, TooManyRows
-from query.planner import Plan, plan_query, plan_spilling
-from query.residual import ResidualPlan, plan_rows
-from query.rewrite import Rewritten, rewrite
-from query.session import Duck, DuckSession, new_threads
-from schema.catalog import Catalog
-from schema.errors import LimitExceeded, SqlError, StatementTimeout, TypeMismatch, Unsupported
-from schema.model import Column
-from schema.types import ColumnType, Kind, Row, Value
-from storage.snapshot import RowReader
+from hornbeam_server.query.algebra import StatementKind
+from hornbeam_server.query.binder import BoundQuery, OutputColumn, bind
+from hornbeam_server.query.duck import arrow_schema, from_record_batch, to_record_batch
+from hornbeam_server.query.explain import Explanation, explain
+from hornbeam_server.query.native import NativePlan, TooManyRows
+from hornbeam_server.query.parameters import Misfit, read, readers, with_literals
+from hornbeam_server.query.planner import Plan, plan_query, plan_spilling
+from hornbeam_server.query.residual import ResidualPlan
+from hornbeam_server.query.rewrite import Rewritten, rewrite
+from hornbeam_server.query.session import DuckSession
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.query.workers.places import Preempted
+from hornbeam_server.query.workers.pool import PLACES, PROCESSES, Workers, new_threads
+from hornbeam_server.query.workers.processes import Worker, fork_worker, timed_out
+from hornbeam_server.schema.caches import TextCache
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
+from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.sizes import long_positions, pieces
+from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.ports import BATCH_BYTES
+from hornbeam_server.storage.snapshot import RowReader
 
 T = TypeVar("T")
 PREPARED = 1_024
-"""Prepared statements kept."""
-SHORT = 8_000
-"""Characters of SQL that are read on the event loop: that takes 0.1 s at most, and mostly 2 ms."""
-
-
-def _timed_out() -> StatementTimeout:
-    return StatementTimeout(
-        "the statement ran into its time limit", cure="narrow it, or allow more time"
-    )
+"""Maximum number of cached prepared statements."""
+SHORT = 2_000
+"""Maximum length in characters of SQL that is parsed on the event loop: 25 joined relations take
+about 50 ms, most statements 2 ms."""
 
 
 class QueryEngine:
-    """Prepares statements and owns DuckDB. One per process; `close` it.
+    """Prepares statements and owns the workers that run DuckDB. One per process; `close` it.
 
-    `memory_limit_mb` and `spill_folder` are DuckDB's: without a folder a query that needs more
-    memory fails with LimitExceeded.
+    `options` limit a worker's resources. `places` limits the statements that run at the same time,
+    `processes` the statements that have started and not ended.
     """
 
     def __init__(
         self,
+        options: Options = Options(),  # noqa: B008  # frozen
         *,
-        memory_limit_mb: int = 128,
-        spill_folder: Path | None = None,
+        places: int = PLACES,
+        processes: int = PROCESSES,
+        new_worker: Callable[[Options], Awaitable[Worker]] = fork_worker,
         new_threads: Callable[[int], Executor] = new_threads,
         prepared: int = PREPARED,
     ) -> None:
-        self.duck = Duck(
-            memory_limit_mb=memory_limit_mb, spill_folder=spill_folder, new_threads=new_threads
+        self.workers = Workers(options, places=places, processes=processes, new_worker=new_worker)
+        self.checking = Workers(options, places=1, processes=1, new_worker=new_worker)
+        """A separate pool for verifications, which have no time limit and cannot restart. One runs
+        at a time and takes no place of a query."""
+        # A separate pool: a transaction that holds locks must not wait for queries.
+        self._expressions = Workers(
+            replace(options, threads=1, spill_folder=None),
+            places=places,
+            processes=processes,
+            new_worker=new_worker,
+            new_threads=new_threads,
         )
-        # Apart, so that who holds locks does not wait for queries to get a thread.
-        self._expressions = Duck(
-            memory_limit_mb=memory_limit_mb, threads=1, new_threads=new_threads
-        )
-        self._prepared: OrderedDict[tuple[str, int, bool, bool], PreparedQuery] = OrderedDict()
-        self._limit = prepared
+        self._prepared: TextCache[tuple[str, int, bool, bool], PreparedQuery] = TextCache(prepared)
         self._new_threads = new_threads
         self._reading: Executor | None = None
 
@@ -79,17 +88,15 @@ class QueryEngine:
     ) -> PreparedQuery:
         """Plan a SELECT. Raises SqlError, UnknownName, Unsupported.
 
-        `columnar`: the result will be read by `QueryStream.arrow`. It gives rows too, but the
-        plan may be a slower one for them.
+        `columnar`: optimise the plan for reading by `QueryStream.arrow`. Reading rows still works
+        but may be slower.
         """
         key = (sql, catalog.version, use_views, columnar)
-        found = self._prepared.pop(key, None)
+        found = self._prepared.get(key)
         if found is None or found.catalog is not catalog:
             bound = bind(sql, catalog)
             found = self.prepare_bound(bound, catalog, use_views=use_views, columnar=columnar)
-        self._prepared[key] = found
-        if len(self._prepared) > self._limit:
-            self._prepared.popitem(last=False)
+            self._prepared.put(key, len(sql), found)
         return found
 
     def prepare_bound(
@@ -100,22 +107,26 @@ class QueryEngine:
         use_views: bool = True,
         columnar: bool = False,
     ) -> PreparedQuery:
-        """Plan a SELECT that is bound already (a part of another statement). Not cached."""
-        if bound.statement.kind is not StatementKind.SELECT:
-            raise Unsupported(
-                f"{bound.statement.kind.value.upper()} is not a query",
-                cure="send it as a transaction",
-            )
-        rewritten = rewrite(bound, catalog) if use_views else Rewritten(bound, (), ())
-        plan = plan_query(rewritten.bound, catalog, columnar=columnar)
-        return PreparedQuery(self.duck, bound.statement.sql, catalog, rewritten, plan)
+        """Plan a bound SELECT, such as a part of another statement. The plan is not cached. Each
+        `bound` can be planned only once."""
+        rewritten = Rewritten(bound)
+        try:
+            _require_query(bound)
+            if use_views:
+                rewritten = rewrite(bound, catalog)
+            plan = plan_query(rewritten.bound, catalog, columnar=columnar)
+        finally:
+            unlink(bound.ast)
+            unlink(rewritten.bound.ast)
+        again = partial(self.prepare_bound, catalog=catalog, use_views=use_views, columnar=columnar)
+        return PreparedQuery(self, bound, catalog, rewritten, plan, again)
 
     async def read(
         self, characters: int, work: Callable[[], T], deadline: float | None = None
     ) -> T:
-        """What `work` returns, which reads so much SQL: much in a thread, one text at a time. It
-        cannot be stopped there, only left: raises StatementTimeout at that time of the loop's
-        clock."""
+        """The result of `work`, which parses SQL of `characters` length. Long SQL is parsed in a
+        thread, one text at a time. Raises StatementTimeout at `deadline` (a time of the event
+        loop's clock); the thread still runs to its end."""
         if characters <= SHORT:
             return work()
         if self._reading is None:
@@ -124,43 +135,53 @@ class QueryEngine:
             async with asyncio.timeout_at(deadline):
                 return await asyncio.wrap_future(self._reading.submit(work))
         except TimeoutError:
-            raise _timed_out() from None
+            raise timed_out() from None
 
     async def evaluate(self, work: Callable[[], T]) -> T:
-        """What `work` returns, which evaluates expressions of a write by DuckDB, in a thread."""
-        async with self._expressions.session() as session:
+        """The result of `work`, which evaluates a write's expressions in DuckDB. `work` must have
+        no side effects, because it may be called again."""
+        async with DuckSession(self._expressions) as session:
             return await session.evaluate(work)
 
     def close(self) -> None:
-        """Release DuckDB and its threads. Idempotent."""
+        """End all workers. Idempotent."""
         self._prepared.clear()
         if self._reading is not None:
             self._reading.shutdown(cancel_futures=True)
             self._reading = None
         self._expressions.close()
-        self.duck.close()
+        self.checking.close()
+        self.workers.close()
 
 
 class PreparedQuery:
-    """A planned query. May be run any number of times, also at once."""
+    """A planned query. It may run any number of times, also concurrently."""
 
     def __init__(
-        self, duck: Duck, sql: str, catalog: Catalog, rewritten: Rewritten, plan: Plan
+        self,
+        engine: QueryEngine,
+        bound: BoundQuery,
+        catalog: Catalog,
+        rewritten: Rewritten,
+        plan: Plan,
+        again: Callable[[BoundQuery], PreparedQuery],
     ) -> None:
-        self.sql = sql
+        """`again` plans the same statement with literals instead of parameters."""
+        self.sql = bound.statement.sql
         self.catalog = catalog
         self.rewritten = rewritten
         self.plan = plan
         self.columns = _output_columns(rewritten.bound, plan)
         self.served_by = tuple(dict.fromkeys(access.layout.name for access in plan.accesses))
-        """Relations, views and indexes that are read."""
+        """Names of the relations, views and indexes that the plan reads."""
         self.sources = frozenset(catalog.layout(name).source for name in self.served_by)
-        """Relations and views that are read, by themselves or by their indexes."""
+        """Names of the relations and views that the plan reads, directly or through indexes."""
         self.deferred = tuple(name for name in self.served_by if name in catalog.deferred_view)
-        self._duck = duck
-        self._parameters = [
-            (name, _comparable(type_)) for name, type_ in rewritten.bound.parameter_types.items()
-        ]
+        self._engine = engine
+        self._workers = engine.workers
+        self._bound = bound
+        self._again = again
+        self._readers = readers(bound, _coerced)
 
     async def run(
         self,
@@ -170,60 +191,83 @@ class PreparedQuery:
         deadline: float | None = None,
         max_rows: int | None = None,
     ) -> QueryStream:
-        """Begin to run. `deadline` is a time of the event loop's clock (seconds).
+        """Start the query. `deadline` is a time of the event loop's clock in seconds.
 
         Raises SqlError for missing or surplus parameters, TypeMismatch for values that do not
         fit. The stream raises StatementTimeout after the deadline, LimitExceeded beyond
         `max_rows`.
         """
-        values = self._values(parameters)
+        try:
+            values = self._values(parameters)
+        except Misfit:
+            query, left = await self._engine.read(
+                len(self.sql), lambda: self._with_literals(parameters), deadline
+            )
+            return await query.run(reader, left, deadline=deadline, max_rows=max_rows)
         if isinstance(self.plan, NativePlan):
             rows = self._native(self.plan, reader, values)
             return QueryStream(self.columns, rows, None, deadline, max_rows)
-        session = self._duck.session()
+        session = DuckSession(self._workers)
         batches = self._residual(self.plan, reader, values, session)
         stream = QueryStream(self.columns, batches, session, deadline, max_rows)
         await stream.begin()
         return stream
 
     def explain(self, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> Explanation:
-        """How the query is answered. `parameters` are checked, if given."""
+        """The description of the plan. `parameters` are checked if given."""
         if parameters is not None:
-            self._values(parameters)
+            try:
+                self._values(parameters)
+            except Misfit:
+                query, _ = self._with_literals(parameters)
+                return query.explain()
         return explain(self.sql, self.catalog, self.rewritten, self.plan)
 
     def _values(self, given: Sequence[Any] | Mapping[str, Any]) -> dict[int | str, Value]:
-        """Parameters by number or name, coerced to the types they are compared with."""
+        """Parameter values by number or name, converted to the types of their comparisons. Raises
+        SqlError for missing or surplus parameters, Misfit for values that need literals."""
         named: Mapping[Any, Any] = given if isinstance(given, Mapping) else dict(enumerate(given))
-        if len(named) != len(self._parameters):
+        if len(named) != len(self._readers):
             raise SqlError(
-                f"the statement has {len(self._parameters)} parameters, {len(named)} are given"
+                f"the statement has {len(self._readers)} parameters, {len(named)} are given"
             )
         try:
-            return {
-                name: named[name] if type_ is None else _coerced(type_, named[name])
-                for name, type_ in self._parameters
-            }
+            return read(self._readers, named)
         except KeyError as missing:
             raise SqlError(
                 f"parameter {missing} has no value",
                 cure="give a list for ? and a mapping for :name",
             ) from None
 
+    def _with_literals(
+        self, given: Sequence[Any] | Mapping[str, Any]
+    ) -> tuple[PreparedQuery, dict[Any, Any]]:
+        """The query with literals for the values that raise Misfit, and the remaining
+        parameters."""
+        named: Mapping[Any, Any] = given if isinstance(given, Mapping) else dict(enumerate(given))
+        bound, left = with_literals(self._bound, self._readers, named, self.catalog)
+        query = self._again(bound)
+        if len(query.columns) == len(self.columns):
+            pairs = zip(self.columns, query.columns, strict=True)
+            query.columns = tuple(OutputColumn(mine.name, its.type) for mine, its in pairs)
+        return query, left
+
     async def _native(
         self, plan: NativePlan, reader: RowReader, values: Mapping[int | str, Value]
     ) -> AsyncGenerator[list[Row], None]:
-        """Rows of our own loops; of DuckDB when they turn out too many for these."""
+        """Rows from the native plan, or from DuckDB if the native plan raises TooManyRows."""
         try:
             async with aclosing(plan.batches(reader, values)) as batches:
                 async for rows in batches:
                     yield rows
+            return
         except TooManyRows:
-            async with aclosing(
-                plan_rows(self._spilling(), reader, values, self._duck)
-            ) as rows_of_duck:
-                async for rows in rows_of_duck:
-                    yield rows
+            pass  # DuckDB runs after the except block, which frees the rows that the error holds
+        async with DuckSession(self._workers) as session:
+            spilling = self._residual(self._spilling(), reader, values, session)
+            async with aclosing(spilling) as batches_of_duck:
+                async for batch in batches_of_duck:
+                    yield session.rows(batch)
 
     async def _residual(
         self,
@@ -232,18 +276,27 @@ class PreparedQuery:
         values: Mapping[int | str, Value],
         session: DuckSession,
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Batches of DuckDB, its subqueries answered by our own loops unless they are too large."""
-        try:
-            async with aclosing(plan.batches(reader, values, session)) as batches:
-                async for batch in batches:
-                    yield batch
-        except TooManyRows:
-            async with aclosing(self._spilling().batches(reader, values, session)) as batches:
-                async for batch in batches:
-                    yield batch
+        """Batches from DuckDB. Native loops answer its subqueries; when one has too many rows, the
+        statement restarts and spills them to DuckDB. It also restarts after Preempted."""
+        while True:
+            try:
+                async with aclosing(plan.batches(reader, values, session)) as batches:
+                    async for batch in batches:
+                        yield batch
+                return
+            except TooManyRows:
+                plan = self._spilling()
+            except Preempted:
+                session.begin_again()
 
     def _spilling(self) -> ResidualPlan:
         return plan_spilling(self.rewritten.bound, self.catalog, "many rows")
+
+
+def _require_query(bound: BoundQuery) -> None:
+    kind = bound.statement.kind
+    if kind is not StatementKind.SELECT:
+        raise Unsupported(f"{kind.value.upper()} is not a query", cure="send it as a transaction")
 
 
 def _output_columns(bound: BoundQuery, plan: Plan) -> tuple[OutputColumn, ...]:
@@ -255,25 +308,14 @@ def _output_columns(bound: BoundQuery, plan: Plan) -> tuple[OutputColumn, ...]:
     )
 
 
-def _comparable(type_: ColumnType | None) -> ColumnType | None:
-    return None if type_ is None else unbounded(type_)
-
-
 def _coerced(type_: ColumnType, value: Any) -> Value:
-    """`value` as the type it is compared with; never rounded, for that would change the answer."""
-    coerced = type_.coerce(value)
-    if isinstance(coerced, Decimal) and coerced != Decimal(str(value)):
-        raise TypeMismatch(
-            f"a value compared with {type_.sql()} has more than {type_.scale} decimal places",
-            cure="round the value",
-            type=type_.sql(),
-        )
-    return coerced
+    """`value` as an operand for a column of `type_`; neither rounded nor truncated."""
+    return type_.comparand(value)
 
 
 class QueryStream:
-    """The rows of one run, read once: by `batches`, `arrow` or `all`. Close it if it is not read
-    to its end; closing stops the query.
+    """The rows of one run, to read once by `batches`, `arrow` or `all`. The caller closes a stream
+    that it does not read to the end; closing stops the query.
     """
 
     def __init__(
@@ -293,24 +335,26 @@ class QueryStream:
         self._first: Any = None
 
     async def begin(self) -> None:
-        """Run up to the first batch, so that types and errors of the statement are known."""
+        """Run until the first batch, so that the result's types and errors are known."""
         self._first = await self._next()
         if self._session is not None:
             self.columns = _typed(self.columns, self._session)
 
     async def batches(self) -> AsyncGenerator[list[Row], None]:
-        """Lists of rows."""
+        """Yield the rows in lists."""
         async with aclosing(self._parts()) as parts:
             async for part in parts:
                 yield part if isinstance(part, list) else self._rows(part)
 
     async def arrow(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Record batches of `schema`."""
+        """Yield the rows as record batches of `schema`."""
         fields = _fields(self.columns)
+        long = long_positions(column.type for column in self.columns)
         async with aclosing(self._parts()) as parts:
             async for part in parts:
                 if isinstance(part, list):
-                    yield to_record_batch(fields, part)
+                    for rows in pieces(part, long, BATCH_BYTES):
+                        yield to_record_batch(fields, rows)
                 elif part.schema.types == self.schema.types:
                     yield part.rename_columns(self.schema.names)
                 else:
@@ -329,7 +373,7 @@ class QueryStream:
         return rows
 
     async def close(self) -> None:
-        """Stop and release. Idempotent."""
+        """Stop the query and release its worker. Idempotent."""
         await self._source.aclose()
         if self._session is not None:
             self._session.close()
@@ -348,13 +392,13 @@ class QueryStream:
             await self.close()
 
     async def _next(self) -> Any:
-        """The next part that has rows; None at the end. Closes the stream when it fails."""
+        """The next non-empty list or batch; None at the end. Closes the stream on errors."""
         try:
             async with asyncio.timeout_at(self._deadline):
                 part = await anext(self._source, None)
         except TimeoutError:
             await self.close()
-            raise _timed_out() from None
+            raise timed_out() from None
         except BaseException:
             await self.close()
             raise
@@ -376,7 +420,7 @@ class QueryStream:
 
 
 def _typed(columns: tuple[OutputColumn, ...], session: DuckSession) -> tuple[OutputColumn, ...]:
-    """DuckDB's types, and its names where binding could not know them all."""
+    """The columns with DuckDB's types, and with its names if binding did not know all columns."""
     names = [column.name for column in columns]
     if len(names) != len(session.types):
         names = list(session.names)
@@ -384,5 +428,5 @@ def _typed(columns: tuple[OutputColumn, ...], session: DuckSession) -> tuple[Out
 
 
 def _fields(columns: Sequence[OutputColumn]) -> list[Column]:
-    """Columns for Arrow; a NULL without type is text."""
+    """The columns for Arrow's schema; a NULL without a type becomes text."""
     return [Column(column.name, column.type or ColumnType(Kind.TEXT)) for column in columns]

@@ -1,4 +1,4 @@
-"""EXPLAIN: in words and as JSON, how a query is answered and why not otherwise."""
+"""EXPLAIN: the plan of a query and the reasons for it, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from query.access import Access, Reach, describe_keys
-from query.native import NativePlan
-from query.planner import Plan
-from query.residual import ResidualPlan
-from query.rewrite import Rewritten
-from schema.catalog import Catalog
+from hornbeam_server.query.access import Access, Reach, describe_keys
+from hornbeam_server.query.native import NativePlan
+from hornbeam_server.query.planner import Plan
+from hornbeam_server.query.residual import ResidualPlan
+from hornbeam_server.query.rewrite import Rewritten
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.trees import written
 
 _READS = {
     Reach.POINT: "row by key of",
@@ -23,10 +24,11 @@ _READS = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One source: what is read of `layout` to get rows of `source`.
+    """One source: the read of `layout` that gives rows of `source`.
 
-    `join`: rows are looked up for rows read before. `rows` is an estimate; `order` says whether
-    the rows come in the order that is wanted.
+    `join` describes a lookup for rows that were read before. `order` describes whether the rows
+    arrive in the requested order. `rows` is an estimate. `assumed`: the rows of `source` were never
+    counted.
     """
 
     source: str
@@ -38,6 +40,7 @@ class Step:
     join: str
     order: str
     rows: int
+    assumed: bool
 
     def text(self) -> str:
         name = self.source if self.alias == self.source else f"{self.source} AS {self.alias}"
@@ -47,14 +50,16 @@ class Step:
         if not self.covering:
             words.append(f"then {self.source} by key")
         words += [part for part in (self.join, self.order) if part]
-        return ", ".join(words) + f" (about {self.rows} row{'s' if self.rows != 1 else ''})"
+        rows = f"about {self.rows} row{'s' if self.rows != 1 else ''}"
+        guess = f", assumed: those of {self.source} are not counted" if self.assumed else ""
+        return f"{', '.join(words)} ({rows}{guess})"
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a query is answered. `rewritten` is the SQL over views, `duckdb` what DuckDB runs ("":
-
-    nothing), `reason` why DuckDB is needed, `notes` why joins are not covered by views.
+    """The explanation of a query's plan. `rewritten` is the SQL over views. `duckdb` is the SQL
+    that DuckDB runs, or "". `reason` says why DuckDB is needed, `notes` why views do not cover
+    joins.
     """
 
     sql: str
@@ -69,7 +74,7 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The explanation as text for users."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -87,21 +92,21 @@ class Explanation:
             yield f"note: {note}"
 
     def json(self) -> dict[str, Any]:
-        """Plain data, with the same names."""
+        """The explanation as plain data with the same names, and its `text`."""
         return {**asdict(self), "text": self.text}
 
 
 def explain(sql: str, catalog: Catalog, rewritten: Rewritten, plan: Plan) -> Explanation:
-    """Put a plan into words."""
+    """The explanation of a plan."""
     accesses = plan.accesses
     layouts = list(dict.fromkeys(access.layout.name for access in accesses))
     sources = dict.fromkeys(access.source.name for access in accesses)
     return Explanation(
         sql=sql,
-        rewritten=rewritten.bound.ast.sql("duckdb") if rewritten.uses else sql,
+        rewritten=written(rewritten.bound.ast, "duckdb") if rewritten.uses else sql,
         views=tuple(name for name in sources if name in catalog.view),
         indexes=tuple(name for name in layouts if name in catalog.index),
-        steps=tuple(_steps(plan)),
+        steps=tuple(_steps(plan, catalog)),
         strategy=_strategy(plan),
         duckdb=plan.sql if isinstance(plan, ResidualPlan) else "",
         reason=plan.reason if isinstance(plan, ResidualPlan) else "",
@@ -109,23 +114,23 @@ def explain(sql: str, catalog: Catalog, rewritten: Rewritten, plan: Plan) -> Exp
     )
 
 
-def _steps(plan: Plan) -> Iterator[Step]:
+def _steps(plan: Plan, catalog: Catalog) -> Iterator[Step]:
     if isinstance(plan, NativePlan):
         for answer in plan.answers:
-            yield from _steps(answer.plan)
-        yield _step(plan.first, "", _order(plan))
+            yield from _steps(answer.plan, catalog)
+        yield _step(plan.first, "", _order(plan), catalog)
         for lookup in plan.lookups:
-            yield _step(lookup.access, "looked up in batches", "")
+            yield _step(lookup.access, "looked up in batches", "", catalog)
         return
     for item in plan.lifted:
-        yield from _steps(item.plan)
+        yield from _steps(item.plan, catalog)
     for reads in plan.blocks:
         for read in reads:
             join = "for the values of rows read before" if read.access.join_columns else ""
-            yield _step(read.access, join, "")
+            yield _step(read.access, join, "", catalog)
 
 
-def _step(access: Access, join: str, order: str) -> Step:
+def _step(access: Access, join: str, order: str, catalog: Catalog) -> Step:
     return Step(
         source=access.source.name,
         alias=access.alias,
@@ -136,6 +141,7 @@ def _step(access: Access, join: str, order: str) -> Step:
         join=join,
         order=order,
         rows=max(1, round(access.rows)),
+        assumed=access.source.name not in catalog.row_count and access.reach is not Reach.POINT,
     )
 
 

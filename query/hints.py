@@ -1,52 +1,65 @@
 """Conditions that narrow one source by others in one direction only. Pure.
 
-Equi-joins of inner joins are in `Block.equi_joins`. Two more are worth a look-up:
+Equi-joins of inner joins are in `Block.equi_joins`. Two more kinds of condition justify a lookup:
 
-* the ON of a LEFT JOIN: a row of the right side that matches nothing on the left never shows,
-  whatever is joined before or after;
-* `a.x = b.y OR a.x = b.z` (or `a.x IN (b.y, b.z)`) in WHERE, which no row of `a` fulfils unless
-  its `x` is one of those values; it rejects NULL, so that outer joins do not matter.
+* the ON of a LEFT JOIN: a row of the right side that matches no row on the left never appears in
+  the result, regardless of the other joins;
+* `a.x = b.y OR a.x = b.z` (or `a.x IN (b.y, b.z)`) in WHERE: a row of `a` satisfies it only if its
+  `x` is one of those values. The condition rejects NULL, so outer joins do not matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from sqlglot import exp
 
-from query.access import Equality, Hint, JoinColumn
-from query.algebra import Block
-from query.blocks import joinable, split
-from schema.catalog import Catalog
-from schema.types import ColumnType
+from hornbeam_server.query.access import Equality, Hint, JoinColumn
+from hornbeam_server.query.algebra import Block
+from hornbeam_server.query.blocks import joinable, split
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.types import ColumnType
 
 Pair = tuple[JoinColumn, JoinColumn]
 
 
-def find_hints(tree: exp.Expr, number: int, block: Block, catalog: Catalog) -> Iterator[Hint]:
-    """Hints for the sources of `block`, which has that number in the statement."""
+def find_hints(places: BlockPlaces, number: int, block: Block, catalog: Catalog) -> Iterator[Hint]:
+    """Yield the hints for the sources of `block`, which is block `number` of the statement."""
     finder = _Finder(number, block, catalog)
-    for join in tree.find_all(exp.Join):
+    for join in places.joins.get(number, ()):
         yield from finder.left_join(join)
-    for select in tree.find_all(exp.Select):
-        if own_block(select) == number:
-            for node in conjuncts(select):
-                yield from finder.alternatives(node)
+    for select in places.selects.get(number, ()):
+        for node in conjuncts(select):
+            yield from finder.alternatives(node)
 
 
-def own_block(select: exp.Select) -> int | None:
-    """The number of the block that `select` is: a condition on columns of an outer block is no
-    condition on that block's rows.
-    """
-    for table in select.find_all(exp.Table):
-        if "source" in table.meta and table.parent_select is select:
-            number: int = table.meta["source"][0]
-            return number
-    return None
+class BlockPlaces:
+    """The SELECTs and joins of each block of a statement, found in one walk over the tree.
+
+    A condition in a subquery does not restrict the rows of an outer block that it refers to."""
+
+    def __init__(self, tree: exp.Expr) -> None:
+        self.selects: dict[int, list[exp.Select]] = {}
+        self.joins: dict[int, list[exp.Join]] = {}
+        self._numbers: dict[int, int] = {}
+        for table in tree.find_all(exp.Table):
+            if "source" in table.meta:
+                number = table.meta["source"][0]
+                self._numbers.setdefault(id(table.parent_select), number)
+                if isinstance(table.parent, exp.Join) and table.arg_key == "this":
+                    self.joins.setdefault(number, []).append(table.parent)
+        for select in tree.find_all(exp.Select):
+            found = self.number(select)
+            if found is not None:
+                self.selects.setdefault(found, []).append(select)
+
+    def number(self, select: exp.Select) -> int | None:
+        """The block number of `select`; None if it is not a block."""
+        return self._numbers.get(id(select))
 
 
 def conjuncts(select: exp.Select) -> Iterator[exp.Expr]:
-    """The conjuncts of its WHERE."""
+    """Yield the conjuncts of the WHERE of `select`."""
     where = select.args.get("where")
     yield from split(where.this if where is not None else None)
 
@@ -63,13 +76,20 @@ class _Finder:
         if number != self.number or join.args.get("side") != "LEFT" or not plain:
             return
         for node in split(join.args.get("on")):
-            for own, other in self._sides(node):
-                if own.alias == alias:
-                    yield Hint(alias, Equality(own.column, (other,)))
+            if isinstance(node, exp.EQ):
+                for own, other in self._sides(node.this, node.expression):
+                    if own.alias == alias:
+                        yield Hint(alias, Equality(own.column, (other,)))
 
     def alternatives(self, node: exp.Expr) -> Iterator[Hint]:
-        """`own = other OR own = another …`, for every column that may be `own` throughout."""
-        found = [list(self._sides(part)) for part in _alternatives(node)]
+        """Yield the hints of `own = other OR own = another …`: one for every column `own` that all
+        the equalities share."""
+        found: list[list[Pair]] = []
+        for left, right in _alternatives(node):
+            sides = list(self._sides(left, right))
+            if not sides:  # stop early: most lists hold constants
+                return
+            found.append(sides)
         if len(found) < 2:
             return
         for own, _ in found[0]:
@@ -77,11 +97,9 @@ class _Finder:
             if len(others) == len(found):
                 yield Hint(own.alias, Equality(own.column, tuple(dict.fromkeys(others))))
 
-    def _sides(self, node: exp.Expr) -> Iterator[Pair]:
-        """An equality of columns of two sources, both ways round."""
-        if not isinstance(node, exp.EQ):
-            return
-        left, right = self._column(node.this), self._column(node.expression)
+    def _sides(self, one: exp.Expr, another: exp.Expr) -> Iterator[Pair]:
+        """Yield an equality of columns of two sources in both directions."""
+        left, right = self._column(one), self._column(another)
         if left is None or right is None or left.alias == right.alias:
             return
         if joinable(self._type(left), self._type(right)):
@@ -97,15 +115,16 @@ class _Finder:
         return layout.columns[layout.positions[column.column]].type
 
 
-def _alternatives(node: exp.Expr) -> Sequence[exp.Expr]:
-    """The parts of a disjunction, IN written out as equalities."""
+def _alternatives(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr]]:
+    """Yield the two sides of each equality in a disjunction; IN counts as several equalities. Any
+    other part yields (part, part), which cannot be two columns of different sources."""
     node = node.unnest()
     if isinstance(node, exp.Or):
-        return [*_alternatives(node.this), *_alternatives(node.expression)]
-    if isinstance(node, exp.In) and node.expressions:
-        return [_equal(node.this, value) for value in node.expressions]
-    return [node]
-
-
-def _equal(left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    return exp.EQ(this=left.copy(), expression=right.copy())
+        yield from _alternatives(node.this)
+        yield from _alternatives(node.expression)
+    elif isinstance(node, exp.In) and node.expressions:
+        yield from ((node.this, value) for value in node.expressions)
+    elif isinstance(node, exp.EQ):
+        yield node.this, node.expression
+    else:
+        yield node, node

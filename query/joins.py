@@ -1,21 +1,26 @@
-"""The order in which the sources of a block are read. Pure.
+"""Join ordering: the order in which the sources of a block are read. Pure.
 
-Greedy: begin with the source that the query's own constants reach most cheaply, then always take
-the source that the rows read so far reach most cheaply (by key, key prefix or index), else one
-that has to be read by itself. Every beginning is tried; the cheapest order wins.
+The search is greedy. It starts with a source that the query's constants reach cheaply. It then
+always takes the source that the rows read so far reach most cheaply (by key, key prefix or index),
+or else a source that is read alone. It tries up to `MAX_BEGINNINGS` first sources, and the cheapest
+order wins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from query.access import Access, Hint, Reach, Term, choose
-from query.algebra import Block
-from schema.catalog import Catalog
+from hornbeam_server.query.access import Access, Hint, Paths, Reach, Term
+from hornbeam_server.query.algebra import Block
+from hornbeam_server.schema.catalog import Catalog, Index
 
 MAX_BEGINNINGS = 6
-"""Beginnings that are tried; a plan is made once per statement, but 20 sources have 20."""
+"""Maximum number of first sources that are tried; it bounds the planning of large joins."""
+
+KnownPaths = dict[tuple[str, tuple[Index, ...]], Paths]
+"""Paths by alias and the indexes on its relation."""
 
 
 def order_joins(
@@ -27,17 +32,18 @@ def order_joins(
     given: Mapping[str, float] | None = None,
     looked_up: bool = False,
     hints: Sequence[Hint] = (),
+    known: KnownPaths | None = None,
 ) -> tuple[Access, ...]:
-    """One access per source, in reading order; later ones may need columns of earlier ones.
+    """One access path per source, in reading order; later paths may need columns of earlier ones.
 
-    `given` are rows that are there before (answers of subqueries), with how many they may be.
-    `looked_up`: a source that rows before it lead to is never read by itself.
+    `given` has the names of rows that are available before (results of subqueries), with their
+    estimated numbers. `looked_up`: a source that earlier rows lead to is never read alone. `known`
+    caches paths of the same block and hints under different indexes; the call adds to it.
     """
+    paths = _paths(catalog, block, hints, {} if known is None else known)
     alone = {
-        source.alias: choose(
-            catalog,
-            block,
-            source.alias,
+        source.alias: paths[source.alias].cheapest(
+            {},
             order=leading_terms(order, source.alias),
             limited=limited and all(alias == source.alias for alias, _ in order),
         )
@@ -47,15 +53,26 @@ def order_joins(
         return tuple(alone.values())
     cheapest = sorted(alone, key=lambda alias: alone[alias].cost)[:MAX_BEGINNINGS]
     beginnings = [None, *cheapest] if given else cheapest
-    orders = (
-        _Greedy(catalog, block, alone, looked_up, hints).steps(alias, given or {})
-        for alias in beginnings
-    )
+    greedy = _Greedy(paths, alone, looked_up)
+    orders = (greedy.steps(alias, given or {}) for alias in beginnings)
     return min(orders, key=lambda steps: sum(step.cost for step in steps))
 
 
+def _paths(
+    catalog: Catalog, block: Block, hints: Sequence[Hint], known: KnownPaths
+) -> dict[str, Paths]:
+    """The paths of every source."""
+    found = {}
+    for source in block.sources:
+        key = source.alias, catalog.indexes_on(source.relation)
+        if key not in known:
+            known[key] = Paths(catalog, block, source.alias, hints)
+        found[source.alias] = known[key]
+    return found
+
+
 def leading_terms(order: Sequence[tuple[str, Term]], alias: str) -> tuple[Term, ...]:
-    """The terms of ORDER BY up to the first one of another source."""
+    """The leading terms of ORDER BY that belong to the source `alias`."""
     terms = []
     for name, term in order:
         if name != alias:
@@ -66,44 +83,47 @@ def leading_terms(order: Sequence[tuple[str, Term]], alias: str) -> tuple[Term, 
 
 @dataclass(frozen=True)
 class _Greedy:
-    """`alone`: the best path to each source by itself."""
+    """The greedy search. `alone` has the best path to each source that needs no other source."""
 
-    catalog: Catalog
-    block: Block
+    paths: Mapping[str, Paths]
     alone: Mapping[str, Access]
     looked_up: bool
-    hints: Sequence[Hint]
+
+    @cached_property
+    def followers(self) -> dict[str, list[str]]:
+        """Source → sources that its columns may lead to."""
+        found: dict[str, list[str]] = {}
+        for alias, paths in self.paths.items():
+            for partner in paths.partners:
+                found.setdefault(partner, []).append(alias)
+        return found
 
     def steps(self, first: str | None, given: Mapping[str, float]) -> tuple[Access, ...]:
         steps = [self.alone[first]] if first is not None else []
         fetched = dict(given) | {step.alias: step.rows for step in steps}
-        left = [alias for alias in self.alone if alias != first]
+        left = {alias: self._next(alias, fetched) for alias in self.alone if alias != first}
         while left:
-            choices = [self._next(alias, fetched) for alias in left]
-            step = min(choices, key=lambda path: (not path.join_columns, path.cost))
+            alias = min(left, key=lambda alias: left[alias][0])
+            _, step = left.pop(alias)
             steps.append(step)
-            fetched[step.alias] = step.rows
-            left.remove(step.alias)
+            fetched[alias] = step.rows
+            for other in self.followers.get(alias, ()):
+                if other in left:
+                    left[other] = self._next(other, fetched)
         return tuple(steps)
 
-    def _next(self, alias: str, fetched: Mapping[str, float]) -> Access:
-        """The cheaper of: joined to what is there, or by itself."""
+    def _next(self, alias: str, fetched: Mapping[str, float]) -> tuple[tuple[bool, float], Access]:
+        """(rank, path): the cheaper of a path joined to `fetched` and a path that reads the source
+        alone. Joined paths rank first."""
         alone = self.alone[alias]
-        joined = choose(
-            self.catalog,
-            self.block,
-            alias,
-            fetched=fetched,
-            joined=self.looked_up,
-            hints=self.hints,
-        )
-        if not joined.join_columns:
-            return alone
-        return joined if self.looked_up or joined.cost <= alone.cost else alone
+        joined = self.paths[alias].cheapest(fetched, joined=self.looked_up)
+        if joined.join_columns and (self.looked_up or joined.cost <= alone.cost):
+            return (False, joined.cost), joined
+        return (True, alone.cost), alone
 
 
 def nested_loops(steps: Sequence[Access]) -> bool:
-    """Can every source but the first be looked up, key by key, from rows before it?"""
+    """Whether every source except the first can be looked up by key from earlier rows."""
     return all(
         step.equalities and (step.join_columns or step.reach is Reach.POINT) for step in steps[1:]
     )

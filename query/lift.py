@@ -1,9 +1,9 @@
-"""Subqueries that are answered first, so that their values can narrow what is read. Pure.
+"""Subqueries that are answered first, so that their results narrow the outer reads. Pure.
 
-`x > (SELECT MAX(y) - 10 FROM t)` compares `x` with a constant, once that is known, and
-`x IN (SELECT y FROM t …)` is a semi-join. DuckDB would find that out too, but only after all rows
-of the outer sources had been handed to it. Lifted are uncorrelated subqueries in the WHERE's
-conjuncts: one aggregate row compared with a column, or one plain column after IN.
+`x > (SELECT MAX(y) - 10 FROM t)` compares `x` with a constant once the subquery is answered, and
+`x IN (SELECT y FROM t …)` is a semi-join. DuckDB also optimises these, but only after all rows of
+the outer sources have been sent to it. Lifted subqueries are uncorrelated conjuncts of the WHERE:
+one aggregate row compared with a column, or one plain column after IN.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from query.algebra import Comparison, EquiJoin, Filter, Parameter
-from query.binder import BoundQuery, OutputColumn
-from query.blocks import joinable
-from query.hints import conjuncts, own_block
-from schema.catalog import Catalog
-from schema.types import ColumnType
+from hornbeam_server.query.algebra import Comparison, EquiJoin, Filter, Parameter
+from hornbeam_server.query.binder import BoundQuery, OutputColumn
+from hornbeam_server.query.blocks import joinable
+from hornbeam_server.query.hints import BlockPlaces, conjuncts
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.types import ColumnType
 
 LIFTED = "lifted"
-"""Names of lifted values and tables begin so; no parameter or relation can be spelled like them."""
+"""Prefix of the names of lifted values and tables; no parameter or relation can have such a
+name."""
 
 _COMPARISONS: dict[type[exp.Expr], tuple[Comparison, Comparison]] = {
     exp.EQ: (Comparison.EQ, Comparison.EQ),
@@ -34,27 +35,29 @@ _COMPARISONS: dict[type[exp.Expr], tuple[Comparison, Comparison]] = {
 
 
 Found = tuple[exp.Expr, exp.Subquery, Comparison]
-"""A column, the subquery it is compared with, and how."""
+"""(column, the subquery that it is compared with, comparison)."""
 
 
 @dataclass(frozen=True)
 class Lift:
-    """A subquery with the condition it gives to block `block`, under `name`."""
+    """A subquery and the `filter` or `join` that it adds to block `block`. Its result is called
+    `name`."""
 
     name: str
     block: int
     query: BoundQuery
     type: ColumnType
-    """Of the column compared with."""
+    """Type of the column that the subquery is compared with."""
     filter: Filter | None = None
     join: EquiJoin | None = None
 
 
 def candidates(bound: BoundQuery, catalog: Catalog) -> Iterator[tuple[exp.Subquery, Lift]]:
-    """Subqueries of `bound.ast` that may be lifted, outermost first, with what they would give."""
+    """Yield the subqueries of `bound.ast` that may be lifted, outermost first, with their lifts."""
     numbers = itertools.count()
+    places = BlockPlaces(bound.ast)
     for select in bound.ast.find_all(exp.Select):
-        number = own_block(select)
+        number = places.number(select)
         for node in conjuncts(select):
             found = _scalar(node) or _membership(node)
             if found is None or number is None or found[0].meta["column"][0] != number:
@@ -88,7 +91,7 @@ def _membership(node: exp.Expr) -> Found | None:
 
 
 def _one_row(query: exp.Expr) -> bool:
-    """An aggregate without GROUP BY: always exactly one row."""
+    """Whether the query is an aggregate without GROUP BY, which returns exactly one row."""
     if not isinstance(query, exp.Select) or len(query.expressions) != 1:
         return False
     if any(query.args.get(part) for part in ("group", "having", "limit", "offset", "qualify")):
@@ -97,7 +100,7 @@ def _one_row(query: exp.Expr) -> bool:
 
 
 def independent(subquery: exp.Subquery) -> bool:
-    """Does it read nothing but relations of its own? (No outer columns, no CTEs.)"""
+    """Whether the subquery reads only its own relations: no outer columns, no CTEs."""
     own = set()
     for table in subquery.find_all(exp.Table):
         if "source" not in table.meta:

@@ -1,7 +1,7 @@
-"""Which thing a name means: the FROM items of one SELECT, and those of the SELECTs around it.
+"""Name resolution: the FROM items of one SELECT and of the SELECTs around it.
 
-Own resolver, not sqlglot's `qualify`: that one rewrites the tree it resolves, expands USING into
-COALESCE, and knows no positions for its errors.
+This replaces sqlglot's `qualify`, which rewrites the tree, expands USING into COALESCE, and gives
+no positions in its errors.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from schema.errors import UnknownName
-from schema.types import ColumnType
+from hornbeam_server.schema.errors import UnknownName
+from hornbeam_server.schema.types import ColumnType
 
 ANONYMOUS = "?"
-"""What the aliases that we give to items without one begin with; SQL cannot write it unquoted."""
+"""Prefix of generated aliases for FROM items without an alias; unquoted SQL cannot contain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """One column of a result. `type` None: known only to whoever executes the query."""
+    """One column of a result. `type` is None if only execution determines it."""
 
     name: str
     type: ColumnType | None
@@ -27,24 +27,25 @@ class OutputColumn:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing in FROM. `columns` pairs the visible name with the name in `relation`.
+    """One item of FROM. `columns` pairs the visible name with the name in `relation`.
 
-    `relation` is set for relations and views of the catalog. `open`: it has columns whose names
-    we do not know (a table function without column names, an unnamed expression).
+    `relation` is set for relations and views of the catalog. `open`: the item has columns with
+    unknown names (unnamed expressions). `hidden` columns resolve by name, but `*` omits them.
     """
 
     alias: str
     columns: tuple[tuple[str, OutputColumn], ...]
     relation: str | None = None
     open: bool = False
+    hidden: tuple[tuple[str, OutputColumn], ...] = ()
 
     @property
     def name(self) -> str:
-        """The alias by which SQL can call it, or ""."""
+        """The alias by which SQL can refer to the item, or ""."""
         return "" if self.alias.startswith(ANONYMOUS) else self.alias
 
     def find(self, name: str) -> OutputColumn | None:
-        for visible, column in self.columns:
+        for visible, column in (*self.columns, *self.hidden):
             if visible == name:
                 return column
         return None
@@ -52,7 +53,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a column reference means: `column` of `item`, in the SELECT numbered `select`."""
+    """The target of a column reference: `column` of `item`, in the SELECT numbered `select`."""
 
     select: int
     item: Item
@@ -61,8 +62,8 @@ class Target:
 
 @dataclass
 class Frame:
-    """Names visible in one SELECT. `merged` maps a USING column to the item it is read from
-    (None for FULL JOIN, where it is neither side's), and `dropped` holds the other sides."""
+    """The names visible in one SELECT. `merged` maps a USING column to the item that provides it
+    (None for FULL JOIN, where neither side does). `dropped` holds the other sides."""
 
     select: int
     parent: Frame | None = None
@@ -77,7 +78,7 @@ class Frame:
             frame = frame.parent
 
     def item(self, alias: str) -> tuple[Frame, Item] | None:
-        """The item called `alias`, innermost first."""
+        """The innermost item called `alias`, with its frame; None if there is none."""
         for frame in self.around():
             for item in frame.items:
                 if item.alias == alias:
@@ -85,7 +86,8 @@ class Frame:
         return None
 
     def local(self, name: str) -> list[Item]:
-        """Items of this SELECT that an unqualified `name` could mean; more than one: ambiguous."""
+        """Items of this SELECT that an unqualified `name` can mean; the name is ambiguous if there
+        are several."""
         if name in self.merged:
             merged = self.merged[name]
             return [merged] if merged is not None else []
@@ -96,7 +98,8 @@ class Frame:
         ]
 
     def star(self) -> Iterator[tuple[Item, str, OutputColumn]]:
-        """Every visible column in the order of `*`; a USING column once, where it stood first."""
+        """Yield every visible column in the order of `*`; a USING column once, at its first
+        position."""
         for item in self.items:
             for visible, column in item.columns:
                 if (item.alias, visible) in self.dropped:
@@ -114,7 +117,7 @@ class Frame:
 
 
 def unknown(what: str, name: str, where: str, known: Iterable[str]) -> UnknownName:
-    """The error for `name`, with near misses as the cure."""
+    """The error for an unknown `name`, with similar names as the cure."""
     near = difflib.get_close_matches(name, sorted(set(known)), n=3, cutoff=0.6)
     cure = f"did you mean {' or '.join(near)}?" if near else ""
     return UnknownName(f"{what} {name} is unknown{where}", cure=cure, name=name, near=near)

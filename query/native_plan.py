@@ -1,7 +1,7 @@
-"""Making native plans: what of a bound query our own loops can answer, and how.
+"""The planner for native execution (`query/native.py`).
 
-A query that does not fit is refused with the reason (`NotNative`), which `explain` shows; DuckDB
-answers it instead.
+A query that cannot run natively is refused with a reason (`NotNative`), which `explain` shows;
+DuckDB answers it instead.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from sqlglot import exp
 
-from query.access import (
+from hornbeam_server.query.access import (
     Access,
     JoinColumn,
     Parameters,
@@ -23,15 +24,15 @@ from query.access import (
     fewest_rows,
     values_of,
 )
-from query.algebra import Block, Comparison, Filter, Parameter, ParameterList
-from query.binder import BoundQuery
-from query.blocks import joinable, split
-from query.fetch import Key, getter
-from query.hints import find_hints
-from query.joins import nested_loops, order_joins
-from query.lift import candidates
-from query.native import Answer, Lookup, NativePlan
-from query.native_values import (
+from hornbeam_server.query.algebra import Block, Comparison, Filter, Parameter, ParameterList
+from hornbeam_server.query.binder import BoundQuery
+from hornbeam_server.query.blocks import joinable, split
+from hornbeam_server.query.fetch import Key, getter
+from hornbeam_server.query.hints import BlockPlaces, find_hints
+from hornbeam_server.query.joins import nested_loops, order_joins
+from hornbeam_server.query.lift import Lift, candidates
+from hornbeam_server.query.native import Answer, Lookup, NativePlan
+from hornbeam_server.query.native_values import (
     Groups,
     GroupScope,
     NotNative,
@@ -42,23 +43,28 @@ from query.native_values import (
     projection,
     sort_term,
 )
-from schema.catalog import Catalog
-from schema.types import Row
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.trees import supersede, unlink, unlink_all
+from hornbeam_server.schema.types import Row
 
 NATIVE_COST = 20_000.0
-"""Up to so many scanned rows joining and grouping are ours: DuckDB's beginning and its threads
-cost as much."""
+"""Joins and groupings that cost up to this many scanned rows run natively: starting DuckDB and its
+threads costs as much."""
 HASH_COST = 1.1
-"""One row read and given to DuckDB, in scanned rows; larger joins weigh this against look-ups."""
+"""Cost of reading one row and passing it to DuckDB, in scanned rows. For larger joins it is
+compared with the cost of lookups."""
 VALUE_COST = 0.08
-"""One value of DuckDB's result made a Python object, in scanned rows (0.2 of 2.4 µs). A join of
-whole wide rows costs DuckDB more on the way out than our look-ups cost on the way in; not so as
-Arrow, or if few columns or rows come out."""
+"""Cost of converting one value of DuckDB's result to a Python object, in scanned rows (0.2 of
+2.4 µs). For a join that returns whole wide rows, this conversion costs more than native lookups.
+It does not if the result is read as Arrow, or if it has few columns or rows."""
 GROUPED_COST = 4.0
-"""One row put into a group, in rows read: DuckDB groups 5,000 rows sooner than we do, if its
-beginning is counted in."""
+"""Cost of adding one row to a group, in scanned rows: from 5,000 rows on, DuckDB groups faster than
+native code, including DuckDB's start."""
+MAX_NODES = 4_000
+"""Maximum nodes of a SELECT, not counting constants: 1 000 comparisons have this many nodes and
+take 0.1 ms per row."""
 UNUSED_SHARE = 0.1
-"""A guess: the share of rows that a condition keeps which no path uses."""
+"""Estimated fraction of rows that satisfy a condition that no access path uses."""
 
 _SELECT_PARTS = {
     "expressions", "distinct", "from_", "joins", "where", "group", "having", "order", "limit",
@@ -79,17 +85,39 @@ def plan_native(
     most_cost: float = NATIVE_COST,
     columnar: bool = False,
 ) -> NativePlan:
-    """Raises NotNative with the reason.
+    """The native plan for `bound`. Raises NotNative with the reason.
 
-    `most_cost`: what joining or grouping may cost in scanned rows, however cheap DuckDB would be.
-    `columnar`: the result is wanted as Arrow, not as rows.
+    `most_cost`: joins and groupings up to this cost in scanned rows run natively, regardless of
+    DuckDB's cost. `columnar`: the result is read as Arrow, not as rows.
     """
     if not isinstance(bound.ast, exp.Select):
         other = isinstance(bound.ast, exp.SetOperation)
         raise NotNative("a set operation" if other else "VALUES")
     _check_shape(bound.ast)
+    _check_size(bound.ast)
+    if bound.ast.find(exp.Subquery) is None:
+        return _plan(bound, (), catalog, most_cost, columnar)
+    own = replace(bound, ast=bound.ast.copy())
+    nodes = list(own.ast.walk())
+    try:
+        subqueries = list(candidates(own, catalog))
+        return _plan(own, subqueries, catalog, most_cost, columnar)
+    finally:
+        unlink_all(nodes)
+
+
+def _plan(
+    bound: BoundQuery,
+    subqueries: Sequence[tuple[exp.Subquery, Lift]],
+    catalog: Catalog,
+    most_cost: float,
+    columnar: bool,
+) -> NativePlan:
+    """The plan of one SELECT. Replaces `subqueries` in the tree. Raises NotNative."""
+    assert isinstance(bound.ast, exp.Select)
     number = _block_index(bound.ast)
-    bound, block, answers = _answered_first(bound, number, catalog)
+    own = [(subquery, lift) for subquery, lift in subqueries if lift.block == number]
+    bound, block, answers = _answered_first(bound, number, own, catalog)
     select = bound.ast
     assert isinstance(select, exp.Select)
     where = select.args.get("where")
@@ -100,23 +128,24 @@ def plan_native(
     planner = _Planner(
         bound, catalog, number, block, select, conjuncts, projections, answers, most_cost, columnar
     )
-    return planner.plan()
+    try:
+        return planner.plan()
+    finally:
+        planner.unlink_copies()
 
 
 def _answered_first(
-    bound: BoundQuery, number: int, catalog: Catalog
+    bound: BoundQuery,
+    number: int,
+    subqueries: Sequence[tuple[exp.Subquery, Lift]],
+    catalog: Catalog,
 ) -> tuple[BoundQuery, Block, tuple[Answer, ...]]:
-    """The query with subqueries of block `number` replaced by what they will have given, and that
-    block with what is known by them. Raises NotNative for a subquery that is not native."""
-    block = bound.statement.blocks[number]
-    if bound.ast.find(exp.Subquery) is None:
-        return bound, block, ()
+    """Replace the subqueries of block `number` by parameters for their results. Returns the query
+    with these parameters, the block with the filters that follow from them, and the subqueries'
+    plans. Raises NotNative for a subquery that is not native."""
     types = dict(bound.parameter_types)
-    bound = replace(bound, ast=bound.ast.copy(), parameter_types=types)
     answers, filters = [], []
-    for subquery, lift in list(candidates(bound, catalog)):
-        if lift.block != number:
-            continue
+    for subquery, lift in subqueries:
         plan = plan_native(lift.query, catalog)
         given: Parameter | ParameterList = Parameter(lift.name)
         node = exp.Placeholder(this=lift.name)
@@ -138,7 +167,9 @@ def _answered_first(
             membership.set("expressions", [node])
         node.meta["parameter"] = given
         answers.append(Answer(lift.name, plan, many=lift.filter is None))
-    return bound, replace(block, filters=(*block.filters, *filters)), tuple(answers)
+    block = bound.statement.blocks[number]
+    block = replace(block, filters=(*block.filters, *filters))
+    return replace(bound, parameter_types=types), block, tuple(answers)
 
 
 def _check_shape(select: exp.Select) -> None:
@@ -156,6 +187,14 @@ def _check_shape(select: exp.Select) -> None:
             raise NotNative("a subquery or function in FROM")
 
 
+def _check_size(select: exp.Select) -> None:
+    """Raise NotNative for a long SELECT: native code runs on the event loop, so one row must not
+    take long. Constants do not count, because a list of constants is one lookup."""
+    nodes = sum(not isinstance(node, exp.Literal) for node in select.walk())
+    if nodes > MAX_NODES:
+        raise NotNative("a long expression")
+
+
 def _tables(select: exp.Select) -> Iterator[exp.Expr]:
     yield select.args["from_"].this
     for join in select.args.get("joins") or ():
@@ -171,7 +210,7 @@ def _block_index(select: exp.Select) -> int:
 
 
 def _projections(select: exp.Select) -> list[exp.Expr]:
-    """The SELECT list without aliases, stars written out."""
+    """The SELECT list without aliases and with stars expanded."""
     found: list[exp.Expr] = []
     for node in select.expressions:
         star = node.this if isinstance(node, exp.Column) else node
@@ -188,12 +227,13 @@ def _star(star: exp.Star) -> Iterator[exp.Expr]:
     for block, alias, name, *_ in star.meta["columns"]:
         column = exp.column(name, table=alias)
         column.meta["column"] = (block, alias, name)
+        unlink(column)
         yield column
 
 
 @dataclass
 class _Planner:
-    """Collects what one plan needs; used once."""
+    """Builds one plan; each instance is used once."""
 
     bound: BoundQuery
     catalog: Catalog
@@ -217,7 +257,7 @@ class _Planner:
             rows.add(step)
         scope: RowScope | GroupScope = rows
         if groups is None:
-            grouped, ordered, outputs = None, self._order_nodes(), self.projections
+            grouped, ordered, outputs = None, self._ordered, self.projections
         else:
             scope = GroupScope(groups, rows)
             grouped = grouping(groups, rows, scope)
@@ -239,19 +279,20 @@ class _Planner:
         )
 
     def _groups(self) -> Groups | None:
-        """None: the rows themselves are asked for."""
+        """The groups; None if the query returns the rows themselves."""
         keys = self._key_nodes()
         having = self.select.args.get("having")
         if keys:
             conditions = [] if having is None else list(split(having.this))
-            return Groups.of(keys, self.projections, self._order_nodes(), conditions)
+            return Groups.of(keys, self.projections, self._ordered, conditions)
         if having is not None:
             raise NotNative("HAVING without GROUP BY")
-        groups = Groups.of((), self.projections)  # ORDER BY is left out: one row has one order
+        groups = Groups.of((), self.projections)  # one row needs no ORDER BY
         return groups if groups.aggregates else None
 
     def _key_nodes(self) -> Sequence[exp.Expr]:
-        """What groups have in common: plain columns. DISTINCT groups by the whole SELECT list."""
+        """The plain columns to group by. DISTINCT groups by the whole SELECT list. Raises NotNative
+        for expressions."""
         group, distinct = self.select.args.get("group"), self.select.args.get("distinct")
         if group is not None and any(v for k, v in group.args.items() if k != "expressions"):
             raise NotNative("an unusual GROUP BY")
@@ -268,7 +309,7 @@ class _Planner:
         ending = None if groups is None or groups.keys else self._end_of_key(groups.aggregates)
         if ending is not None:
             return (ending,), True
-        ordered = self._order_nodes() if groups is None else []
+        ordered = self._ordered if groups is None else []
         order = list(itertools.takewhile(bool, map(_term, ordered)))
         limited = groups is None and bool(self.select.args.get("limit"))
         steps = order_joins(
@@ -277,7 +318,9 @@ class _Planner:
             order=[term for term in order if term],
             limited=limited and len(order) == len(ordered),
             looked_up=True,
-            hints=tuple(find_hints(self.select, self.number, self.block, self.catalog)),
+            hints=tuple(
+                find_hints(BlockPlaces(self.select), self.number, self.block, self.catalog)
+            ),
         )
         if not nested_loops(steps):
             raise NotNative("a join without a key or index to look up")
@@ -292,18 +335,19 @@ class _Planner:
         return steps, False
 
     def _most(self, steps: Sequence[Access], values: float) -> float:
-        """What our loops may cost: as much as DuckDB, which makes so many Python values."""
+        """The maximum cost of a native join: DuckDB's cost with `values` converted to Python
+        objects, but at least `most_cost`."""
         hashed = HASH_COST * sum(step.rows for step in steps)
         return max(self.most_cost, hashed + VALUE_COST * values)
 
     def _values_out(self, steps: Sequence[Access]) -> float:
-        """A guess at rows times columns of the result."""
+        """The estimated number of values in the result, rows times columns."""
         used = sum(len(s.equalities) + 3 - (s.low, s.high, s.like).count(None) for s in steps)
         kept = UNUSED_SHARE ** max(len(self.conjuncts) - used, 0)
         return max(step.rows for step in steps) * len(self.projections) * kept
 
     def _end_of_key(self, aggregates: Sequence[exp.Expr]) -> Access | None:
-        """MIN or MAX of a column that a path delivers in order: its first row is the answer."""
+        """The access path whose first row answers a single MIN or MAX; None if there is none."""
         if len(aggregates) != 1 or len(self.block.sources) != 1:
             return None
         node = aggregates[0]
@@ -315,8 +359,13 @@ class _Planner:
         found = access.ordered == 1 and exact(access, self.block)
         return replace(access, rows=1.0) if found else None
 
-    def _order_nodes(self) -> Sequence[exp.Ordered]:
-        """ORDER BY's terms, with output names and ordinals replaced by what they stand for."""
+    def unlink_copies(self) -> None:
+        for node in self.__dict__.get("_ordered", ()):
+            unlink(node)
+
+    @cached_property
+    def _ordered(self) -> Sequence[exp.Ordered]:
+        """The terms of ORDER BY, with output names and ordinals replaced by their expressions."""
         order = self.select.args.get("order")
         return [self._order_node(node) for node in order.expressions] if order else []
 
@@ -324,11 +373,12 @@ class _Planner:
         if not isinstance(node, exp.Ordered) or node.args.get("with_fill"):
             raise NotNative("an unusual ORDER BY")
         ordered = node.copy()
-        ordered.set("this", self._meant(node.this).copy())
+        supersede(ordered.this, self._meant(node.this).copy())
         return ordered
 
     def _meant(self, node: exp.Expr) -> exp.Expr:
-        """What a term of ORDER BY or GROUP BY stands for, if it is an ordinal or an output name."""
+        """The expression of a term of ORDER BY or GROUP BY, which may be an ordinal or output name.
+        Raises NotNative for a constant or an expression over an output column."""
         value = node.unnest()
         if isinstance(value, exp.Literal):
             position = int(value.name) if value.is_int else 0
@@ -374,13 +424,14 @@ def _lookup(step: Access, scope: RowScope) -> Lookup:
 
 
 def _term(node: exp.Ordered) -> tuple[str, Term] | None:
-    """A plain column of ORDER BY with its source."""
+    """(alias of the source, term) for a plain column of ORDER BY; None for an expression."""
     _, alias, name = node.this.meta.get("column", (None, None, None))
     return None if alias is None else (alias, Term(name, *direction(node)))
 
 
 def _row_operand(node: exp.Expr | None) -> Any:
-    """LIMIT's or OFFSET's constant or parameter; None without one."""
+    """The constant or parameter of LIMIT or OFFSET; None without the clause. Raises NotNative for
+    an expression."""
     if node is None:
         return None
     value = node.args.get("expression")

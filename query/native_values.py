@@ -1,6 +1,7 @@
-"""What native plans compute: values of a joined row, groups, and what is asked of a group.
+"""The expressions of native plans: over a joined row, for grouping, and over a group's row.
 
-Everything becomes a closure over a row and the parameters when the statement is prepared.
+When the statement is prepared, each expression is compiled into a closure over a row and the
+parameters.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from query.access import Access
-from query.algebra import ParameterList
-from query.expressions import CompiledExpression, SortTerm, compile_expression
-from query.fetch import getter
-from query.native import Aggregate, Grouping
-from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row, Value
+from hornbeam_server.query.access import Access
+from hornbeam_server.query.algebra import ParameterList
+from hornbeam_server.query.expressions import CompiledExpression, SortTerm, compile_expression
+from hornbeam_server.query.fetch import getter
+from hornbeam_server.query.functions import is_aggregate
+from hornbeam_server.query.meaning import sum_type
+from hornbeam_server.query.native import Aggregate, Grouping
+from hornbeam_server.schema.trees import supersede, unlink, written
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
 _AGGREGATES = (exp.Count, exp.Sum, exp.Min, exp.Max)
 
@@ -25,11 +29,11 @@ N = TypeVar("N", bound=exp.Expr)
 
 
 class NotNative(Exception):
-    """The query has something that only DuckDB runs; the text says what."""
+    """The query has a part that only DuckDB runs. The message names the part."""
 
 
 class RowScope:
-    """Columns of the joined row: where they are and what they hold."""
+    """The columns of the joined row, with their positions and types."""
 
     def __init__(self, types: Mapping[Any, ColumnType | None]) -> None:
         self._types = types
@@ -39,7 +43,7 @@ class RowScope:
     def add(self, access: Access) -> None:
         """Append a source's columns to the joined row."""
         self._columns[access.alias] = {
-            column.name: (self.width + i, column.type)
+            column.name: (self.width + i, column.type.stored())
             for i, column in enumerate(access.output.columns)
         }
         self.width += len(access.output.columns)
@@ -48,7 +52,7 @@ class RowScope:
         return self._columns[alias][column][0]
 
     def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
-        """Raises NotNative for what is no column of a source of this block."""
+        """(position, type) of a column. Raises NotNative if no source of this block has it."""
         return self.place(column)
 
     def place(self, column: exp.Expr) -> tuple[int, ColumnType]:
@@ -56,7 +60,7 @@ class RowScope:
         _, alias, name = column.meta.get("column", (None, None, None))
         found = self._columns.get(alias, {}).get(name)
         if found is None:
-            raise NotNative(f"{column.sql('duckdb')} is not a plain column")
+            raise NotNative(f"{written(column, 'duckdb')} is not a plain column")
         return found
 
     def parameter_type(self, name: int | str) -> ColumnType | None:
@@ -65,8 +69,8 @@ class RowScope:
 
 @dataclass(frozen=True)
 class Groups:
-    """GROUP BY, or aggregates over all rows (no `keys`). What else is asked is asked of a group's
-    row: there each of the `aggregates` is a column, named by its number.
+    """GROUP BY, or aggregates over all rows (no `keys`). The other expressions are evaluated on a
+    group's row, where each of the `aggregates` is a column named by its number.
     """
 
     keys: Sequence[exp.Expr]
@@ -83,7 +87,8 @@ class Groups:
         order: Sequence[exp.Ordered] = (),
         conditions: Sequence[exp.Expr] = (),
     ) -> Groups:
-        """With the aggregates of all the others found. Raises NotNative for unusual ones."""
+        """Groups with the aggregates found in the expressions. Raises NotNative for aggregates that
+        only DuckDB computes."""
         aggregates = list(_aggregate_nodes([*projections, *order, *conditions]))
         numbers = {id(node): number for number, node in enumerate(aggregates)}
         return cls(
@@ -96,7 +101,7 @@ class Groups:
 
 
 class GroupScope:
-    """The row of a group: its key, then its aggregates, which are columns named by number."""
+    """The columns of a group's row: its key, then its aggregates, named by number."""
 
     def __init__(self, groups: Groups, rows: RowScope) -> None:
         self._keys = [key.meta["column"][1:3] for key in groups.keys]
@@ -109,7 +114,7 @@ class GroupScope:
         self.width = len(self._types)
 
     def place(self, column: exp.Expr) -> tuple[int, ColumnType]:
-        """Raises NotNative for what is neither."""
+        """(position, type) of a key column or aggregate. Raises NotNative for other columns."""
         number = column.meta.get("aggregate")
         if number is not None:
             position = len(self._keys) + number
@@ -120,7 +125,7 @@ class GroupScope:
         return position, self._types[position]
 
     def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
-        """`place` for a part of an expression."""
+        """`place` for a column inside an expression. Raises NotNative for a SUM."""
         number = column.meta.get("aggregate")
         if number is not None and isinstance(self._aggregates[number], exp.Sum):
             raise NotNative("arithmetic with a sum")  # wider than any column
@@ -134,11 +139,11 @@ class GroupScope:
 
 
 Projection = tuple[Callable[[Sequence[Row], Any], list[Row]], tuple[ColumnType | None, ...]]
-"""Rows to result rows, and the result's types."""
+"""(function from rows to result rows, types of the result)."""
 
 
 def projection(nodes: Sequence[exp.Expr], scope: RowScope | GroupScope) -> Projection:
-    """Raises NotNative."""
+    """Compile a SELECT list. Raises NotNative."""
     if all(isinstance(node, exp.Column) for node in nodes):
         found = [scope.place(node) for node in nodes]
         pick = _pick([position for position, _ in found], scope.width)
@@ -179,7 +184,7 @@ def _position(position: int) -> Callable[[Row, Any], Value]:
 def _compile(node: Any, scope: Any) -> CompiledExpression:
     compiled = compile_expression(node, scope)
     if compiled is None:
-        raise NotNative(f"expression {node.sql('duckdb')}")
+        raise NotNative(f"expression {written(node, 'duckdb')}")
     return compiled
 
 
@@ -190,14 +195,14 @@ def _condition(node: Any, scope: RowScope | GroupScope) -> Callable[[Row, Any], 
         return lambda row, parameters: row[position] in parameters[name]
     compiled = compile_expression(node, scope)
     if compiled is None or compiled.type is None or compiled.type.kind is not Kind.BOOLEAN:
-        raise NotNative(f"condition {node.sql('duckdb')}")
+        raise NotNative(f"condition {written(node, 'duckdb')}")
     return compiled
 
 
 def conjunction(
     nodes: Sequence[exp.Expr], scope: RowScope | GroupScope
 ) -> Callable[[Row, Any], Value] | None:
-    """Their conjunction; None if there are none. Raises NotNative."""
+    """Compile the conjunction of `nodes`; None if there are none. Raises NotNative."""
     checks = [_condition(node, scope) for node in nodes]
     if len(checks) <= 1:
         return checks[0] if checks else None
@@ -209,18 +214,18 @@ def conjunction(
 
 
 def sort_term(node: exp.Ordered, scope: RowScope | GroupScope) -> SortTerm:
-    """Raises NotNative."""
+    """Compile a term of ORDER BY. Raises NotNative."""
     if isinstance(node.this, exp.Column):
         return SortTerm(_position(scope.place(node.this)[0]), *direction(node))
     compiled = compile_expression(node.this, scope)
     if compiled is None or compiled.type is None or compiled.type.kind is Kind.DOUBLE:
-        # A computed double may be NaN, which has its own place in DuckDB's order.
-        raise NotNative(f"ORDER BY {node.this.sql('duckdb')}")
+        # A computed double may be NaN, which DuckDB sorts differently.
+        raise NotNative(f"ORDER BY {written(node.this, 'duckdb')}")
     return SortTerm(compiled, *direction(node))
 
 
 def direction(node: exp.Ordered) -> tuple[bool, bool]:
-    """(descending, NULLs first); without a word NULLs come last, as in DuckDB."""
+    """(descending, NULLs first). By default NULLs come last, as in DuckDB."""
     return bool(node.args.get("desc")), bool(node.args.get("nulls_first"))
 
 
@@ -228,7 +233,7 @@ def direction(node: exp.Ordered) -> tuple[bool, bool]:
 
 
 def grouping(groups: Groups, rows: RowScope, scope: GroupScope) -> Grouping:
-    """Raises NotNative."""
+    """Compile GROUP BY and HAVING. Raises NotNative."""
     return Grouping(
         key=getter([rows.place(node)[0] for node in groups.keys]),
         aggregates=tuple(_aggregate(node, rows) for node in groups.aggregates),
@@ -238,7 +243,7 @@ def grouping(groups: Groups, rows: RowScope, scope: GroupScope) -> Grouping:
 
 
 def _key_type(node: exp.Expr, rows: RowScope) -> ColumnType:
-    """Raises NotNative for what may be equal without being the same."""
+    """The type of a GROUP BY column. Raises NotNative for types whose equal values may differ."""
     _, type_ = rows.place(node)
     if type_.kind in (Kind.DOUBLE, Kind.JSON):
         raise NotNative(f"GROUP BY a column of type {type_.sql()}")
@@ -246,43 +251,48 @@ def _key_type(node: exp.Expr, rows: RowScope) -> ColumnType:
 
 
 def _aggregate_nodes(nodes: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
-    for node in itertools.chain.from_iterable(item.find_all(exp.AggFunc) for item in nodes):
+    for node in filter(is_aggregate, itertools.chain.from_iterable(node.walk() for node in nodes)):
         plain = not isinstance(node.this, exp.Distinct) and not node.expressions
         if not isinstance(node, _AGGREGATES) or not plain:
-            raise NotNative(f"aggregate {node.sql('duckdb')}")
+            raise NotNative(f"aggregate {written(node, 'duckdb')}")
         if node.find_ancestor(exp.Window, exp.Filter, exp.WithinGroup, exp.AggFunc):
-            raise NotNative(f"aggregate {node.sql('duckdb')} within another, or over a part")
+            raise NotNative(f"aggregate {written(node, 'duckdb')} within another, or over a part")
         yield node
 
 
 def _over_aggregates(node: N, numbers: Mapping[int, int]) -> N:
-    """A copy in which each aggregate is a column that stands for its result."""
+    """A copy of `node` in which each aggregate is replaced by a column for its result."""
     places = [numbers.get(id(part)) for part in node.walk(bfs=False)]
-    root = exp.Paren(this=node.copy())  # so that an aggregate that is all of it can be replaced
+    root = exp.Paren(this=node.copy())  # a parent, so that `node` itself can be replaced
     for part, number in list(zip(root.this.walk(bfs=False), places, strict=True)):
         if number is not None:
             column = exp.column(f"aggregate_{number}")
             column.meta["aggregate"] = number
-            part.replace(column)
+            supersede(part, column)
     copy: N = root.this
+    unlink(root)
     return copy
 
 
 def _aggregate(node: exp.Expr, scope: RowScope) -> Aggregate:
     if node.this is None or isinstance(node.this, exp.Star):
         return Aggregate(type(node), None)
-    return Aggregate(type(node), _compile(node.this, scope))
+    argument = _compile(node.this, scope)
+    integers = argument.type is not None and argument.type.kind is Kind.INTEGER
+    return Aggregate(type(node), argument, isinstance(node, exp.Sum) and integers)
 
 
 def _aggregate_type(node: exp.Expr, scope: RowScope) -> ColumnType:
-    """The result's type. Raises NotNative for doubles, whose sum depends on the order."""
+    """The aggregate's type. Raises NotNative for sums of doubles, which depend on the order of the
+    rows, and for computed doubles."""
     if isinstance(node, exp.Count):
         return ColumnType(Kind.BIGINT)
     type_ = _compile(node.this, scope).type
     if type_ is None or (type_.kind is Kind.DOUBLE and "column" not in node.this.meta):
-        raise NotNative(f"aggregate {node.sql('duckdb')}")
+        raise NotNative(f"aggregate {written(node, 'duckdb')}")
     if not isinstance(node, exp.Sum):
         return type_
-    if type_.kind not in (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL):
-        raise NotNative(f"the sum {node.sql('duckdb')}")
-    return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, type_.scale or 0)
+    total = sum_type(type_)
+    if total is None or total.kind is Kind.DOUBLE:
+        raise NotNative(f"the sum {written(node, 'duckdb')}")
+    return total

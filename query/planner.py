@@ -1,4 +1,4 @@
-"""From a bound query to a plan: our own loops where they suffice, else DuckDB. Pure."""
+"""The planner: a native plan for a bound query if possible, else a plan for DuckDB. Pure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from functools import partial
 
 from sqlglot import exp
 
-from query.access import Access, choose, fewest_rows
-from query.algebra import Block, EquiJoin, Filter, Parameter
-from query.binder import BoundQuery
-from query.blocks import joinable
-from query.hints import find_hints
-from query.joins import order_joins
-from query.lift import candidates
-from query.native import NativePlan
-from query.native_plan import plan_native
-from query.native_values import NotNative
-from query.residual import LiftedQuery, ResidualPlan, SourceRead
-from schema.catalog import Catalog
+from hornbeam_server.query.access import Access, choose, fewest_rows
+from hornbeam_server.query.algebra import Block, EquiJoin, Filter, Parameter
+from hornbeam_server.query.binder import BoundQuery
+from hornbeam_server.query.blocks import joinable
+from hornbeam_server.query.hints import BlockPlaces, find_hints
+from hornbeam_server.query.joins import order_joins
+from hornbeam_server.query.lift import candidates
+from hornbeam_server.query.meaning import duckdb_sql
+from hornbeam_server.query.native import NativePlan
+from hornbeam_server.query.native_plan import plan_native
+from hornbeam_server.query.native_values import NotNative
+from hornbeam_server.query.residual import LiftedQuery, ResidualPlan, SourceRead
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.trees import unlink
 
 Plan = NativePlan | ResidualPlan
 
 
 def plan_query(bound: BoundQuery, catalog: Catalog, *, columnar: bool = False) -> Plan:
-    """The plan that runs `bound`; `columnar`: for a result wanted as Arrow."""
+    """The plan that runs `bound`. `columnar`: the result is read as Arrow."""
     try:
         return plan_native(bound, catalog, columnar=columnar)
     except NotNative as reason:
@@ -33,7 +35,7 @@ def plan_query(bound: BoundQuery, catalog: Catalog, *, columnar: bool = False) -
 
 
 def plan_spilling(bound: BoundQuery, catalog: Catalog, reason: str) -> ResidualPlan:
-    """DuckDB's plan, its subqueries DuckDB's as well: nothing that must fit into our memory."""
+    """A plan in which DuckDB also runs the subqueries, so that nothing must fit into memory."""
     return plan_residual(bound, catalog, reason, inner=partial(plan_spilling, reason=reason))
 
 
@@ -44,8 +46,8 @@ def plan_residual(
     *,
     inner: Callable[[BoundQuery, Catalog], Plan] = plan_query,
 ) -> ResidualPlan:
-    """DuckDB's plan, whatever our own loops could do. `reason` is for people; `inner` plans the
-    subqueries."""
+    """A plan for DuckDB, even if native execution is possible. `reason` is shown to users; `inner`
+    plans the subqueries."""
     tree = bound.ast.copy()
     lifted = _lift(replace(bound, ast=tree), catalog, inner)
     tables = [table for table in tree.find_all(exp.Table) if "source" in table.meta]
@@ -53,30 +55,33 @@ def plan_residual(
     blocks = {table.meta["source"][0] for table in tables}
     names = _Names()
     reads: dict[tuple[int, str], tuple[Access, Access]] = {}
+    places = BlockPlaces(tree)
+    sources: dict[int, list[SourceRead]] = {}
     for number in sorted(blocks):
         block = _narrowed(bound.statement.blocks[number], number, lifted)
+        sources[number] = []
         block = replace(block, columns={a: columns[number, a] for a in _aliases(block)})
         given = {
             item.lift.name: fewest_rows(item.plan.accesses) for item in lifted if item.lift.join
         }
-        hints = tuple(find_hints(tree, number, block, catalog))
+        hints = tuple(find_hints(places, number, block, catalog))
         for access in order_joins(catalog, block, given=given, hints=hints):
             alone = choose(catalog, block, access.alias) if access.join_columns else access
             reads[number, access.alias] = (access, alone)
             names.add(number, access, columns[number, access.alias])
+    for key, (access, alone) in reads.items():
+        read = SourceRead(names.of[key], access, alone, names.columns(key, access))
+        sources[key[0]].append(read)
     _rename(tables, names)
     parameters = _number_parameters(tree)
+    sql = duckdb_sql(tree)
+    unlink(tree)
+    for item in lifted:
+        unlink(item.lift.query.ast)
     return ResidualPlan(
-        sql=tree.sql("duckdb"),
+        sql=sql,
         parameters=parameters,
-        blocks=tuple(
-            tuple(
-                SourceRead(names.of[key], access, alone, names.columns(key, access))
-                for key, (access, alone) in reads.items()
-                if key[0] == number
-            )
-            for number in sorted(blocks)
-        ),
+        blocks=tuple(tuple(some) for some in sources.values()),
         lifted=lifted,
         reason=reason,
     )
@@ -88,7 +93,8 @@ def _aliases(block: Block) -> list[str]:
 
 @dataclass
 class _Names:
-    """Registered names. What is read alike, without join values, is read and registered once."""
+    """Registered names by source. Sources with equal access paths without join values share one
+    name, so that they are read and registered once."""
 
     of: dict[tuple[int, str], str] = field(default_factory=dict)
     _shared: dict[Access, str] = field(default_factory=dict)
@@ -102,7 +108,7 @@ class _Names:
         self._columns.setdefault(name, set()).update(columns)
 
     def columns(self, key: tuple[int, str], access: Access) -> tuple[str, ...]:
-        """In the source's order, at least one."""
+        """The columns to read, in the source's order; at least one."""
         wanted = self._columns[self.of[key]]
         found = tuple(name for name in access.source.column_names if name in wanted)
         return found or (access.source.key[0].column,)
@@ -111,7 +117,8 @@ class _Names:
 def _columns(
     tree: exp.Expr, tables: Iterable[exp.Table], bound: BoundQuery, catalog: Catalog
 ) -> Mapping[tuple[int, str], frozenset[str]]:
-    """What each source has to bring: the columns used, or all where their number or names count."""
+    """The columns to read from each source: the used columns, or all columns if their number or
+    names affect the result."""
     whole = any(join.args.get("method") == "NATURAL" for join in tree.find_all(exp.Join)) or any(
         any(star.args.values()) for star in tree.find_all(exp.Star)
     )
@@ -130,7 +137,8 @@ def _columns(
 def _lift(
     bound: BoundQuery, catalog: Catalog, inner: Callable[[BoundQuery, Catalog], Plan]
 ) -> tuple[LiftedQuery, ...]:
-    """Take subqueries out of the tree, each replaced by a parameter or a table of its answers."""
+    """Replace subqueries in the tree by a parameter or a table that holds their result, and return
+    their plans."""
     found: list[LiftedQuery] = []
     gone: set[int] = set()
     for subquery, lift in list(candidates(bound, catalog)):
@@ -161,7 +169,7 @@ def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _narrowed(block: Block, number: int, lifted: Iterable[LiftedQuery]) -> Block:
-    """The block with what lifted subqueries tell about its columns."""
+    """The block with the filters and joins that follow from lifted subqueries."""
     own = [item.lift for item in lifted if item.lift.block == number]
     filters: list[Filter] = [lift.filter for lift in own if lift.filter is not None]
     joins: list[EquiJoin] = [lift.join for lift in own if lift.join is not None]
@@ -182,7 +190,7 @@ def _rename(tables: Iterable[exp.Table], names: _Names) -> None:
 
 
 def _number_parameters(tree: exp.Expr) -> tuple[tuple[str, int | str], ...]:
-    """Give every parameter a plain name; returns (name, what it stands for)."""
+    """Give every parameter a plain name, and return pairs (name, key of the parameter)."""
     numbers: dict[int | str, str] = {}
     for node in tree.find_all(exp.Placeholder):
         key = node.meta["parameter"].name

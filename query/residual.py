@@ -1,11 +1,12 @@
-"""Queries that DuckDB runs: what to read for it, and running it.
+"""Queries that DuckDB runs: reading their sources and running them.
 
-Every relation that the statement names is read through our own access paths and handed to DuckDB
-under a name of its own. What is read is narrowed by necessary conditions only (filters, and the
-join values of sources read before); DuckDB evaluates the statement in full on what it gets.
+Each relation of the statement is read through Hornbeam's access paths and registered in DuckDB
+under a generated name. Only necessary conditions narrow a read (filters, and the join values of
+sources read before); DuckDB evaluates the whole statement on the rows.
 
-Memory is bounded: a source of up to `BUFFER_ROWS` rows becomes one Arrow batch, a larger one is
-streamed into a temporary table, which DuckDB spills to disk. Results come back in batches.
+Memory is bounded: a source of up to `BUFFER_ROWS` rows and `BUFFER_BYTES` becomes one Arrow batch.
+A larger source is streamed into a temporary table, which DuckDB spills to disk. Results are
+returned in batches.
 """
 
 from __future__ import annotations
@@ -19,28 +20,33 @@ from typing import Any
 
 import pyarrow as pa
 
-from query.access import Access, JoinColumn, Parameters, value_of
-from query.duck import to_record_batch
-from query.fetch import Key, chunks, fetch, getter, lookup
-from query.lift import Lift
-from query.native import NativePlan
-from query.session import Duck, DuckSession
-from schema.model import Column
-from schema.types import Row, Value
-from storage.snapshot import RowReader
+from hornbeam_server.query.access import Access, JoinColumn, Parameters, value_of
+from hornbeam_server.query.duck import to_record_batch
+from hornbeam_server.query.fetch import Key, fetch, getter, lookup_rows
+from hornbeam_server.query.lift import Lift
+from hornbeam_server.query.native import NativePlan
+from hornbeam_server.query.session import DuckSession
+from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.sizes import bytes_at, long_positions, pieces
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.snapshot import RowReader
 
 BUFFER_ROWS = 20_000
-"""Rows of one source that are held as Python values; more of them go to a temporary table."""
+"""Maximum rows of one source that are held as Python values; more go to a temporary table."""
+BUFFER_BYTES = 8 << 20
+"""Maximum bytes of their text and binary values. Memory also holds them as Arrow data, and again
+during the transfer."""
 MAX_JOIN_VALUES = 2_000
-"""Join values that are always looked up; beyond, a scan must be `SCAN_SHARE` times larger."""
+"""Up to this many join values are always looked up; more are looked up only if reading the source
+alone would read `SCAN_SHARE` times as many rows."""
 SCAN_SHARE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRead:
-    """One relation occurrence: registered as `name` with `columns`.
+    """The read of one relation occurrence, registered as `name` with `columns`.
 
-    `access` may need join values of sources read before it; `alone` never does.
+    `access` may need join values of sources that are read before; `alone` never does.
     """
 
     name: str
@@ -51,7 +57,7 @@ class SourceRead:
 
 @dataclass(frozen=True, slots=True)
 class LiftedQuery:
-    """A subquery that is answered before anything else."""
+    """A subquery that is answered before the sources are read."""
 
     lift: Lift
     plan: NativePlan | ResidualPlan
@@ -59,7 +65,8 @@ class LiftedQuery:
 
 @dataclass(frozen=True)
 class ResidualPlan:
-    """SQL for DuckDB over registered names, with its parameters' names, and the reads per block."""
+    """SQL for DuckDB over registered names, the names of its parameters, and the reads per
+    block."""
 
     sql: str
     parameters: tuple[tuple[str, int | str], ...]
@@ -76,7 +83,7 @@ class ResidualPlan:
     async def batches(
         self, reader: RowReader, parameters: Parameters, session: DuckSession
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The result in Arrow batches. `session` is this query's alone."""
+        """Yield the result in Arrow batches. No other query uses `session`."""
         values: dict[Any, Any] = dict(parameters)
         loaded: dict[str, Kept | None] = {}
         for item in self.lifted:
@@ -96,7 +103,7 @@ class ResidualPlan:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Rows in memory, with the place of each column."""
+    """Rows in memory, with the position of each column."""
 
     rows: Sequence[Row]
     positions: Mapping[str, int]
@@ -109,8 +116,10 @@ async def _answer(
     session: DuckSession,
     loaded: dict[str, Kept | None],
 ) -> None:
-    """Run a lifted subquery: one value, or a registered column of values."""
-    async with aclosing(plan_rows(item.plan, reader, values, session.duck)) as source:
+    """Run a lifted subquery, and store its single value in `values` or register its column."""
+    async with aclosing(
+        plan_rows(item.plan, reader, values, DuckSession(session.workers, within=session))
+    ) as source:
         if item.lift.filter is not None:
             async for batch in source:
                 values[item.lift.name] = batch[0][0]  # one aggregate row
@@ -127,15 +136,18 @@ async def _store(
     source: AsyncIterator[Sequence[Row]],
     session: DuckSession,
 ) -> Kept | None:
-    """Register the rows as `name`; None when they are too many to be kept here."""
+    """Register the rows as `name` and return them; None if they were too many to hold in memory."""
     rows: list[Row] = []
-    spilled = False
+    size, spilled = 0, False
+    long = long_positions(column.type for column in columns)
     async for batch in source:
-        rows.extend(batch)
-        if len(rows) > BUFFER_ROWS:
-            await session.append(name, to_record_batch(columns, rows), first=not spilled)
-            spilled = True
-            rows = []
+        for piece in pieces(batch, long, BUFFER_BYTES):
+            rows.extend(piece)
+            size += bytes_at(piece, long)
+            if len(rows) > BUFFER_ROWS or size > BUFFER_BYTES:
+                await session.append(name, to_record_batch(columns, rows), first=not spilled)
+                spilled = True
+                rows, size = [], 0
     if spilled:
         await session.append(name, to_record_batch(columns, rows), first=False)
         return None
@@ -147,15 +159,15 @@ async def plan_rows(
     plan: NativePlan | ResidualPlan,
     reader: RowReader,
     parameters: Parameters,
-    duck: Duck,
+    own: DuckSession,
 ) -> AsyncGenerator[list[Row], None]:
-    """Rows of either kind of plan."""
+    """Yield the rows of either kind of plan. A ResidualPlan uses and closes the session `own`."""
     if isinstance(plan, NativePlan):
         async with aclosing(plan.batches(reader, parameters)) as rows:
             async for some in rows:
                 yield some
         return
-    async with duck.session() as own, aclosing(plan.batches(reader, parameters, own)) as result:
+    async with own, aclosing(plan.batches(reader, parameters, own)) as result:
         async for batch in result:
             yield own.rows(batch)
 
@@ -167,11 +179,11 @@ async def _load(
     session: DuckSession,
     kept: Mapping[str, Kept],
 ) -> Kept | None:
-    """Read one source and register it."""
+    """Read one source and register its rows; the result is that of `_store`."""
     wanted = _wanted(read, values, kept)
     access = read.alone if wanted is None else read.access
     source = (
-        fetch(access, reader, values) if wanted is None else _fetch_keys(access, reader, wanted)
+        fetch(access, reader, values) if wanted is None else lookup_rows(access, reader, wanted)
     )
     positions = access.output.positions
     columns = [access.output.columns[positions[name]] for name in read.columns]
@@ -181,15 +193,8 @@ async def _load(
         return await _store(read.name, columns, picked, session)
 
 
-async def _fetch_keys(
-    access: Access, reader: RowReader, wanted: Sequence[Key]
-) -> AsyncGenerator[list[Row], None]:
-    for some in chunks(wanted):
-        yield list(itertools.chain.from_iterable(await lookup(access, reader, some)))
-
-
 def _wanted(read: SourceRead, values: Parameters, kept: Mapping[str, Kept]) -> list[Key] | None:
-    """The keys to look up, from the rows of the joined sources; None: read the source alone."""
+    """The keys to look up, from the rows of the joined sources; None to read the source alone."""
     needed = read.access.join_columns
     if not needed or any(column.alias not in kept for column in needed):
         return None
@@ -206,8 +211,8 @@ def _wanted(read: SourceRead, values: Parameters, kept: Mapping[str, Kept]) -> l
 def _choices(
     access: Access, values: Parameters, kept: Mapping[str, Kept]
 ) -> list[tuple[list[Key], list[int]]]:
-    """(distinct value tuples, the equalities they are for): one group per joined source, whose
-    columns belong together, and one per constant equality."""
+    """(distinct value tuples, positions of their equalities): one group per joined source, whose
+    columns belong together, and one per equality without joins or with several operands."""
     groups: dict[str, list[tuple[int, JoinColumn]]] = {}
     choices: list[tuple[list[Key], list[int]]] = []
     for i, equality in enumerate(access.equalities):
@@ -226,7 +231,7 @@ def _choices(
 
 
 def _any_of(operands: Sequence[Any], values: Parameters, kept: Mapping[str, Kept]) -> list[Value]:
-    """The distinct values of constants, parameters and columns of kept rows, without NULL."""
+    """The distinct values of constants, parameters and columns in `kept`, without NULL."""
     found: dict[Value, None] = {}
     for operand in operands:
         if isinstance(operand, JoinColumn):

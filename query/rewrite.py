@@ -1,16 +1,16 @@
-"""Rewriting: joins that a readable view holds are read from the view (seed 002, VI-B).
+"""Query rewriting: joins that a readable view contains are read from the view (Synergy, VI-B).
 
-Per block with inner joins only: sources whose foreign-key joins form the path of a view, or the
-lower end of one, are replaced by the view; the join conditions inside it are dropped, everything
-else stays, and result columns keep their names and order. Beyond the paper: blocks in
-subqueries, self-joins, one view several times in a block, joins that only follow from others.
+Only blocks with inner joins are rewritten. Sources whose foreign-key joins form the path of a view,
+or the lower end of a path, are replaced by the view. The join conditions inside the view are
+dropped, all others stay, and result columns keep their names and order. Beyond the paper, this
+covers blocks in subqueries, self-joins, several uses of one view in a block, and implied joins.
 
-Why the result is the same. A view holds one row per row of its last relation whose foreign keys
-up the path are not NULL, joined with its ancestors. The replaced sources' conditions imply the
-view's own, so they select from the same combinations. When the view has ancestors above those
-that the block names, the foreign keys up to them must be NOT NULL: since foreign keys are
-enforced, each row then has exactly one ancestor, and none is lost or doubled. A condition is
-dropped only if the view's own join makes it true for all its rows.
+The result is the same for these reasons. A view holds one row per row of its last relation whose
+foreign keys up the path are not NULL, joined with its ancestors. The replaced sources' conditions
+imply the view's own, so they select from the same combinations. When the view has ancestors above
+the sources of the block, the foreign keys up to them must be NOT NULL: since foreign keys are
+enforced, each row then has exactly one ancestor, so no row is lost or duplicated. A condition is
+dropped only if the view's own join makes it true for all rows of the view.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from query.algebra import Block, Comparison, ForeignKeyJoin, StatementKind
-from query.binder import BoundQuery, bind_tree, output_name
-from query.blocks import Classes, split
-from query.parse import DIALECT
-from schema.catalog import Catalog, JoinView
-
-MAX_CANDIDATES = 14
-"""Candidates of one block among which the best cover is searched exhaustively (2^14 at most)."""
+from hornbeam_server.query.algebra import Block, Comparison, ForeignKeyJoin, StatementKind
+from hornbeam_server.query.binder import BoundQuery, bind_tree, output_name
+from hornbeam_server.query.blocks import Classes, split
+from hornbeam_server.query.cover import MAX_CANDIDATES, best_disjoint
+from hornbeam_server.query.parse import DIALECT
+from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.trees import unlink_gone, written
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 _POINT = {Comparison.EQ, Comparison.IN}
@@ -39,7 +38,7 @@ _POINT = {Comparison.EQ, Comparison.IN}
 
 @dataclass(frozen=True, slots=True)
 class ViewUse:
-    """A view in place of the sources `aliases`, in path order; `alias` is its own."""
+    """A view that replaces the sources `aliases`, in path order. `alias` is the view's alias."""
 
     view: str
     aliases: tuple[str, ...]
@@ -49,7 +48,7 @@ class ViewUse:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The statement over views. `notes` say, per join that no view serves, why."""
+    """The statement over views. `notes` give the reason for each join that no view serves."""
 
     bound: BoundQuery
     uses: tuple[ViewUse, ...] = ()
@@ -57,15 +56,16 @@ class Rewritten:
 
 
 def rewrite(bound: BoundQuery, catalog: Catalog) -> Rewritten:
-    """`bound` over the readable views of `catalog`. Writes and queries without joins come back as
-    they are. Never raises for a bound query."""
+    """Rewrite `bound` over the readable views of `catalog`. Writes and queries without joins stay
+    unchanged. Never raises for a bound query."""
     if bound.statement.kind is not StatementKind.SELECT:
         return Rewritten(bound)
     selects = _selects(bound.ast)
+    ctes = {cte.alias for cte in bound.ast.find_all(exp.CTE)}
     found: list[ViewUse] = []
     notes: list[str] = []
     for number, block in enumerate(bound.statement.blocks):
-        chosen, why = _cover(number, block, selects[number], catalog)
+        chosen, why = _cover(number, block, selects[number], catalog, ctes)
         found += chosen
         notes += why
     if not found:
@@ -73,8 +73,10 @@ def rewrite(bound: BoundQuery, catalog: Catalog) -> Rewritten:
     tree = bound.ast.copy()
     namer = _Namer(tree)
     uses = [replace(use, alias=namer.alias(use.view)) for use in found]
+    before = list(tree.walk())
     _Change(tree, catalog, uses).apply(_selects(tree))
-    again = bind_tree(tree, tree.sql(DIALECT), catalog)
+    unlink_gone(before, tree.walk())
+    again = bind_tree(tree, written(tree, DIALECT), catalog)
     kept = replace(again, columns=bound.columns, parameter_types=bound.parameter_types)
     return Rewritten(kept, tuple(uses), tuple(dict.fromkeys(notes)))
 
@@ -83,17 +85,19 @@ def rewrite(bound: BoundQuery, catalog: Catalog) -> Rewritten:
 
 
 def _cover(
-    number: int, block: Block, select: exp.Select, catalog: Catalog
+    number: int, block: Block, select: exp.Select, catalog: Catalog, ctes: set[str]
 ) -> tuple[tuple[ViewUse, ...], list[str]]:
-    """The views that take the most joins out of a block, and why the others stay."""
+    """The views that remove the most joins of a block, and the reasons why other joins stay. A CTE
+    in `ctes` hides a view of the same name."""
+    if len(block.sources) < 2:
+        return (), []
     if not block.inner_only:
-        note = "a block with outer, semi or anti joins is answered from its relations"
-        return (), [note] if len(block.sources) > 1 else []
+        return (), ["a block with outer, semi or anti joins is answered from its relations"]
     free = _free_names(select)
     if free is None:
         return (), ["some columns have no name to call them by: give every FROM item an alias"]
     readable = [view for view in catalog.views if catalog.readable(view.name)]
-    hidden = {view.name for view in readable if _hidden(view, free, select)}
+    hidden = {view.name for view in readable if view.name in ctes or _hidden(view, free)}
     candidates = [
         ViewUse(view.name, aliases, number)
         for view in readable
@@ -111,24 +115,29 @@ def _cover(
 
 
 def _occurrences(block: Block, view: JoinView, catalog: Catalog) -> Iterator[tuple[str, ...]]:
-    """Aliases of the block that form the lower end of the view's path, at least two of them."""
-
-    def climb(level: int, aliases: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        if len(aliases) > 1 and _lossless(view, level, catalog):
-            yield aliases
-        if level == 0:
-            return
-        for join in block.fk_joins:
-            if join.child == aliases[0] and join.foreign_key == view.edges[level - 1]:
-                yield from climb(level - 1, (join.parent, *aliases))
-
+    """Yield the alias tuples of the block, at least two long, that match the lower end of the
+    view's path."""
     for source in block.sources:
         if source.relation == view.last:
-            yield from climb(len(view.path) - 1, (source.alias,))
+            yield from _climb(block, view, catalog, len(view.path) - 1, (source.alias,))
+
+
+def _climb(
+    block: Block, view: JoinView, catalog: Catalog, level: int, aliases: tuple[str, ...]
+) -> Iterator[tuple[str, ...]]:
+    """Yield `aliases`, which match the view's path from `level` down to its end, and all their
+    extensions upwards."""
+    if len(aliases) > 1 and _lossless(view, level, catalog):
+        yield aliases
+    if level == 0:
+        return
+    for join in block.fk_joins:
+        if join.child == aliases[0] and join.foreign_key == view.edges[level - 1]:
+            yield from _climb(block, view, catalog, level - 1, (join.parent, *aliases))
 
 
 def _lossless(view: JoinView, level: int, catalog: Catalog) -> bool:
-    """Does every row of path[level] have its ancestors above? (Foreign keys are enforced.)"""
+    """Whether every row of path[level] has all ancestors above it. Foreign keys are enforced."""
     return not any(
         catalog.schema.relation(child).column(column).nullable
         for child, edge in zip(view.path[1 : level + 1], view.edges[:level], strict=True)
@@ -137,8 +146,8 @@ def _lossless(view: JoinView, level: int, catalog: Catalog) -> bool:
 
 
 def _best(candidates: Sequence[ViewUse], block: Block, catalog: Catalog) -> tuple[ViewUse, ...]:
-    """The disjoint candidates that remove most joins; among equals those whose key or index
-    serves a filter, then those that read the fewest relations. Bounded exhaustive search."""
+    """The disjoint candidates that remove the most joins. Ties prefer views whose key or index
+    serves a filter, then views over the fewest relations. Bounded exhaustive search."""
     filtered = {(f.alias, f.column) for f in block.filters if f.comparison in _POINT}
 
     def weight(use: ViewUse) -> tuple[int, int, int]:
@@ -146,24 +155,12 @@ def _best(candidates: Sequence[ViewUse], block: Block, catalog: Catalog) -> tupl
         return len(use.aliases) - 1, _served(use, filtered, catalog), -len(view.path)
 
     ranked = sorted(candidates, key=weight, reverse=True)[:MAX_CANDIDATES]
-    best: tuple[tuple[int, ...], tuple[ViewUse, ...]] = ((0, 0, 0), ())
-
-    def search(i: int, taken: tuple[ViewUse, ...], total: tuple[int, ...]) -> None:
-        nonlocal best
-        if total > best[0]:
-            best = total, taken
-        for j in range(i, len(ranked)):
-            use = ranked[j]
-            if not any(set(use.aliases) & set(other.aliases) for other in taken):
-                more = tuple(a + b for a, b in zip(total, weight(use), strict=True))
-                search(j + 1, (*taken, use), more)
-
-    search(0, (), (0, 0, 0))
-    return best[1]
+    chosen = best_disjoint([frozenset(use.aliases) for use in ranked], [weight(u) for u in ranked])
+    return tuple(ranked[number] for number in chosen)
 
 
 def _served(use: ViewUse, filtered: set[tuple[str, str]], catalog: Catalog) -> int:
-    """1 if the view's key or a readable index of it begins with a filtered column."""
+    """1 if the view's key or one of its readable indexes begins with a filtered column, else 0."""
     view = catalog.view[use.view]
     indexes = [i.name for i in catalog.indexes_on(use.view) if catalog.readable(i.name)]
     first = {catalog.layout(name).key[0].column for name in (use.view, *indexes)}
@@ -174,7 +171,7 @@ def _served(use: ViewUse, filtered: set[tuple[str, str]], catalog: Catalog) -> i
 
 
 def _why(join: ForeignKeyJoin, block: Block, catalog: Catalog, hidden: set[str]) -> str:
-    """Why no view serves this join, in words."""
+    """The reason why no view serves this join, as text."""
     child, key = block.relation(join.child), join.foreign_key
     what = f"join {join.child} to {join.parent} ({child}.{key.name})"
     if catalog.forest.parent.get(child) != key:
@@ -208,8 +205,8 @@ def _selects(tree: exp.Expr) -> dict[int, exp.Select]:
 
 
 def _free_names(select: exp.Select) -> set[str] | None:
-    """Names in a SELECT that stay without a qualifier, so that a view's column of that name would
-    capture them; None when a star or a USING stands for columns that we cannot call."""
+    """Names in a SELECT that stay unqualified, so that a view's column of that name would capture
+    them. None if a star or a USING covers columns of an item without a name."""
     stars = [star for node in select.expressions if (star := _star_of(node)) is not None]
     if any(_nameless(star.meta["columns"]) or not star.meta["columns"] for star in stars):
         return None
@@ -225,7 +222,7 @@ def _free_names(select: exp.Select) -> set[str] | None:
 
 
 def _column_names(star: exp.Star) -> Iterator[exp.Expr]:
-    """What EXCLUDE and RENAME list: gone when the star is written out."""
+    """Yield the columns that EXCLUDE and RENAME list; expanding the star removes them."""
     yield from star.args.get("except_") or ()
     yield from (alias.this for alias in star.args.get("rename") or ())
 
@@ -243,14 +240,13 @@ def _star_of(node: exp.Expr) -> exp.Star | None:
     return inner if isinstance(inner, exp.Star) else None
 
 
-def _hidden(view: JoinView, free: set[str], select: exp.Select) -> bool:
-    """Would the statement's own names mean something else beside this view, or hide it?"""
-    ctes = {cte.alias for cte in select.root().find_all(exp.CTE)}
-    return view.name in ctes or bool(free & set(view.names.values()))
+def _hidden(view: JoinView, free: set[str]) -> bool:
+    """Whether a column of this view would capture an unqualified name."""
+    return bool(free & set(view.names.values()))
 
 
 class _Namer:
-    """Aliases for views, unlike every name that the statement uses."""
+    """Generates aliases for views that differ from every name in the statement."""
 
     def __init__(self, tree: exp.Expr) -> None:
         self.taken = {node.name for node in tree.find_all(exp.Identifier)}
@@ -265,7 +261,7 @@ class _Namer:
 
 
 class _Change:
-    """Puts the chosen views into the tree, in place."""
+    """Replaces sources by the chosen views in the tree, in place."""
 
     def __init__(self, tree: exp.Expr, catalog: Catalog, uses: Iterable[ViewUse]) -> None:
         self.tree = tree
@@ -301,7 +297,7 @@ class _Change:
     # projections
 
     def _name_projections(self, select: exp.Select) -> None:
-        """Every result column gets an explicit name, and stars are written out."""
+        """Give every result column an explicit name, and expand stars."""
         named: list[exp.Expr] = []
         for node in select.expressions:
             star = _star_of(node)
@@ -326,7 +322,7 @@ class _Change:
         where = select.args.get("where")
         if where is not None:
             conditions += split(where.this)
-        # Views first: what is lateral to a replaced source has to follow its view.
+        # Views come first: an item that is lateral to a replaced source must follow the view.
         origin: list[exp.Expr] = [_view_table(use) for use in self.uses[number]]
         origin += [item for item in items if item.meta.get("source") not in self.of]
         select.set("from_", exp.From(this=origin[0]))
@@ -335,7 +331,7 @@ class _Change:
         select.set("where", exp.Where(this=_conjunction(kept)) if kept else None)
 
     def _inside(self, condition: exp.Expr) -> bool:
-        """Is it an equality that the view's own join makes true?"""
+        """Whether the condition is an equality that the view's own join makes true."""
         if not isinstance(condition, exp.EQ):
             return False
         places = [
@@ -351,28 +347,29 @@ class _Change:
 
 
 def _flatten(select: exp.Select) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    """FROM items in order, and the conjuncts of their ONs; all joins are inner here."""
-    items: list[exp.Expr] = []
-    conditions: list[exp.Expr] = []
+    """(FROM items in order, conjuncts of their ON conditions). All joins are inner joins here."""
+    found = list(_flat(select.args["from_"].this, select.args.get("joins") or ()))
+    items = [node for node, is_item in found if is_item]
+    return items, [node for node, is_item in found if not is_item]
 
-    def add(item: exp.Expr, joins: Iterable[exp.Join]) -> None:
-        own = item.args.get("joins") or []
-        if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Table):
-            add(item.this, own)
-        else:
-            item.set("joins", None)
-            items.append(item)
-            add_joins(own)
-        add_joins(joins)
 
-    def add_joins(joins: Iterable[exp.Join]) -> None:
-        for join in joins:
-            add(join.this, ())
-            conditions.extend(split(join.args.get("on")))
-            conditions.extend(_equal(*pair) for pair in join.meta.get("pairs", ()))
+def _flat(item: exp.Expr, joins: Iterable[exp.Join]) -> Iterator[tuple[exp.Expr, bool]]:
+    """Yield (node, is_item) for the FROM items and the conjuncts of their joins."""
+    own = item.args.get("joins") or []
+    if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Table):
+        yield from _flat(item.this, own)
+    else:
+        item.set("joins", None)
+        yield item, True
+        yield from _flat_joins(own)
+    yield from _flat_joins(joins)
 
-    add(select.args["from_"].this, select.args.get("joins") or ())
-    return items, conditions
+
+def _flat_joins(joins: Iterable[exp.Join]) -> Iterator[tuple[exp.Expr, bool]]:
+    for join in joins:
+        yield from _flat(join.this, ())
+        yield from ((node, False) for node in split(join.args.get("on")))
+        yield from ((_equal(*pair), False) for pair in join.meta.get("pairs", ()))
 
 
 def _equal(left: tuple[Any, ...], right: tuple[Any, ...]) -> exp.EQ:

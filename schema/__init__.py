@@ -1,4 +1,4 @@
-"""Relations, keys, foreign keys and types; what is stored where (layouts); the catalog.
+"""Relations, keys, foreign keys and types; layouts of stored data; the catalog.
 
-Everything here is frozen data and pure functions. It imports nothing else of ours.
+Everything here is frozen data and pure functions. It imports no other package of Hornbeam.
 """

@@ -1,20 +1,20 @@
-"""The one place where a schema is validated, whatever it was read from.
+"""Validation of schemas, for all sources.
 
-A loader (`ddl`, `reflect`) collects drafts: names with their places, nothing checked. `build`
-turns them into a `Schema` or raises SchemaError at the place of the offending name. What a
-`Schema` promises to the rest of the house (model.py) is established here.
+A loader (`ddl`, `reflect`) collects drafts: names with their places, without any check. `build`
+turns them into a `Schema` or raises SchemaError at the place of the offending name. It establishes
+the invariants of `Schema` (model.py).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from schema.errors import CircularReference, SchemaError
-from schema.graph import find_cycle
-from schema.model import (
+from hornbeam_server.schema.errors import CircularReference, SchemaError
+from hornbeam_server.schema.graph import find_cycle
+from hornbeam_server.schema.model import (
     Column,
     DeclaredIndex,
     DeclaredView,
@@ -26,15 +26,15 @@ from schema.model import (
     Relation,
     Schema,
 )
-from schema.types import ColumnType, Kind
+from hornbeam_server.schema.types import ColumnType, Kind
 
 SYSTEM_PREFIX = "s."
-"""Names of system tables begin so."""
+"""The prefix of the names of system tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something was read; `line` and `column` count from 1, 0 means unknown."""
+    """A place in a source file; `line` and `column` count from 1, 0 means unknown."""
 
     file: str = ""
     line: int = 0
@@ -42,7 +42,7 @@ class Place:
 
     @classmethod
     def at(cls, text: str, offset: int, file: str) -> Place:
-        """Place of the character at `offset` of `text`, the content of `file`."""
+        """The place of the character at `offset` of `text`, the content of `file`."""
         line_start = text.rfind("\n", 0, offset) + 1
         return cls(file, text.count("\n", 0, offset) + 1, offset - line_start + 1)
 
@@ -54,7 +54,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name as it will be stored, and where it stands."""
+    """A name as it will be stored, and its place."""
 
     text: str
     place: Place
@@ -66,11 +66,13 @@ class ColumnDraft:
     type: ColumnType
     nullable: bool = True
     default: Default | None = None
+    note: str = ""
+    """The difference from the declared type, as text; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeyDraft:
-    """`parent_columns` empty means the parent's primary key; `name` None means a made one."""
+    """Empty `parent_columns` mean the parent's primary key. If `name` is None, one is generated."""
 
     name: Name | None
     columns: tuple[Name, ...]
@@ -81,7 +83,7 @@ class ForeignKeyDraft:
 
 @dataclass(frozen=True, slots=True)
 class IndexDraft:
-    """An index or a UNIQUE constraint; `columns` with their direction (True is descending)."""
+    """An index or a UNIQUE constraint; `columns` have a direction (True is descending)."""
 
     name: Name | None
     relation: Name
@@ -92,7 +94,7 @@ class IndexDraft:
 
 @dataclass(frozen=True, slots=True)
 class ViewDraft:
-    """A declared view; `view` has the same name."""
+    """A declared view with its place; `view` has the same name."""
 
     name: Name
     view: DeclaredView
@@ -100,7 +102,7 @@ class ViewDraft:
 
 @dataclass(slots=True)
 class RelationDraft:
-    """Collected while a relation is read; `primary_keys` holds every declaration of one."""
+    """A relation while it is read; `primary_keys` holds every primary key declaration."""
 
     name: Name
     columns: list[ColumnDraft] = field(default_factory=list)
@@ -113,28 +115,37 @@ def build(
     indexes: Sequence[IndexDraft],
     views: Sequence[ViewDraft] = (),
 ) -> Schema:
-    """The SELECTs of views are not looked at here.
+    """Validate drafts and build the schema. Does not check the SELECTs of views.
 
-    Raises SchemaError, or CircularReference when relations reference each other in a circle.
+    Raises SchemaError, or CircularReference when relations reference each other in a cycle.
     """
     _check_names([relation.name for relation in relations], "relation")
     bare = {draft.name.text: _bare_relation(draft) for draft in relations}
     whole = tuple(_with_foreign_keys(draft, bare) for draft in relations)
     found = tuple(_indexes(indexes, bare))
     _check_views(views, {*bare, *(index.name for index in found)})
-    schema = Schema(whole, found, tuple(draft.view for draft in views))
+    declared = tuple(draft.view for draft in views)
+    schema = Schema(whole, found, declared, tuple(_notes(relations)))
     _check_acyclic(schema, relations)
     return schema
 
 
+def _notes(relations: Iterable[RelationDraft]) -> Iterator[str]:
+    for draft in relations:
+        for column in draft.columns:
+            if column.note:
+                yield f"{draft.name.text}.{column.name.text}: {column.note}"
+
+
 def _check_names(names: Iterable[Name], what: str, owner: str = "") -> None:
-    """Names of one name space; `owner` is the relation that they are in, with a dot."""
+    """Check the names of one name space; `owner` is their relation, with a dot."""
     seen: dict[str, Name] = {}
     for name in names:
         _check_name(name, what)
         first = seen.setdefault(name.text, name)
         if first is not name:
-            where = f"; the first is in line {first.place.line}" if first.place.line else ""
+            known = first.place.file and first.place.line
+            where = f"; the first is in line {first.place.line}" if known else ""
             raise name.place.error(
                 f"{what} {owner}{name.text} is declared twice",
                 cure=f"drop or rename one of them{where}",
@@ -160,7 +171,7 @@ def _check_name(name: Name, what: str) -> None:
 
 
 def _bare_relation(draft: RelationDraft) -> Relation:
-    """The relation without its foreign keys, which need all other relations."""
+    """The relation without its foreign keys: their check needs all other relations."""
     name = draft.name
     if not draft.columns:
         raise name.place.error(
@@ -201,7 +212,7 @@ def _primary_key(draft: RelationDraft) -> tuple[str, ...]:
 def _key_columns(
     names: Sequence[Name], relation: str, types: dict[str, ColumnType], what: str
 ) -> tuple[str, ...]:
-    """Columns of a key or index: they exist, differ, and have an order."""
+    """Check the columns of a key or index: they exist, are distinct, and have an ordered type."""
     _check_columns(names, relation, types, what)
     for name in names:
         if types[name.text].kind is Kind.JSON:
@@ -241,11 +252,21 @@ def _check_columns(
 
 
 def _check_default(relation: Name, column: Column, place: Place) -> None:
-    identity = column.default is not None and column.default.kind is DefaultKind.IDENTITY
-    if identity and column.type.kind not in {Kind.INTEGER, Kind.BIGINT}:
+    default = column.default
+    if default is None or default.kind is not DefaultKind.IDENTITY:
+        return
+    if column.type.kind not in {Kind.INTEGER, Kind.BIGINT}:
         raise place.error(
             f"identity column {relation.text}.{column.name} has type {column.type.sql()}",
             cure="declare it BIGINT",
+            name=column.name,
+        )
+    numbers = (default.identity.start, default.identity.last)
+    if any(number is not None and number not in column.type.integers for number in numbers):
+        raise place.error(
+            f"identity column {relation.text}.{column.name}: {column.type.sql()} does not hold all"
+            f" numbers up to {default.identity.last or default.identity.start}",
+            cure="declare it BIGINT, or begin and end with smaller numbers",
             name=column.name,
         )
 
@@ -276,7 +297,7 @@ def _check_new(draft: ForeignKeyDraft, made: ForeignKey, before: Sequence[Foreig
 def _foreign_key(
     draft: ForeignKeyDraft, child: Relation, bare: dict[str, Relation], taken: set[str]
 ) -> ForeignKey:
-    """`taken` holds the names of the relation's foreign keys; a made name is added."""
+    """`taken` holds the names of the relation's foreign keys; a generated name is added to it."""
     what = f"foreign key {draft.name.text}" if draft.name else f"a foreign key of {child.name}"
     _check_some(draft.columns, draft.parent.place, what)
     columns = _check_columns(draft.columns, child.name, child.column_names, what)
@@ -297,7 +318,7 @@ def _foreign_key(
 def _in_key_order(
     draft: ForeignKeyDraft, what: str, columns: tuple[str, ...], parent: Relation
 ) -> tuple[str, ...]:
-    """Child columns in the order of the parent's primary key."""
+    """The child columns in the order of the parent's primary key."""
     key = ", ".join(parent.primary_key)
     if draft.parent_columns:
         named = _check_columns(draft.parent_columns, parent.name, parent.column_names, what)
@@ -324,16 +345,16 @@ def _in_key_order(
 def _check_types(
     draft: ForeignKeyDraft, what: str, source: tuple[Relation, tuple[str, ...]], parent: Relation
 ) -> None:
-    """Both sides must hold the same values with the same encoding; a text's length is free."""
+    """Check that both sides have the same values and encoding; lengths of texts may differ."""
     child, columns = source
     places = {name.text: name.place for name in draft.columns}
     for name, key in zip(columns, parent.primary_key, strict=True):
         mine, theirs = child.column(name).type, parent.column(key).type
         if (mine.kind, mine.precision, mine.scale) != (theirs.kind, theirs.precision, theirs.scale):
             raise places[name].error(
-                f"{what}: {child.name}.{name} is {mine.sql()}, {parent.name}.{key} is "
-                f"{theirs.sql()}",
-                cure=f"declare {child.name}.{name} as {theirs.sql()}",
+                f"{what}: {child.name}.{name} is {mine.ddl()}, {parent.name}.{key} is "
+                f"{theirs.ddl()}",
+                cure=f"declare {child.name}.{name} as {theirs.ddl()}",
                 name=name,
             )
 
@@ -351,7 +372,7 @@ def _check_set_null(draft: ForeignKeyDraft, what: str, child: Relation) -> None:
 
 
 def _made_name(relation: str, columns: Sequence[Name], suffix: str, taken: set[str]) -> str:
-    """PostgreSQL's way of naming; a number is added until the name is free, and it is taken."""
+    """A name by PostgreSQL's convention, with a number if it is taken; adds the name to `taken`."""
     base = "_".join((relation, *(column.text for column in columns), suffix))
     name, number = base, 0
     while name in taken:
@@ -362,7 +383,7 @@ def _made_name(relation: str, columns: Sequence[Name], suffix: str, taken: set[s
 
 
 def _indexes(drafts: Sequence[IndexDraft], bare: dict[str, Relation]) -> Iterable[DeclaredIndex]:
-    """Relations and indexes share one name space: both are layouts of the catalog."""
+    """The declared indexes. Relations and indexes share one name space: both are layouts."""
     named = [draft.name for draft in drafts if draft.name is not None]
     _check_names(named, "index")
     for name in named:

@@ -1,11 +1,11 @@
-"""The catalog: what the database holds at one version, and where it is stored.
+"""The catalog: the contents of the database at one version, and their physical tables.
 
-One immutable `Catalog` per version. Writers plan against a version; a write planned on an old
-one is refused and replanned. Logical names map to physical tables here and nowhere else:
-`Layout.table` is the only thing that a store is ever given.
+There is one immutable `Catalog` per version. Writers plan against a version; a write planned on an
+old version is refused and replanned. Only the catalog maps logical names to physical tables: a
+store only gets `Layout.table`.
 
-Everything stored has the same shape, a `Layout`: a table whose rows are tuples of `columns`,
-under a key made of `key`. Relations, join views and indexes differ in who writes them.
+All stored data has the same shape, a `Layout`: a table whose rows are tuples of `columns`, under
+the key columns `key`. Relations, join views and indexes differ only in how they are written.
 """
 
 from __future__ import annotations
@@ -14,22 +14,30 @@ import enum
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from schema.model import Column, DeclaredView, ForeignKey, KeyPart, Schema
+from hornbeam_server.schema.model import (
+    Column,
+    DeclaredView,
+    DefaultKind,
+    ForeignKey,
+    Identity,
+    KeyPart,
+    Schema,
+)
 
 
 class Purpose(enum.StrEnum):
-    """Why an index exists."""
+    """The purpose of an index."""
 
     DECLARED = "declared"
-    """CREATE INDEX or UNIQUE."""
+    """The schema declares it by CREATE INDEX or UNIQUE."""
     FOREIGN_KEY = "foreign key"
-    """Finds the children of a row: RESTRICT, CASCADE, and the way down a tree."""
+    """Finds the children of a row, for RESTRICT, CASCADE, and descents in a tree."""
     FILTER = "filter"
-    """A workload filter on a base relation."""
+    """Serves a filter of the workload on a base relation."""
     VIEW = "view-index"
-    """A workload filter on a view (seed 002, VI-C)."""
+    """Serves a filter of the workload on a view (Synergy, VI-C)."""
     MAINTENANCE = "maintenance"
-    """From an ancestor's key to the view rows that hold it (seed 002, VII-C)."""
+    """Leads from an ancestor's key to the view rows that hold it (Synergy, VII-C)."""
 
 
 class State(enum.StrEnum):
@@ -44,10 +52,10 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Layout:
-    """How one stored thing looks. `key` identifies a row; the columns of `key` are in `columns`.
+    """The layout of one table. `key` identifies a row; the columns of `key` are in `columns`.
 
-    Rows of a layout are tuples in the order of `columns`. `source` is the relation or view that
-    an index is made from, and the name itself otherwise.
+    Rows of a layout are tuples in the order of `columns`. `source` is the relation or view of an
+    index, and the layout's own name otherwise.
     """
 
     name: str
@@ -71,8 +79,8 @@ class Layout:
 
 @dataclass(frozen=True)
 class ViewColumn:
-    """Where a view's column comes from. `name` is the bare column name where that is unique on
-    the path, and `relation_column` otherwise (longer still if even that is taken)."""
+    """A view's column and its origin. `name` is the bare column name if that is unique on the
+    path, and `relation_column` otherwise (with `_` appended while that is taken)."""
 
     name: str
     relation: str
@@ -81,7 +89,7 @@ class ViewColumn:
 
 @dataclass(frozen=True)
 class JoinView:
-    """A key/foreign-key join along a path of a rooted tree (seed 002, definition 5).
+    """A key/foreign-key join along a path of a rooted tree (Synergy, definition 5).
 
     `path` runs from the ancestor to the last relation; `edges[i]` is the foreign key of
     `path[i + 1]` that references `path[i]`. Its rows are the concatenated rows of the path, in
@@ -102,10 +110,19 @@ class JoinView:
         """(relation, column) → the view's column name."""
         return {(c.relation, c.column): c.name for c in self.columns}
 
+    @cached_property
+    def equal_columns(self) -> dict[str, str]:
+        """View column → the topmost view column of the path that always has the same value."""
+        equal = {column.name: column.name for column in self.columns}
+        for child, edge in zip(self.path[1:], self.edges, strict=True):
+            for column, parent_column in zip(edge.columns, edge.parent_columns, strict=True):
+                equal[self.names[child, column]] = equal[self.names[edge.parent, parent_column]]
+        return equal
+
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Rows that a deferred view keeps for itself, such as the counts and sums of its groups."""
+    """An internal table of a deferred view, such as the counts and sums of its groups."""
 
     name: str
     columns: tuple[Column, ...]
@@ -114,9 +131,9 @@ class StateLayout:
 
 @dataclass(frozen=True)
 class DeferredView:
-    """A declared view, and how it is stored (`maintain/deltas` says so of its SELECT).
+    """A declared view and its storage (which `maintain/deltas` derives from its SELECT).
 
-    Its rows are tuples of `columns`, which queries see, and `hidden`, which they do not.
+    Its rows are tuples of `columns`, which queries can read, and `hidden`, which they cannot.
     """
 
     declared: DeclaredView
@@ -132,7 +149,7 @@ class DeferredView:
 
     @cached_property
     def stored(self) -> tuple[str, ...]:
-        """Names of all its layouts: its own rows first, then what it keeps for itself."""
+        """Names of all layouts of the view: its own rows first, then its states."""
         return (self.name, *(f"{self.name}.{state.name}" for state in self.states))
 
 
@@ -140,8 +157,8 @@ class DeferredView:
 class Index:
     """A covered index over a relation or a view: `columns`, then the source's key, then `include`.
 
-    `purposes` and `reason` are for people. A unique index holds at most one entry per `columns`
-    value without NULLs.
+    `purpose` and `reason` are explanations only. A unique index has at most one entry per value of
+    `columns` without NULLs.
     """
 
     name: str
@@ -157,7 +174,7 @@ class Index:
 class Forest:
     """At most one parent edge per relation: the trees that locks and views follow.
 
-    `parents` maps a relation to its tree edge. A relation without one is a root (a relation
+    `parents` maps a relation to its tree edge. A relation without tree edge is a root (a relation
     outside every tree is its own root).
     """
 
@@ -190,10 +207,11 @@ class WorkloadStatement:
 
 @dataclass(frozen=True)
 class Load:
-    """Relations that were empty when their load began, and are filled beside the transactions in
-    tables that nobody reads, with all that is made of them; `Catalog.loaded` reads those.
+    """An initial load of relations that were empty when it began. It bypasses transactions and
+    fills new tables that no query reads, also for the relations' views and indexes;
+    `Catalog.loaded` reads these tables.
 
-    `number` is the incarnation of these tables; `identity` tells what is loaded.
+    `number` is the incarnation of these tables; `identity` identifies the input of the load.
     """
 
     relations: tuple[str, ...]
@@ -201,17 +219,43 @@ class Load:
     number: int
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The current counter of an identity column: the counter with this `number` began at `at`.
+    Numbers that a node has reserved from an earlier counter are discarded. An identity column
+    without an entry (in databases older than this class) has counter number 0."""
+
+    relation: str
+    column: str
+    number: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """The counter of an identity column: it counts as `identity` says, up to `last`; the counter
+    with this `number` began at `at`."""
+
+    relation: str
+    column: str
+    number: int
+    at: int
+    identity: Identity
+    last: int
+
+
 @dataclass(frozen=True)
 class Catalog:
-    """One version of everything. `states` covers views (deferred ones too) and indexes by name.
+    """One version of the catalog. `states` has all views (also deferred ones) and indexes by name.
 
-    `incarnations` gives the number that goes into a thing's physical table name: a thing that is
-    dropped and made again gets a new table, so old cells never shine through. When a catalog is
-    put into force, what is new gets the number of the owner's claim (`txlayer/catalog_keeper.py`).
-    Columns are only ever appended to a relation; a row written before has fewer values, and the
-    missing ones read as the column's default (`storage/codec/rows.py`). `since` is the timestamp
-    from which on snapshots can be read by it: another catalog was in force before. `method` and
-    `budget`: how its views were chosen.
+    `incarnations` gives the number in the name of a physical table: a relation, view or index that
+    is dropped and created again gets a new table, so old cells never reappear. When a catalog takes
+    effect, new tables get the number of the owner's claim (`txlayer/catalog_keeper.py`). Columns
+    are only ever appended to a relation; a row written before has fewer values, and the missing
+    values read as the column's default (`storage/codec/rows.py`). `since` is the minimum timestamp
+    of snapshots that this catalog can read: before it, another catalog was in effect. `method` and
+    `budget` are the options that chose its views. `beginnings` (of identity columns) have numbers
+    like tables.
     """
 
     version: int
@@ -228,6 +272,7 @@ class Catalog:
     load: Load | None = None
     method: str = "optimal"
     budget: float | None = None
+    beginnings: tuple[Beginning, ...] = ()
     _cache: dict[str, Layout] = field(
         init=False, repr=False, compare=False, hash=False, default_factory=dict
     )
@@ -243,9 +288,26 @@ class Catalog:
 
     @cached_property
     def stored(self) -> tuple[str, ...]:
-        """Names of all layouts, each of which has a table of its own."""
+        """Names of all layouts. Each layout has its own table."""
         kept = (name for view in self.deferred for name in view.stored)
         return (*self.schema.names, *self.view, *self.index, *kept)
+
+    @cached_property
+    def counters(self) -> dict[tuple[str, str], Counter]:
+        """The counters of identity columns, by relation and column."""
+        begun = {(one.relation, one.column): one for one in self.beginnings}
+        found = {}
+        for relation in self.schema.relations:
+            for column in relation.columns:
+                if column.default is None or column.default.kind is not DefaultKind.IDENTITY:
+                    continue
+                key, identity = (relation.name, column.name), column.default.identity
+                began = begun.get(key, Beginning(*key, 0, identity.start))
+                numbers = column.type.integers
+                edge = numbers[-1] if identity.increment > 0 else numbers[0]
+                last = edge if identity.last is None else identity.last
+                found[key] = Counter(*key, began.number, began.at, identity, last)
+        return found
 
     @cached_property
     def state(self) -> dict[str, State]:
@@ -269,13 +331,13 @@ class Catalog:
         return {index.name: index for index in self.indexes}
 
     def relations_of(self, name: str) -> tuple[str, ...]:
-        """The relations that view `name` is made of; none if there is no such view."""
+        """The relations that view `name` reads; empty if there is no such view."""
         if name in self.view:
             return self.view[name].path
         return self.deferred_view[name].relations if name in self.deferred_view else ()
 
     def visible(self, name: str) -> tuple[Column, ...]:
-        """Columns of a relation or view that queries see, in order; the first of its layout."""
+        """Columns of a relation or view that queries can read: the first columns of its layout."""
         deferred = self.deferred_view.get(name)
         return deferred.columns if deferred is not None else self.layout(name).columns
 
@@ -303,7 +365,8 @@ class Catalog:
 
     @cached_property
     def loaded(self) -> Catalog:
-        """As it is once the load is over: what is being loaded is readable, in its new tables."""
+        """The catalog after the load: the loaded relations, views and indexes are readable, in
+        their new tables."""
         if self.load is None:
             return self
         numbers = dict(self.incarnations) | dict.fromkeys(self.loading, self.load.number)
@@ -313,9 +376,9 @@ class Catalog:
 
     @cached_property
     def frozen(self) -> frozenset[str]:
-        """Relations that no transaction may write while a load is under way: those that are loaded,
-        whatever they reference (its rows are checked and joined), and what references them (it
-        could not tell which of them are there)."""
+        """Relations that no transaction may write during a load: the loaded relations, all their
+        ancestors (the load checks and joins ancestor rows), and their children (whose foreign keys
+        could not be checked)."""
         if self.load is None:
             return frozenset()
         found, below = set(self.load.relations), list(self.load.relations)
@@ -331,7 +394,7 @@ class Catalog:
         return self.state.get(name) is State.READABLE
 
     def maintained(self, name: str) -> bool:
-        """Must a commit keep this (not deferred) view or index up to date?"""
+        """Must commits maintain this index or (not deferred) view?"""
         return self.state.get(name) in {State.BUILDING, State.CATCHING_UP, State.READABLE}
 
     def layout(self, name: str) -> Layout:
@@ -360,7 +423,8 @@ class Catalog:
 
     @cached_property
     def _kept(self) -> dict[str, Layout]:
-        """Of deferred views; a view's states live and die with it, and bear its number."""
+        """The layouts of deferred views. A view's states have its incarnation, and are created and
+        dropped with it."""
         numbers = dict(self.incarnations)
         made: dict[str, Layout] = {}
         for view in self.deferred:

@@ -1,8 +1,8 @@
-"""The catalog as JSON bytes, as it is stored in the system table and shown to people.
+"""The catalog as JSON bytes, for the system table and for display.
 
-`format` comes first; another format is refused as Corruption, never guessed. Everything is
-written as msgspec writes dataclasses, but for literal defaults: a default's value is a number,
-a boolean or text, and `ColumnType.coerce` of its column makes the exact value of it again.
+`format` comes first; an unknown format is refused as Corruption, never guessed. All other data is
+written as msgspec writes dataclasses, except literal defaults: the value of a default is a number,
+a boolean or text, and `ColumnType.coerce` of its column restores the exact value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from schema.catalog import (
+from hornbeam_server.schema.catalog import (
+    Beginning,
     Catalog,
     DeferredView,
     Forest,
@@ -25,38 +26,45 @@ from schema.catalog import (
     StateLayout,
     WorkloadStatement,
 )
-from schema.errors import Corruption, TypeMismatch
-from schema.model import (
+from hornbeam_server.schema.errors import Corruption, TypeMismatch
+from hornbeam_server.schema.model import (
     Column,
     DeclaredIndex,
     DeclaredView,
     Default,
     DefaultKind,
     ForeignKey,
+    Identity,
     KeyPart,
     Refresh,
     Relation,
     Schema,
 )
-from schema.types import ColumnType, Value
+from hornbeam_server.schema.types import ColumnType, Value
 
 
 class Format(enum.IntEnum):
-    """Every format ever written; all stay readable."""
+    """All formats ever written; all remain readable."""
 
     FIRST = 1
     """Without deferred views."""
     SECOND = 2
-    """With some: who does not know of them would drop their tables."""
+    """With deferred views: an older server would drop their tables."""
     THIRD = 3
-    """With a load under way: who does not know of it would write beside it."""
+    """With a load in progress: an older server would write at the same time."""
     FOURTH = 4
-    """With views that are recomputed: who does not know of them would follow their changes."""
+    """With views that are recomputed: an older server would maintain them from changes."""
+    FIFTH = 5
+    """With declared types: an older server would accept other values."""
+    SIXTH = 6
+    """With identity columns that have a beginning or options: an older server would give numbers
+    a second time."""
 
 
 class _DefaultForm(msgspec.Struct, omit_defaults=True):
     kind: DefaultKind
     value: bool | int | str | None = None
+    identity: Identity = Identity()
 
 
 class _ColumnForm(msgspec.Struct, omit_defaults=True):
@@ -101,13 +109,14 @@ class _CatalogForm(msgspec.Struct, omit_defaults=True):
     workload: tuple[WorkloadStatement, ...]
     row_counts: tuple[tuple[str, int], ...]
     since: int = 0
-    """0 in catalogs that were written before there was such a field."""
+    """0 in catalogs written before this field existed."""
     declared_views: tuple[DeclaredView, ...] = ()
     deferred: tuple[_DeferredForm, ...] = ()
     load: Load | None = None
     method: str = "optimal"
     budget: float | None = None
-    """Who does not know of these two forgets them."""
+    """An older server drops `method` and `budget`."""
+    beginnings: tuple[Beginning, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()
@@ -115,7 +124,7 @@ _decoder = msgspec.json.Decoder(_CatalogForm)
 
 
 def encode_catalog(catalog: Catalog) -> bytes:
-    """Equal catalogs give equal bytes."""
+    """The catalog as bytes. Equal catalogs give equal bytes."""
     return _encoder.encode(
         _CatalogForm(
             _format(catalog),
@@ -135,11 +144,18 @@ def encode_catalog(catalog: Catalog) -> bytes:
             catalog.load,
             catalog.method,
             catalog.budget,
+            catalog.beginnings,
         )
     )
 
 
 def _format(catalog: Catalog) -> Format:
+    counters = catalog.counters.values()
+    if catalog.beginnings or any(counter.identity != Identity() for counter in counters):
+        return Format.SIXTH
+    columns = (column for relation in catalog.schema.relations for column in relation.columns)
+    if any(column.type.declared is not None for column in columns):
+        return Format.FIFTH
     if any(view.refresh is Refresh.RECOMPUTE for view in catalog.schema.views):
         return Format.FOURTH
     if catalog.load is not None:
@@ -148,7 +164,7 @@ def _format(catalog: Catalog) -> Format:
 
 
 def decode_catalog(data: bytes) -> Catalog:
-    """The catalog that was encoded. Raises Corruption."""
+    """The catalog encoded in `data`. Raises Corruption."""
     try:
         form = _decoder.decode(data)
         relations = tuple(_relation(relation) for relation in form.relations)
@@ -173,6 +189,7 @@ def decode_catalog(data: bytes) -> Catalog:
         form.load,
         form.method,
         form.budget,
+        form.beginnings,
     )
 
 
@@ -200,11 +217,13 @@ def _column_forms(columns: Iterable[Column]) -> tuple[_ColumnForm, ...]:
 
 
 def _default_form(default: Default | None) -> _DefaultForm | None:
-    return None if default is None else _DefaultForm(default.kind, _plain(default.value))
+    if default is None:
+        return None
+    return _DefaultForm(default.kind, _plain(default.value), default.identity)
 
 
 def _plain(value: Value) -> bool | int | str | None:
-    """A form that `ColumnType.coerce` turns back, also of doubles that JSON has no number for."""
+    """The value in a form that `ColumnType.coerce` reads back, even doubles that JSON lacks."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, bytes):
@@ -235,4 +254,6 @@ def _columns(forms: Iterable[_ColumnForm]) -> tuple[Column, ...]:
 
 def _default(column: _ColumnForm) -> Default | None:
     form = column.default
-    return None if form is None else Default(form.kind, column.type.coerce(form.value))
+    if form is None:
+        return None
+    return Default(form.kind, column.type.coerce(form.value), form.identity)

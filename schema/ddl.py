@@ -1,14 +1,15 @@
 """DDL files: the schema as SQL text, read with located errors and written back.
 
-Read (sqlglot's "postgres", which reads DuckDB's, MySQL's and SQLite's common forms too):
-CREATE TABLE, CREATE [UNIQUE] INDEX … INCLUDE, CREATE MATERIALIZED VIEW (its SELECT is kept as it is
-written, and bound when the schema is planned), and ALTER TABLE … ADD [CONSTRAINT …] as pg_dump
-writes it. Whatever is not understood is refused: nothing in a file is silently left out. Every
-node is checked to have no part but those that are read here (`_Statement.only`).
+The loader reads (with sqlglot's "postgres", which accepts the common forms of DuckDB, MySQL and
+SQLite too) CREATE TABLE, CREATE [UNIQUE] INDEX … INCLUDE, CREATE MATERIALIZED VIEW (its SELECT is
+stored as written, and bound when the schema is planned), and ALTER TABLE … ADD [CONSTRAINT …] as
+pg_dump writes it. ALTER … RESTART WITH and setval set the first number of an identity column of the
+file. Unknown statements and options are refused: nothing in a file is silently ignored. Every node
+is checked to have only parts that are read here (`_Statement.only`).
 
-`pg_dump --schema-only` is read as it is: the same schema may stand before all names, sequences that
-columns take their defaults from are IDENTITY, and what says nothing about rows (owners, grants,
-comments, settings of the session) is passed over.
+The output of `pg_dump --schema-only` is accepted unchanged: all names may have the same schema
+prefix, sequences that are column defaults become IDENTITY, and statements that do not affect rows
+(owners, grants, comments, session settings) are skipped.
 
 Constraints are checked on the net changes at the end of a transaction, so DEFERRABLE and
 INITIALLY … are accepted, and NO ACTION is RESTRICT.
@@ -18,8 +19,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import NoReturn
 
@@ -28,7 +30,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from schema.build import (
+from hornbeam_server.schema.build import (
     ColumnDraft,
     ForeignKeyDraft,
     IndexDraft,
@@ -38,42 +40,47 @@ from schema.build import (
     ViewDraft,
     build,
 )
-from schema.model import (
+from hornbeam_server.schema.model import (
     DEFAULT_GROUP,
     DEFAULT_INTERVAL_S,
     DeclaredView,
     Default,
     DefaultKind,
+    Identity,
     OnDelete,
     Refresh,
     Schema,
 )
-from schema.render import render_ddl
-from schema.sqltext import SERIAL, no_fallback_warnings, read_default, read_type, tokenize
+from hornbeam_server.schema.render import render_ddl
+from hornbeam_server.schema.sequences import Options, read_options
+from hornbeam_server.schema.sqltext import (
+    is_serial,
+    no_fallback_warnings,
+    read_default,
+    read_type,
+    tokenize,
+    type_note,
+)
+from hornbeam_server.schema.trees import unlink, unlink_unfinished
 
 __all__ = ["load_ddl", "render_ddl"]
 
 _DIALECT = Dialect.get_or_raise("postgres")
 _QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
 _STATEMENTS = (
-    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE MATERIALIZED VIEW and ALTER TABLE … ADD"
-    " CONSTRAINT"
+    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE MATERIALIZED VIEW, ALTER TABLE … ADD"
+    " CONSTRAINT and ALTER COLUMN … RESTART WITH"
 )
 _READ = (["TABLE"], ["INDEX"], ["UNIQUE"], ["MATERIALIZED"])
-"""Words behind CREATE."""
+"""Words after CREATE."""
 _WITH_DATA = (["WITH", "NO", "DATA"], ["WITH", "DATA"])
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 _INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")
 
 
 _SILENT = {"SET", "COMMENT", "GRANT", "REVOKE"}
-"""First words of statements that say nothing about rows."""
-_PLAIN_OPTION = (
-    r"(AS (INT|INTEGER|BIGINT|SMALLINT)|SEQUENCE NAME \S+( \. \S+)?|START WITH 1|INCREMENT BY 1"
-    r"|NO MINVALUE|NO MAXVALUE|CACHE \d+)( |$)"
-)
-"""Of a sequence, what says no more than that there is one."""
-_IDENTITY = re.compile(r"ADD GENERATED (BY DEFAULT|ALWAYS) AS IDENTITY( \((?P<options>[^()]*)\))?")
+"""First words of statements that do not affect rows."""
+_SETVAL = (["SELECT", "SETVAL", "("], ["SELECT", "PG_CATALOG", ".", "SETVAL", "("])
 
 
 def load_ddl(text: str, file: str = "<ddl>") -> Schema:
@@ -85,52 +92,137 @@ def load_ddl(text: str, file: str = "<ddl>") -> Schema:
     for statement in _statements(text, file):
         if not _is_silent(statement):
             _read(statement, drafts)
-    _check_sequences(drafts)
+    _number(drafts)
     return build(list(drafts.relations.values()) + drafts.repeated, drafts.indexes, drafts.views)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A restart of an identity column: its next number is `at`; None: its declared first number.
+    `value` is the number in the statement."""
+
+    relation: str
+    column: str
+    at: int | None
+    value: int | None
+
+
+def load_restart(sql: str, schema: Schema, file: str = "") -> Restart:
+    """Read ALTER TABLE … ALTER COLUMN … RESTART, ALTER SEQUENCE … RESTART or SELECT setval(…) for
+    an identity column of `schema`. Raises SchemaError."""
+    drafts = _Drafts(relations=dict(_identities(schema)))
+    statements = list(_statements(sql, file))
+    for statement in statements:
+        _read(statement, drafts)
+    if len(statements) != 1 or len(drafts.restarts) != 1:
+        raise Place.at(sql, 0, file).error(
+            "this does not restart one identity column",
+            cure="write ALTER TABLE … ALTER COLUMN … RESTART WITH 42",
+        )
+    (restart,) = drafts.restarts
+    draft, column = _restarted(restart, drafts)
+    identity = schema.relation(draft.name.text).column(column).default
+    assert identity is not None
+    at = None if restart.at is None else _begun_at(restart, identity.identity).start
+    return Restart(draft.name.text, column, at, restart.at)
+
+
+def _identities(schema: Schema) -> Iterator[tuple[str, RelationDraft]]:
+    """Drafts of a schema's relations, sufficient for reading RESTART."""
+    for relation in schema.relations:
+        columns = [
+            ColumnDraft(Name(column.name, Place()), column.type, column.nullable, column.default)
+            for column in relation.columns
+        ]
+        yield relation.name, RelationDraft(Name(relation.name, Place()), columns)
 
 
 @dataclass(slots=True)
 class _Drafts:
-    """`repeated` holds further declarations of a name; the builder refuses them. `drawn` are the
-    sequences that columns take values from."""
+    """The declarations of a file. `repeated` holds further declarations of a name; the builder
+    refuses them. `sequences` are the declared sequences. `draws` maps the name of a sequence to the
+    column that takes its numbers from it. `restarts` are the restarts after the declarations."""
 
     relations: dict[str, RelationDraft] = field(default_factory=dict)
     repeated: list[RelationDraft] = field(default_factory=list)
     indexes: list[IndexDraft] = field(default_factory=list)
     views: list[ViewDraft] = field(default_factory=list)
-    sequences: dict[str, Name] = field(default_factory=dict)
-    drawn: set[str] = field(default_factory=set)
+    sequences: dict[str, tuple[Name, Options]] = field(default_factory=dict)
+    draws: dict[str, tuple[RelationDraft, str]] = field(default_factory=dict)
+    restarts: list[_Restart] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Restart:
+    """A restart of the column `column` of relation `owner`, or of the sequence `owner`. The next
+    number is `at` (None: the declared first number), or with `called` the number after `at`."""
+
+    owner: Name
+    column: Name | None
+    at: int | None
+    called: bool = False
 
 
 @dataclass(slots=True)
 class _Qualifier:
-    """What stands before the names of a file: "" is nothing. Unknown before the first name."""
+    """The schema prefix of all names of a file: "" for none, None before the first name is read."""
 
     text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """One statement's tokens and tree, and the way from a node back to its place."""
+    """One statement: its tokens, its parser, and the mapping from a node to its place."""
 
     text: str
     file: str
     tokens: Sequence[Token]
     qualifier: _Qualifier
 
+    @property
+    def options(self) -> dict[int, tuple[int, int]]:
+        """The parenthesised options after AS IDENTITY, which the parser only partly understands:
+        offset of AS → positions of the parentheses in `tokens`."""
+        found = {}
+        for i, (word, identity, opening) in enumerate(
+            zip(self.tokens, self.tokens[1:], self.tokens[2:], strict=False)
+        ):
+            said = word.token_type is TokenType.ALIAS and identity.text.upper() == "IDENTITY"
+            if said and opening.token_type is TokenType.L_PAREN:
+                found[word.start] = (i + 2, self._closing(i + 2))
+        return found
+
+    def _closing(self, opening: int) -> int:
+        depth = 0
+        for i, token in enumerate(self.tokens[opening:], opening):
+            depth += (token.token_type is TokenType.L_PAREN) - (
+                token.token_type is TokenType.R_PAREN
+            )
+            if not depth:
+                return i
+        raise self.place(self.tokens[opening].start).error(
+            "( is not closed", cure="close it behind the options of the identity"
+        )
+
+    def options_behind(self, offset: int) -> Options:
+        """The options of the first AS IDENTITY after `offset`."""
+        first, last = self.options.get(self.keyword("AS", offset), (0, 0))
+        return read_options(self.tokens[first + 1 : last], self.refuse)
+
     def parse(self) -> exp.Expr:
         parser = _DIALECT.parser(error_level=ErrorLevel.RAISE)
         try:
             with no_fallback_warnings():
-                (tree,) = parser.parse(list(self.tokens), self.text)
+                (tree,) = parser.parse(list(_without(self.tokens, self.options)), self.text)
         except ParseError as error:
+            unlink_unfinished(error)
             raise self._syntax_error(error) from None
         except RecursionError:
             raise self.place(self.start).error(
                 "this statement is nested too deeply", cure="write it with fewer parentheses"
             ) from None
         except (AttributeError, IndexError, TypeError, ValueError) as error:
-            # The parser itself trips over some broken statements.
+            # The parser itself fails with these errors on some invalid statements.
             raise self.place(self.start).error(
                 f"this statement cannot be parsed: {error}", cure="correct its syntax"
             ) from error
@@ -138,7 +230,7 @@ class _Statement:
         return tree
 
     def _syntax_error(self, error: ParseError) -> Exception:
-        """The parser gives line and column of the offending token's *last* character."""
+        """The error at the offending token. The parser reports its *last* character's place."""
         found = error.errors[0]
         end = (found["line"], found["col"])
         token = next((t for t in self.tokens if (t.line, t.col) == end), self.tokens[-1])
@@ -159,42 +251,43 @@ class _Statement:
         return self.tokens[0].start
 
     def beginning(self) -> str:
-        """Its first words, in a line."""
+        """The first words of the statement, in one line."""
         return " ".join(self.text[self.start : self.tokens[:10][-1].end + 1].split())
 
     def offset(self, node: exp.Expr) -> int:
-        """Offset of the first identifier or literal of `node`; the statement's without one."""
+        """Offset of the first identifier or literal of `node`, otherwise of the statement."""
         starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
         return min(starts, default=self.start)
 
     def keyword(self, word: str, after: int) -> int:
-        """Offset of the first `word` behind offset `after`, or `after` if there is none."""
+        """Offset of the first `word` from offset `after` on, or `after` if there is none."""
         for token in self.tokens[self._index(after) :]:
             if token.text.upper() == word and token.token_type not in _QUOTED:
                 return token.start
         return after
 
     def behind(self, offset: int) -> Place:
-        """Place of the token behind the one at `offset`."""
+        """Place of the token after the token at `offset`."""
         index = min(self._index(offset) + 1, len(self.tokens) - 1)
         return self.place(self.tokens[index].start)
 
     def behind_as(self) -> str:
-        """The text behind the first AS outside parentheses."""
+        """The text after the first AS outside parentheses."""
         for token, following in self._outside():
             if token.token_type is TokenType.ALIAS:
                 return self.text[following.start : self.tokens[-1].end + 1]
         return ""
 
     def outside_columns(self) -> Token:
-        """The token behind the list of columns, or else the one behind CREATE."""
+        """The token after the list of columns, otherwise the token after CREATE."""
         for token, following in self._outside():
             if token.token_type is TokenType.R_PAREN:
                 return following
         return self.tokens[1]
 
     def _outside(self) -> Iterator[tuple[Token, Token]]:
-        """Tokens outside parentheses (what closes one is outside), each with the one behind it."""
+        """Tokens outside parentheses, each with the next token. The closing parenthesis of an
+        outermost pair counts as outside."""
         depth = 0
         for token, following in pairwise(self.tokens):
             depth += (token.token_type is TokenType.L_PAREN) - (
@@ -233,7 +326,7 @@ class _Statement:
         return tuple(self.name(node) for node in nodes)
 
     def only(self, node: exp.Expr, parts: set[str], cure: str, at: int | None = None) -> None:
-        """Refuse a node that says more than we read: unknown parts would be lost."""
+        """Refuse a node with parts other than `parts`, since these would be ignored silently."""
         for part, value in node.args.items():
             if value and part not in parts and not part.startswith("_"):
                 written = node.sql(_DIALECT, comments=False)
@@ -241,12 +334,17 @@ class _Statement:
                 self.refuse(what, self.offset(node) if at is None else at, cure)
 
     def bare_index(self, node: exp.Expr, cure: str, at: int | None = None) -> None:
-        """Refuse INCLUDE, USING INDEX … behind PRIMARY KEY and UNIQUE."""
+        """Refuse INCLUDE, USING INDEX … after PRIMARY KEY and UNIQUE."""
         if (parameters := node.args.get("include")) is not None:
             self.only(parameters, set(), cure, self.offset(node) if at is None else at)
 
     def refuse(self, what: str, offset: int, cure: str) -> NoReturn:
         raise self.place(offset).error(f"{what} is not supported here", cure=cure, name=what)
+
+
+def _without(tokens: Sequence[Token], options: Mapping[int, tuple[int, int]]) -> Iterator[Token]:
+    cut = [range(first, last + 1) for first, last in options.values()]
+    return (token for i, token in enumerate(tokens) if not any(i in part for part in cut))
 
 
 def _statements(text: str, file: str) -> Iterator[_Statement]:
@@ -263,7 +361,7 @@ def _statements(text: str, file: str) -> Iterator[_Statement]:
 
 
 def _without_orders_to_psql(tokens: Sequence[Token]) -> list[Token]:
-    r"""Without the lines \restrict and \unrestrict, which pg_dump writes around all."""
+    r"""The tokens without the lines \restrict and \unrestrict, which pg_dump writes."""
     words: dict[int, list[str]] = {}
     for token in tokens:
         words.setdefault(token.line, []).append(token.text)
@@ -273,7 +371,7 @@ def _without_orders_to_psql(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _is_silent(statement: _Statement) -> bool:
-    """Does it say nothing about rows?"""
+    """Can the statement be skipped because it does not affect rows?"""
     words = [token.text.upper() for token in statement.tokens]
     return (
         words[0] in _SILENT
@@ -284,12 +382,27 @@ def _is_silent(statement: _Statement) -> bool:
 
 
 def _read(statement: _Statement, drafts: _Drafts) -> None:
-    words = [token.text.upper() for token in statement.tokens[:2]]
+    words = [token.text.upper() for token in statement.tokens]
+    if any(words[: len(call)] == call for call in _SETVAL):
+        drafts.restarts.append(_read_setval(statement))
+        return
     if words[0] not in {"CREATE", "ALTER"}:
         statement.refuse(words[0], statement.start, _STATEMENTS)
+    if words[1:2] == ["SEQUENCE"]:
+        _read_sequence(statement, drafts)
+        return
     tree = statement.parse()
+    try:
+        _read_tree(statement, tree, words, drafts)
+    finally:
+        unlink(tree)
+
+
+def _read_tree(
+    statement: _Statement, tree: exp.Expr, words: Sequence[str], drafts: _Drafts
+) -> None:
     if isinstance(tree, exp.Command):
-        _read_identity(statement, drafts)
+        _read_numbers(statement, drafts)
         return
     kind = str(tree.args.get("kind") or "").upper()
     if isinstance(tree, exp.Create) and kind == "TABLE":
@@ -300,63 +413,165 @@ def _read(statement: _Statement, drafts: _Drafts) -> None:
         drafts.indexes.append(_read_index(statement, tree))
     elif isinstance(tree, exp.Create) and kind == "VIEW" and words[1] == "MATERIALIZED":
         drafts.views.append(_read_view(statement, tree))
-    elif isinstance(tree, exp.Create) and kind == "SEQUENCE":
-        _read_sequence(statement, tree, drafts)
     elif isinstance(tree, exp.Alter) and kind == "TABLE":
         _read_alter(statement, tree, drafts)
     else:
-        statement.refuse(" ".join(words), statement.start, _STATEMENTS)
+        statement.refuse(" ".join(words[:2]), statement.start, _STATEMENTS)
 
 
-def _read_sequence(statement: _Statement, tree: exp.Create, drafts: _Drafts) -> None:
-    name = statement.table(tree.this)
+# ---------------------------------------------------------------- numbers
+
+
+def _read_sequence(statement: _Statement, drafts: _Drafts) -> None:
+    """Read CREATE SEQUENCE or ALTER SEQUENCE … RESTART."""
     words = [token.text.upper() for token in statement.tokens]
-    first = 5 if statement.qualifier.text else 3
-    _check_options(statement, words[first:], statement.start)
-    drafts.sequences[name.text] = name
-
-
-def _check_sequences(drafts: _Drafts) -> None:
-    for name in drafts.sequences.values():
-        if name.text not in drafts.drawn:
-            raise name.place.error(
-                f"sequence {name.text} is not supported here: no column takes its default from it",
-                cure="leave it out, or declare a column GENERATED BY DEFAULT AS IDENTITY",
-                name=name.text,
-            )
-
-
-def _check_options(statement: _Statement, words: Sequence[str], offset: int) -> None:
-    """Refuse a sequence that gives other values than an identity's."""
-    more = re.sub(_PLAIN_OPTION, "", " ".join(words)).strip()
-    if more:
-        what = f"a sequence with {more}"
-        statement.refuse(what, offset, "values count from 1; leave the options out")
-
-
-def _read_identity(statement: _Statement, drafts: _Drafts) -> None:
-    """ALTER TABLE … ALTER COLUMN … ADD GENERATED … AS IDENTITY, of which the parser understands
-    only what stands before ADD."""
-    words = [token.text.upper() for token in statement.tokens]
-    add = words.index("ADD") if "ADD" in words else 0
-    found = _IDENTITY.fullmatch(" ".join(words[add:]))
-    if found is None:
+    behind = (
+        5 if words[2:5] == ["IF", "NOT", "EXISTS"] else 4 if words[2:4] == ["IF", "EXISTS"] else 2
+    )
+    end = behind + 1
+    while words[end : end + 1] == ["."]:
+        end += 2
+    head = [*_DIALECT.tokenize("CREATE SEQUENCE"), *statement.tokens[behind:end]]
+    tree = replace(statement, tokens=head).parse()
+    if not isinstance(tree, exp.Create):
         _refuse_unread(statement)
-    _check_options(statement, (found["options"] or "").split(), statement.tokens[add].start)
-    before = [*statement.tokens[:add], *_DIALECT.tokenize("SET NOT NULL")]
-    tree = replace(statement, tokens=before).parse()
+    name = statement.table(tree.this)
+    options = read_options(statement.tokens[end:], statement.refuse)
+    if words[0] == "CREATE":
+        drafts.sequences[name.text] = (name, options)
+    elif options == Options(restart=True, restart_at=options.restart_at):
+        drafts.restarts.append(_Restart(name, None, options.restart_at))
+    else:
+        statement.refuse(statement.beginning(), statement.start, "write ALTER SEQUENCE … RESTART")
+
+
+def _read_setval(statement: _Statement) -> _Restart:
+    """Read SELECT setval('sequence', n[, is_called])."""
+    tree = statement.parse()
+    (call, *others) = tree.expressions
+    call = call.expression if isinstance(call, exp.Dot) else call
+    arguments = [a.this if isinstance(a, exp.Cast) else a for a in call.expressions]
+    name, at, called = (*arguments, exp.true())[:3] if len(arguments) in {2, 3} else (None,) * 3
+    try:
+        number = int(at.sql()) if at is not None else None
+    except ValueError:
+        number = None
+    whole = isinstance(tree, exp.Select) and {k for k, v in tree.args.items() if v} == {
+        "expressions"
+    }
+    fits = isinstance(name, exp.Literal) and name.is_string and isinstance(called, exp.Boolean)
+    if not whole or others or number is None or not fits:
+        what = statement.beginning()
+        statement.refuse(what, statement.start, "write SELECT setval('table_column_seq', 42, true)")
+    owner = Name(_last_name(arguments[0].name), statement.place(statement.start))
+    return _Restart(owner, None, number, called == exp.true())
+
+
+def _last_name(text: str) -> str:
+    """The last part of a qualified name: `Name` for `schema."Name"`."""
+    last = text.rpartition(".")[2]
+    return last.strip('"') if last.startswith('"') else last.lower()
+
+
+def _number(drafts: _Drafts) -> None:
+    """Apply the options of sequences, and restarts, to the columns that use them."""
+    for name, (place, options) in drafts.sequences.items():
+        if name not in drafts.draws:
+            raise place.place.error(
+                f"sequence {name} is not supported here: no column takes its default from it",
+                cure="leave it out, or declare a column GENERATED BY DEFAULT AS IDENTITY",
+                name=name,
+            )
+        draft, column = drafts.draws[name]
+        _renumber(draft, column, partial(_declared, options))
+    for restart in drafts.restarts:
+        draft, column = _restarted(restart, drafts)
+        _renumber(draft, column, partial(_begun_at, restart))
+
+
+def _declared(options: Options, _: Identity) -> Identity:
+    return options.identity()
+
+
+def _begun_at(restart: _Restart, identity: Identity) -> Identity:
+    if restart.at is None:
+        return identity
+    return replace(identity, start=restart.at + identity.increment * restart.called)
+
+
+def _renumber(draft: RelationDraft, name: str, change: Callable[[Identity], Identity]) -> None:
+    for i, column in enumerate(draft.columns):
+        if column.name.text == name and column.default is not None:
+            default = replace(column.default, identity=change(column.default.identity))
+            draft.columns[i] = replace(column, default=default)
+
+
+def _restarted(restart: _Restart, drafts: _Drafts) -> tuple[RelationDraft, str]:
+    """The relation and the column of a restart. Raises SchemaError."""
+    owner = restart.owner.text
+    if restart.column is None and owner in drafts.draws:
+        return drafts.draws[owner]
+    for draft in drafts.relations.values():
+        for column in draft.columns:
+            identity = column.default is not None and column.default.kind is DefaultKind.IDENTITY
+            named = (draft.name.text, restart.column and restart.column.text)
+            meant = (
+                f"{draft.name.text}_{column.name.text}_seq" == owner
+                if restart.column is None
+                else (owner, column.name.text) == named
+            )
+            if identity and meant:
+                return draft, column.name.text
+    what = f"sequence {owner}" if restart.column is None else f"{owner}.{restart.column.text}"
+    raise (restart.column or restart.owner).place.error(
+        f"there is no identity column of {what}",
+        cure="name a column that is GENERATED … AS IDENTITY, or its sequence table_column_seq",
+        name=owner,
+    )
+
+
+def _read_numbers(statement: _Statement, drafts: _Drafts) -> None:
+    """Read ALTER TABLE … ALTER COLUMN … ADD GENERATED … AS IDENTITY, or RESTART. The parser only
+    understands the part before ADD or RESTART."""
+    words = [token.text.upper() for token in statement.tokens]
+    at = next((i for i, word in enumerate(words) if word in {"ADD", "RESTART"}), 0)
+    if not at or words[:2] != ["ALTER", "TABLE"]:
+        _refuse_unread(statement)
+    head = [*statement.tokens[:at], *_DIALECT.tokenize("SET NOT NULL")]
+    tree = replace(statement, tokens=head).parse()
+    if isinstance(tree, exp.Command):
+        _refuse_unread(statement)
     draft = _altered(statement, tree, drafts)
-    for action in tree.args["actions"]:
-        _make_identity(statement, action, draft)
+    (action,) = tree.args["actions"]
+    if words[at] == "RESTART":
+        options = read_options(statement.tokens[at:], statement.refuse)
+        if options != Options(restart=True, restart_at=options.restart_at):
+            statement.refuse(statement.beginning(), statement.start, "write RESTART WITH alone")
+        column = statement.name(action.this)
+        drafts.restarts.append(_Restart(draft.name, column, options.restart_at))
+        return
+    always = words[at + 2 : at + 3] == ["ALWAYS"]
+    spelt = ["GENERATED", *(["ALWAYS"] if always else ["BY", "DEFAULT"]), "AS", "IDENTITY"]
+    behind = at + 1 + len(spelt)
+    start = statement.tokens[at].start
+    _, last = statement.options.get(statement.keyword("AS", start), (0, behind - 1))
+    if words[at + 1 : behind] != spelt or last + 1 != len(words):
+        _refuse_unread(statement)
+    options = statement.options_behind(start)
+    _make_identity(statement, action, draft, options.identity(always=always))
+    if options.name:
+        drafts.draws[options.name] = (draft, statement.name(action.this).text)
 
 
-def _make_identity(statement: _Statement, node: exp.AlterColumn, draft: RelationDraft) -> None:
+def _make_identity(
+    statement: _Statement, node: exp.AlterColumn, draft: RelationDraft, identity: Identity
+) -> None:
     name = statement.name(node.this)
     for i, column in enumerate(draft.columns):
         if column.name.text == name.text:
             _check_single_default(column)
-            identity = Default(DefaultKind.IDENTITY)
-            draft.columns[i] = ColumnDraft(column.name, column.type, False, identity)
+            default = Default(DefaultKind.IDENTITY, identity=identity)
+            draft.columns[i] = replace(column, nullable=False, default=default)
             return
     raise name.place.error(
         f"{draft.name.text} has no column {name.text}",
@@ -365,19 +580,19 @@ def _make_identity(statement: _Statement, node: exp.AlterColumn, draft: Relation
     )
 
 
-def _sequence_of(node: exp.Expr) -> str | None:
-    """Whose values ALTER COLUMN … SET DEFAULT nextval('…'::regclass) takes."""
-    call = node.args.get("default") if isinstance(node, exp.AlterColumn) else None
+def _sequence_of(call: exp.Expr | None) -> str | None:
+    """The sequence of a call nextval('…'::regclass); None for other expressions."""
     if not isinstance(call, exp.Anonymous) or call.name.lower() != "nextval":
         return None
-    named = call.expressions[0].this if isinstance(call.expressions[0], exp.Cast) else None
+    named = call.expressions[0] if call.expressions else None
+    named = named.this if isinstance(named, exp.Cast) else named
     if not isinstance(named, exp.Literal):
         return None
-    return str(named.name).rpartition(".")[2].strip('"')
+    return _last_name(named.name)
 
 
 def _refuse_unread(statement: _Statement) -> NoReturn:
-    """What the parser gives up at it hands over as a mere text."""
+    """Refuse a statement that the parser does not understand and returns as plain text."""
     tokens = statement.tokens
     words = [token.text.upper() for token in tokens]
     backtick = next((token for token in tokens if token.text == "`"), None)
@@ -430,9 +645,9 @@ def _read_column(
             f"column {name.text} has no type", cure="give it one, such as INTEGER", name=name.text
         )
     statement.only(node, {"this", "kind", "constraints"}, "leave it out", start)
-    column = ColumnDraft(name, read_type(kind, statement.behind(start)))
-    if kind.this in SERIAL:
-        column = ColumnDraft(name, column.type, False, Default(DefaultKind.IDENTITY))
+    column = ColumnDraft(name, read_type(kind, statement.behind(start)), note=type_note(kind))
+    if is_serial(kind):
+        column = replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
     for constraint in node.args.get("constraints") or ():
         column = _column_constraint(statement, constraint, column, draft, drafts)
     draft.columns.append(column)
@@ -445,7 +660,7 @@ def _column_constraint(
     draft: RelationDraft,
     drafts: _Drafts,
 ) -> ColumnDraft:
-    """Applies one inline constraint; returns the column as it is then."""
+    """Apply one inline constraint and return the changed column."""
     name = column.name
     start = statement.offset(node.parent.this) if node.parent else statement.start
     kind = node.kind if isinstance(node, exp.ColumnConstraint) else node
@@ -464,17 +679,25 @@ def _column_constraint(
             draft.foreign_keys.append(_foreign_key(statement, label, (name,), kind))
         case exp.NotNullColumnConstraint():
             nullable = bool(kind.args.get("allow_null"))
-            return ColumnDraft(name, column.type, nullable, column.default)
+            return replace(column, nullable=nullable)
         case exp.GeneratedAsIdentityColumnConstraint() | exp.AutoIncrementColumnConstraint():
             cure = "write GENERATED BY DEFAULT AS IDENTITY"
             statement.only(kind, {"this"}, cure, statement.keyword("IDENTITY", start))
             _check_single_default(column)
-            return ColumnDraft(name, column.type, False, Default(DefaultKind.IDENTITY))
+            options = statement.options_behind(start)
+            if options.name:
+                drafts.draws[options.name] = (draft, name.text)
+            identity = options.identity(always=kind.args.get("this") is True)
+            numbers = Default(DefaultKind.IDENTITY, identity=identity)
+            return replace(column, nullable=False, default=numbers)
         case exp.DefaultColumnConstraint():
             _check_single_default(column)
+            if (sequence := _sequence_of(kind.this)) is not None:
+                drafts.draws[sequence] = (draft, name.text)
+                return replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
             place = statement.behind(statement.keyword("DEFAULT", start))
             default = read_default(kind.this, column.type, place)
-            return ColumnDraft(name, column.type, column.nullable, default)
+            return replace(column, default=default)
         case _:
             _refuse_constraint(statement, node, start)
     return column
@@ -512,7 +735,7 @@ def _read_constraint(
     drafts: _Drafts,
     label: Name | None = None,
 ) -> None:
-    """A table constraint, in CREATE TABLE or ALTER TABLE."""
+    """Read a table constraint, in CREATE TABLE or ALTER TABLE."""
     match node:
         case exp.Constraint():
             named = statement.name(node.this)
@@ -579,7 +802,7 @@ def _foreign_key(
 def _refuse_option(statement: _Statement, text: str, parent: int) -> NoReturn:
     if text.startswith("ON UPDATE"):
         cure = "keys do not change under their children; write ON UPDATE RESTRICT or nothing"
-        # The word ON may stand before DELETE too, so UPDATE is looked up.
+        # ON may also precede DELETE, so look for UPDATE.
         statement.refuse(text, statement.keyword("UPDATE", parent), cure)
     cure = "write ON DELETE RESTRICT, NO ACTION, CASCADE or SET NULL"
     if text.startswith("MATCH"):
@@ -653,7 +876,7 @@ def _read_view(statement: _Statement, tree: exp.Create) -> ViewDraft:
 
 
 def _options(statement: _Statement, tree: exp.Create, cure: str) -> Iterator[tuple[str, str]]:
-    """What stands in WITH (…), each once."""
+    """The names and values of the options in WITH (…). Refuses unknown and repeated options."""
     seen = set()
     properties = tree.args.get("properties")
     for item in properties.expressions if properties else ():
@@ -668,7 +891,7 @@ def _options(statement: _Statement, tree: exp.Create, cure: str) -> Iterator[tup
 
 
 def _seconds(text: str) -> float:
-    """Of '5 s', '100 ms', '1 min', '2 h'. Raises ValueError."""
+    """The seconds of '5 s', '100 ms', '1 min' or '2 h'. Raises ValueError."""
     found = _INTERVAL.fullmatch(text)
     if found is None or not float(found[1]):
         raise ValueError(f"{text!r} is no interval")
@@ -681,9 +904,10 @@ def _read_alter(statement: _Statement, tree: exp.Alter, drafts: _Drafts) -> None
         if isinstance(action, exp.ColumnDef):
             offset = statement.offset(action)
             statement.refuse("ADD COLUMN", offset, "put the column into CREATE TABLE")
-        if (sequence := _sequence_of(action)) is not None:
-            drafts.drawn.add(sequence)
-            _make_identity(statement, action, draft)
+        default = action.args.get("default") if isinstance(action, exp.AlterColumn) else None
+        if (sequence := _sequence_of(default)) is not None:
+            _make_identity(statement, action, draft, Identity())
+            drafts.draws[sequence] = (draft, statement.name(action.this).text)
             continue
         if not isinstance(action, exp.AddConstraint):
             statement.refuse(action.sql("postgres"), statement.start, _STATEMENTS)

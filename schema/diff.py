@@ -1,9 +1,9 @@
-"""What changes from one schema to the next, and what of it is refused.
+"""The changes from one schema to the next, and the changes among them that are refused.
 
-Rows are never rewritten by a schema change. So relations, indexes and foreign keys come and go,
-columns are appended (rows written before read the literal default, or NULL), a column may be
-allowed more (NULL, longer text); everything that would give stored rows another meaning is
-refused with the reason and a way round.
+A schema change never rewrites rows. Relations, indexes and foreign keys can be added and dropped,
+columns can be appended (rows written before read the literal default, or NULL), and a column can
+be relaxed (NULL, longer text). Changes that would give stored rows another meaning are refused,
+with the reason and a cure.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from schema.model import (
+from hornbeam_server.schema.model import (
     Column,
     DeclaredIndex,
     DeclaredView,
     DefaultKind,
     ForeignKey,
+    Refresh,
     Relation,
     Schema,
 )
-from schema.types import Kind
+from hornbeam_server.schema.render import render_identity
+from hornbeam_server.schema.types import Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A change that cannot be made; `name` is the column, or the relation's own name."""
+    """A change that cannot be made; `name` is the column or the relation's own name."""
 
     relation: str
     name: str
@@ -36,7 +38,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """One line for people: ("add", "column", "item.i_weight", "DOUBLE")."""
+    """One line for display: ("add", "column", "item.i_weight", "DOUBLE")."""
 
     action: str
     kind: str
@@ -46,17 +48,19 @@ class DiffRow:
 
 @dataclass(frozen=True, slots=True)
 class SchemaDiff:
-    """Pairs are (relation, object). A changed foreign key or index is dropped and added.
+    """The changes between two schemas. Pairs are (relation, object). A changed foreign key, index
+    or view is dropped and added.
 
-    `relaxed_columns` now take NULL or longer text, as given. What lies on a dropped relation
-    (indexes, foreign keys) goes with it and is not listed again; likewise on an added one,
-    except its indexes. A changed view is dropped and added.
+    `relaxed_columns` now accept NULL or longer text, as given; `renumbered_columns` have new
+    options for their next numbers. The indexes and foreign keys of a dropped relation are dropped
+    with it and not listed. Nor are the foreign keys of an added relation; its indexes are listed.
     """
 
     added_relations: tuple[Relation, ...] = ()
     dropped_relations: tuple[Relation, ...] = ()
     appended_columns: tuple[tuple[str, Column], ...] = ()
     relaxed_columns: tuple[tuple[str, Column], ...] = ()
+    renumbered_columns: tuple[tuple[str, Column], ...] = ()
     added_indexes: tuple[DeclaredIndex, ...] = ()
     dropped_indexes: tuple[DeclaredIndex, ...] = ()
     added_foreign_keys: tuple[tuple[str, ForeignKey], ...] = ()
@@ -69,7 +73,7 @@ class SchemaDiff:
         return any(True for _ in self.rows())
 
     def rows(self) -> Iterator[DiffRow]:
-        """All changes in a fixed order, refused ones last."""
+        """All changes in a fixed order; refused changes come last."""
         for relation in self.dropped_relations:
             yield DiffRow("drop", "relation", relation.name)
         for relation in self.added_relations:
@@ -78,6 +82,10 @@ class SchemaDiff:
             yield DiffRow("add", "column", f"{owner}.{column.name}", _described(column))
         for owner, column in self.relaxed_columns:
             yield DiffRow("relax", "column", f"{owner}.{column.name}", _described(column))
+        for owner, column in self.renumbered_columns:
+            assert column.default is not None
+            detail = render_identity(column.default.identity)
+            yield DiffRow("change", "identity", f"{owner}.{column.name}", detail)
         for action, keys in (("drop", self.dropped_foreign_keys), ("add", self.added_foreign_keys)):
             for owner, key in keys:
                 yield DiffRow(action, "foreign key", f"{owner}.{key.name}", _target(key))
@@ -97,7 +105,7 @@ def _qualified(refusal: Refusal) -> str:
 
 
 def _described(column: Column) -> str:
-    return column.type.sql() + ("" if column.nullable else " NOT NULL")
+    return column.type.ddl() + ("" if column.nullable else " NOT NULL")
 
 
 def _target(key: ForeignKey) -> str:
@@ -112,15 +120,18 @@ def _indexed(index: DeclaredIndex) -> str:
 
 
 def _refreshed(view: DeclaredView) -> str:
+    if view.refresh is Refresh.RECOMPUTE:
+        return f"recomputed, every {view.interval_s:g} s, group {view.group}"
     return f"deferred, every {view.interval_s:g} s, group {view.group}"
 
 
 def diff(old: Schema, new: Schema) -> SchemaDiff:
-    """All changes from `old` to `new`, both valid. Relations and columns are known by name."""
+    """All changes from `old` to `new`, both valid. Relations and columns are matched by name."""
     kept = [(old.relation(r.name), r) for r in new.relations if r.name in old]
     added_keys = [(n.name, key) for o, n in kept for key in n.foreign_keys]
     dropped_keys = [(o.name, key) for o, n in kept for key in o.foreign_keys]
     relaxed = [(n.name, c) for o, n in kept for c in _relaxed(o, n)]
+    renumbered = [(n.name, c) for o, n in kept for c in _renumbered(o, n)]
     stay = {relation.name for _, relation in kept}
     return SchemaDiff(
         added_relations=tuple(r for r in new.relations if r.name not in old),
@@ -129,6 +140,7 @@ def diff(old: Schema, new: Schema) -> SchemaDiff:
             (n.name, c) for o, n in kept for c in n.columns if c.name not in o.positions
         ),
         relaxed_columns=tuple(relaxed),
+        renumbered_columns=tuple(renumbered),
         added_indexes=tuple(i for i in new.indexes if i not in old.indexes),
         dropped_indexes=tuple(
             i for i in old.indexes if i not in new.indexes and i.relation in stay
@@ -161,6 +173,19 @@ def _relaxed(old: Relation, new: Relation) -> Iterable[Column]:
             yield after
 
 
+def _renumbered(old: Relation, new: Relation) -> Iterable[Column]:
+    for before, after in _both(old, new):
+        if before.default != after.default and _are_identities(before, after):
+            yield after
+
+
+def _are_identities(*columns: Column) -> bool:
+    return all(
+        column.default is not None and column.default.kind is DefaultKind.IDENTITY
+        for column in columns
+    )
+
+
 def _refusals(old: Relation, new: Relation) -> Iterator[Refusal]:
     yield from _refused_order(old, new)
     if old.primary_key != new.primary_key:
@@ -179,7 +204,7 @@ def _refusals(old: Relation, new: Relation) -> Iterator[Refusal]:
 
 
 def _refused_order(old: Relation, new: Relation) -> Iterator[Refusal]:
-    """Old columns must come first, in the old order."""
+    """Refuse an order of columns unless all old columns come first, in the old order."""
     lost = [name for name in old.column_names if name not in new.positions]
     for name in lost:
         yield Refusal(
@@ -206,8 +231,8 @@ def _refused_column(relation: str, before: Column, after: Column) -> Iterator[Re
             relation,
             after.name,
             "type",
-            f"stored values are {before.type.sql()}, not {after.type.sql()}",
-            "append a column of the new type and fill it with UPDATE",
+            f"stored values are {before.type.ddl()}, not {after.type.ddl()}",
+            f"write {before.type.ddl()}, or append a column of the new type and fill it by UPDATE",
         )
     if before.nullable and not after.nullable:
         yield Refusal(
@@ -217,7 +242,7 @@ def _refused_column(relation: str, before: Column, after: Column) -> Iterator[Re
             "stored rows may hold NULL",
             "append a NOT NULL column with a default, or check in the application",
         )
-    if before.default != after.default:
+    if before.default != after.default and not _are_identities(before, after):
         yield Refusal(
             relation,
             after.name,

@@ -1,4 +1,4 @@
-"""Every error Hornbeam raises on purpose, with its stable code.
+"""All errors of Hornbeam, with their stable codes.
 
 ::
 
@@ -8,32 +8,34 @@
     ├── SqlError                    sql-invalid             a statement cannot be bound
     │   ├── UnknownName             sql-unknown-name
     │   ├── TypeMismatch            sql-type-mismatch
-    │   └── Unsupported             sql-unsupported         right SQL that we refuse, and why
+    │   └── Unsupported             sql-unsupported         valid SQL that is refused, and why
     ├── ConstraintViolation         constraint-violation
     │   ├── NotNullViolation        not-null-violation
     │   ├── UniqueViolation         unique-violation
     │   ├── ForeignKeyViolation     foreign-key-violation
     │   └── PreconditionFailed      precondition-failed     if_absent / if_version
-    ├── TransactionAborted          transaction-aborted     nothing happened; retryable
+    ├── TransactionAborted          transaction-aborted     no effect; retryable
     │   └── ReadConflict            read-conflict           a row read by the client has changed
     ├── OutcomeUnknown              outcome-unknown         ask by transaction id
     ├── IdempotencyMismatch         idempotency-mismatch    same key, another request
     ├── SnapshotTooOld              snapshot-too-old
-    ├── StalePlan                   stale-plan              the catalog has moved on
-    ├── BeingLoaded                 being-loaded            not while an initial load is under way
+    ├── StalePlan                   stale-plan              the catalog has changed since
+    ├── BeingLoaded                 being-loaded            not during an initial load
     ├── NotFound                    not-found
     ├── LimitExceeded               limit-exceeded          rows, bytes, parameters, locks
+    │   └── MemoryExceeded          memory-exceeded         a statement needs too much memory
     ├── StatementTimeout            statement-timeout
     ├── Overloaded                  overloaded              retryable
     ├── Unavailable                 unavailable             store or log out of reach; retryable
     │   └── DiskFull                disk-full
-    ├── Corruption                  corruption              bytes on disk that must not be there
-    ├── Unauthenticated             unauthenticated         no API key, or none that is valid
-    ├── Forbidden                   forbidden               a valid key without the right
+    ├── Corruption                  corruption              invalid bytes on disk
+    ├── Unauthenticated             unauthenticated         no valid API key
+    ├── Forbidden                   forbidden               no permission, or from another site
+    ├── Misdirected                 misdirected-request     a Host that is not this server's
     └── InvalidRequest              invalid-request         a request, option or setting
 
-A message says what is wrong and where; `cure` says what to do about it.
-The code is mapped once to HTTP (`api/problems.py`) and once to PEP 249 (`hornbeam/errors.py`).
+The message says what is wrong and where; `cure` says what to do about it.
+The codes are mapped to HTTP in `api/problems.py` and to PEP 249 in `hornbeam/errors.py`.
 """
 
 from __future__ import annotations
@@ -44,25 +46,27 @@ Outcome = Literal["none", "committed", "unknown"]
 
 
 class HornbeamError(Exception):
-    """Base of all. `outcome` says what is known of the transaction; "none" means no effect."""
+    """The base class. `outcome` is the known outcome of the transaction; "none" means no effect."""
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
     outcome: ClassVar[Outcome] = "none"
+    usual_cure: ClassVar[str] = ""
+    """The cure for an error of this class that is raised without a `cure`."""
 
     def __init__(self, message: str, *, cure: str = "", **details: Any) -> None:
         super().__init__(message)
         self.message = message
-        self.cure = cure
+        self.cure = cure or self.usual_cure
         self.details = details
-        """Machine-readable facts (names, positions); never values of other people's rows."""
+        """Machine-readable facts (names, positions); never values of other users' rows."""
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.cure}" if self.cure else self.message
 
 
 class SchemaError(HornbeamError):
-    """A schema that cannot be used. Knows where: `file`, `line` and `column` count from 1."""
+    """An invalid schema, with the place: `file`, and `line` and `column`, which count from 1."""
 
     code = "schema-invalid"
 
@@ -127,6 +131,7 @@ class PreconditionFailed(ConstraintViolation):
 class TransactionAborted(HornbeamError):
     code = "transaction-aborted"
     retryable = True
+    usual_cure = "Send it again: nothing has happened."
 
 
 class ReadConflict(TransactionAborted):
@@ -136,6 +141,7 @@ class ReadConflict(TransactionAborted):
 class OutcomeUnknown(HornbeamError):
     code = "outcome-unknown"
     outcome = "unknown"
+    usual_cure = "Ask for the transaction by its id, or repeat it with its idempotency key."
 
 
 class IdempotencyMismatch(HornbeamError):
@@ -145,10 +151,12 @@ class IdempotencyMismatch(HornbeamError):
 class SnapshotTooOld(HornbeamError):
     code = "snapshot-too-old"
     retryable = True
+    usual_cure = "Read at a newer snapshot, or name none."
 
 
 class StalePlan(HornbeamError):
     code = "stale-plan"
+    usual_cure = "Plan again, look at the new plan, and apply it."
 
 
 class BeingLoaded(HornbeamError):
@@ -157,10 +165,15 @@ class BeingLoaded(HornbeamError):
 
 class NotFound(HornbeamError):
     code = "not-found"
+    usual_cure = "See what there is: hornbeam status, hornbeam views, or GET /v1/schema."
 
 
 class LimitExceeded(HornbeamError):
     code = "limit-exceeded"
+
+
+class MemoryExceeded(LimitExceeded):
+    code = "memory-exceeded"
 
 
 class StatementTimeout(HornbeamError):
@@ -170,11 +183,13 @@ class StatementTimeout(HornbeamError):
 class Overloaded(HornbeamError):
     code = "overloaded"
     retryable = True
+    usual_cure = "Try again in a moment."
 
 
 class Unavailable(HornbeamError):
     code = "unavailable"
     retryable = True
+    usual_cure = "Try again in a moment. If it lasts, look into the log of the server."
 
 
 class DiskFull(Unavailable):
@@ -183,6 +198,10 @@ class DiskFull(Unavailable):
 
 class Corruption(HornbeamError):
     code = "corruption"
+    usual_cure = (
+        "Keep the files as they are. docs/troubleshooting.md says under corruption what to do about"
+        " each kind of damage."
+    )
 
 
 class InvalidRequest(HornbeamError):
@@ -195,3 +214,7 @@ class Unauthenticated(HornbeamError):
 
 class Forbidden(HornbeamError):
     code = "forbidden"
+
+
+class Misdirected(HornbeamError):
+    code = "misdirected-request"

@@ -1,7 +1,8 @@
 """The schema graph: relations, and an edge from parent to child per foreign key.
 
-Source: seed 002, definition 1. Self-references take no part in it. Both functions are linear in
-relations and foreign keys (the order's ties cost a logarithm) and do not recurse.
+Source: Synergy, definition 1. Self-references are not part of it. `topological_order` and
+`find_cycle` are linear in relations and foreign keys (the order needs a logarithmic factor to break
+ties) and do not recurse.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from schema.errors import CircularReference
-from schema.model import Schema
+from hornbeam_server.schema.errors import CircularReference
+from hornbeam_server.schema.model import Schema
 
 
 def parents(schema: Schema) -> dict[str, tuple[str, ...]]:
-    """Relation → the other relations that it references, each once, in order of declaration."""
+    """Relation → the distinct other relations that it references, in order of declaration."""
     return {
         relation.name: tuple(
             dict.fromkeys(fk.parent for fk in relation.foreign_keys if fk.parent != relation.name)
@@ -24,7 +25,7 @@ def parents(schema: Schema) -> dict[str, tuple[str, ...]]:
 
 
 def topological_order(schema: Schema) -> tuple[str, ...]:
-    """Relations, parents first; ties in order of declaration. Raises CircularReference."""
+    """Relations, parents first; ties are in order of declaration. Raises CircularReference."""
     above = parents(schema)
     rank = {name: number for number, name in enumerate(schema.names)}
     below: dict[str, list[str]] = {name: [] for name in schema.names}
@@ -51,9 +52,9 @@ def topological_order(schema: Schema) -> tuple[str, ...]:
 
 
 def find_cycle(schema: Schema) -> tuple[str, ...] | None:
-    """A circle of references such as ("a", "b", "a"): each relation references the next.
+    """A cycle of references such as ("a", "b", "a"): each relation references the next.
 
-    It begins and ends with the relation of the circle that was declared first.
+    It begins and ends with the relation of the cycle that is declared first. None: no cycle.
     """
     above = parents(schema)
     done: set[str] = set()
@@ -66,7 +67,7 @@ def find_cycle(schema: Schema) -> tuple[str, ...] | None:
 
 
 def _walk(start: str, above: dict[str, tuple[str, ...]], done: set[str]) -> list[str] | None:
-    """Depth-first search; `path` holds the relations between `start` and here."""
+    """A cycle that depth-first search from `start` finds; `path` holds the current path."""
     path = [start]
     steps: list[Iterator[str]] = [iter(above[start])]
     on_path = {start}

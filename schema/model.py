@@ -1,7 +1,7 @@
 """The relational schema: relations, columns, keys, foreign keys, declared indexes.
 
-Names are lower case unless quoted in the DDL. All objects are frozen and hashable; order of
-columns is order of declaration and order in stored rows.
+Names are lower case unless quoted in the DDL. All objects are frozen and hashable. The order of
+columns is the order of declaration, and the order in stored rows.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import enum
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from schema.types import ColumnType, Value
+from hornbeam_server.schema.types import ColumnType, Value
 
 
 class OnDelete(enum.StrEnum):
-    """What deleting a referenced row does. NO ACTION in DDL means RESTRICT, checked at commit."""
+    """The effect of deleting a referenced row. NO ACTION in DDL is RESTRICT, checked at commit."""
 
     RESTRICT = "restrict"
     CASCADE = "cascade"
@@ -22,7 +22,7 @@ class OnDelete(enum.StrEnum):
 
 
 class DefaultKind(enum.StrEnum):
-    """`LITERAL` holds a value; the others are computed when the row is inserted."""
+    """The kind of a default. `LITERAL` has a value; the others are computed at the insert."""
 
     LITERAL = "literal"
     NOW = "now"
@@ -30,11 +30,24 @@ class DefaultKind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """The numbers of an identity column: from `start`, in steps of `increment`, up to `last` (None:
+    the limit of the type). `always`: a statement can set another number only with OVERRIDING SYSTEM
+    VALUE."""
+
+    start: int = 1
+    increment: int = 1
+    last: int | None = None
+    always: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Default:
-    """A column's default."""
+    """A column's default. `value` belongs to the kind `LITERAL`, `identity` to `IDENTITY`."""
 
     kind: DefaultKind
     value: Value = None
+    identity: Identity = Identity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,7 @@ class Column:
 class ForeignKey:
     """`columns` of the owning relation reference `parent`'s primary key, in the key's order.
 
-    An edge of the schema graph runs from parent to the owning relation (seed 002, definition 1).
+    An edge of the schema graph runs from parent to the owning relation (Synergy, definition 1).
     `name` is unique in its relation.
     """
 
@@ -104,11 +117,11 @@ class Relation:
         return tuple(self.positions[name] for name in self.primary_key)
 
     def column(self, name: str) -> Column:
-        """Raises KeyError."""
+        """The column `name`. Raises KeyError."""
         return self.columns[self.positions[name]]
 
     def foreign_key(self, name: str) -> ForeignKey:
-        """Raises KeyError."""
+        """The foreign key `name`. Raises KeyError."""
         for foreign_key in self.foreign_keys:
             if foreign_key.name == name:
                 return foreign_key
@@ -120,21 +133,21 @@ DEFAULT_INTERVAL_S = 5.0
 
 
 class Refresh(enum.StrEnum):
-    """What a batch does for a view."""
+    """How a batch refreshes a view."""
 
     DEFERRED = "deferred"
-    """It works through the changes."""
+    """The batch applies the changes of the relations."""
     RECOMPUTE = "recompute"
-    """It answers the whole SELECT."""
+    """The batch evaluates the whole SELECT."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredView:
     """CREATE MATERIALIZED VIEW … WITH (refresh = …, interval = …, group = …) AS `sql`.
 
-    It follows its relations in batches, by their changes unless `refresh` says otherwise. All views
-    of one `group` are always as of one snapshot, and get a new one every `interval_s` (of their
-    shortest).
+    Batches refresh it, from the changes of its relations unless `refresh` says otherwise. All views
+    of one `group` are always as of one snapshot, and get a new snapshot every `interval_s` (the
+    minimum in the group).
     """
 
     name: str
@@ -151,6 +164,9 @@ class Schema:
     relations: tuple[Relation, ...]
     indexes: tuple[DeclaredIndex, ...] = ()
     views: tuple[DeclaredView, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """The columns whose stored type differs from the declared type, with their stored type. The
+    loader sets this; it is not stored."""
     _by_name: dict[str, Relation] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -160,11 +176,11 @@ class Schema:
         return name in self._by_name
 
     def relation(self, name: str) -> Relation:
-        """Raises KeyError."""
+        """The relation `name`. Raises KeyError."""
         return self._by_name[name]
 
     def children(self, name: str) -> list[tuple[Relation, ForeignKey]]:
-        """Foreign keys that reference relation `name`, self-references included."""
+        """Foreign keys that reference relation `name`, including self-references."""
         return [(r, fk) for r in self.relations for fk in r.foreign_keys if fk.parent == name]
 
     @property

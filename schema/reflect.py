@@ -1,11 +1,11 @@
-"""The schema of an existing database, through SQLAlchemy's inspection, any URL.
+"""Reads the schema of an existing database through SQLAlchemy's inspection, from any URL.
 
-Read with the same rules as a DDL file: the same types, the same validation (`build`), and what
-we do not have (CHECK, computed columns, partial and expression indexes) is refused by name.
-Errors name the URL (without its password), the relation and the column.
+The rules are those of a DDL file: the same types and the same validation (`build`). Unsupported
+features (CHECK, computed columns, partial and expression indexes) are refused by name. Errors name
+the URL (without its password), the relation and the column.
 
-For SQLite, SQLAlchemy reads the tables' SQL by regular expressions and loses some of it (types it
-does not know, actions of inline foreign keys, inline UNIQUE, DESC), so pragmas correct it.
+For SQLite, SQLAlchemy reads the tables' SQL by regular expressions and misses some of it (unknown
+types, actions of inline foreign keys, inline UNIQUE, DESC), so pragmas correct the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sqlalchemy.types import TypeEngine
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from schema.build import (
+from hornbeam_server.schema.build import (
     ColumnDraft,
     ForeignKeyDraft,
     IndexDraft,
@@ -40,16 +40,16 @@ from schema.build import (
     RelationDraft,
     build,
 )
-from schema.errors import InvalidRequest, NotFound, Unavailable
-from schema.model import Default, DefaultKind, OnDelete, Schema
-from schema.sqltext import read_default, read_type
-from schema.types import ColumnType
+from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
+from hornbeam_server.schema.model import Default, DefaultKind, OnDelete, Schema
+from hornbeam_server.schema.sqltext import read_default, read_type
+from hornbeam_server.schema.types import ColumnType
 
 _POSTGRES = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
 def reflect(url: str) -> Schema:
-    """All tables of the URL's default schema, in order of name; views are left out.
+    """All tables of the URL's default schema, in order of name, without views.
 
     Blocks while it reads. Raises SchemaError, CircularReference, InvalidRequest (bad URL, driver
     missing), NotFound (no such SQLite file), Unavailable (the database does not answer).
@@ -82,7 +82,7 @@ def _parsed(url: str) -> URL:
 
 @contextmanager
 def _located_errors(shown: str) -> Iterator[None]:
-    """SQLAlchemy's errors and warnings as ours; a warning means that it left something out."""
+    """Translate SQLAlchemy's errors and warnings; a warning means that it left something out."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", SAWarning)
@@ -125,7 +125,7 @@ class _Reflection:
         draft.foreign_keys += [self.foreign_key(table, foreign_key) for foreign_key in keys]
         return draft
 
-    # What the database says, in the inspector's forms; `_SqliteReflection` corrects them.
+    # The inspector's results in its own forms; `_SqliteReflection` corrects them.
 
     def columns(self, table: str) -> list[dict[str, Any]]:
         return [dict(column) for column in self.inspector.get_columns(table)]
@@ -230,14 +230,15 @@ class _Reflection:
 
 @dataclass(frozen=True, slots=True)
 class _SqliteReflection(_Reflection):
-    """The inspector's findings, corrected by SQLite's own table-valued pragmas."""
+    """The inspector's results, corrected by SQLite's own table-valued pragmas."""
 
     def pragma(self, pragma: str, name: str) -> list[sa.RowMapping]:
         query = sa.text(f"SELECT * FROM pragma_{pragma}(:name)")
         return list(self.connection.execute(query, {"name": name}).mappings())
 
     def columns(self, table: str) -> list[dict[str, Any]]:
-        """Any word is a type to SQLite; for a word it does not know SQLAlchemy guesses one."""
+        """The columns with the declared types. SQLite accepts any word as a type, and SQLAlchemy
+        replaces an unknown word by a guess."""
         known = self.connection.dialect.ischema_names  # type: ignore[attr-defined]
         declared = {row["name"]: row["type"] for row in self.pragma("table_xinfo", table)}
         columns = _Reflection.columns(self, table)
@@ -282,7 +283,7 @@ _ON_DELETE = {
 
 
 def _postgres_name(type_: TypeEngine[Any]) -> str:
-    """The type's name in the one dialect that our type reader reads, without its collation."""
+    """The type's name in the dialect that `read_type` reads, without its collation."""
     generic = type_.as_generic()
     if isinstance(generic, sa.String) and not isinstance(generic, sa.Enum):
         generic.collation = None

@@ -1,11 +1,11 @@
-"""Projections of rows, compiled once and run often."""
+"""Compiled projections of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
-from schema.types import Row
+from hornbeam_server.schema.types import Row
 
 Projection = Callable[[Row], Row]
 

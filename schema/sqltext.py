@@ -1,9 +1,7 @@
-"""SQL text for every loader: tokens, types and defaults, from sqlglot's to ours.
+"""SQL tokens, types and defaults, from sqlglot's form to Hornbeam's, for all loaders.
 
-What we have no exact counterpart for is refused with a cure, never approximated. Readings that
-are ours to choose: DECIMAL without parameters is DECIMAL(18,3) and DECIMAL(p) is DECIMAL(p,0)
-(as DuckDB has it); CHAR(n) is text of at most n characters, without padding; REAL and FLOAT are
-DOUBLE; SMALLINT is INTEGER.
+A type has PostgreSQL's meaning, or is refused by its name with a cure. Only NUMERIC without
+precision, REAL and CHAR(n) become another type; `type_note` describes the difference.
 """
 
 from __future__ import annotations
@@ -21,10 +19,11 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token
 
-from schema.build import Place
-from schema.errors import TypeMismatch
-from schema.model import Default, DefaultKind
-from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Value
+from hornbeam_server.schema import spelling
+from hornbeam_server.schema.build import Place
+from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.model import Default, DefaultKind
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Declared, Kind, Value
 
 T = exp.DType
 
@@ -32,7 +31,7 @@ _OPENINGS = re.compile(r"['\"$]|/\*")
 
 
 def tokenize(dialect: Dialect, text: str, file: str) -> list[Token]:
-    """Tokens with their offsets. Raises SchemaError where a quote or comment is left open."""
+    """Tokens with their offsets. Raises SchemaError at a quote or comment that is not closed."""
     try:
         return list(dialect.tokenize(text))
     except TokenError:
@@ -45,7 +44,7 @@ def tokenize(dialect: Dialect, text: str, file: str) -> list[Token]:
 
 @contextmanager
 def no_fallback_warnings() -> Iterator[None]:
-    """Sqlglot logs a warning for what it cannot parse; we raise an error for the same."""
+    """Suppress sqlglot's warning about text that it cannot parse; the caller raises an error."""
     logger = logging.getLogger("sqlglot")
     before, logger.disabled = logger.disabled, True
     try:
@@ -55,7 +54,7 @@ def no_fallback_warnings() -> Iterator[None]:
 
 
 def _unclosed(dialect: Dialect, text: str) -> int:
-    """Offset of the opening that has no end: everything before it is readable."""
+    """Offset of the quote or comment that is not closed: all text before it has valid tokens."""
     for opening in reversed(list(_OPENINGS.finditer(text))):
         try:
             dialect.tokenize(text[: opening.start()])
@@ -65,13 +64,13 @@ def _unclosed(dialect: Dialect, text: str) -> int:
     return 0
 
 
-DEFAULT_DECIMAL = (18, 3)
+NUMERIC = ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, 9, declared=Declared.NUMERIC)
+"""Scale 9 leaves the product of two such columns 20 digits before the decimal point."""
+_SMALLINT = ColumnType(Kind.INTEGER, declared=Declared.SMALLINT)
 
 _PLAIN: dict[T, Kind] = {
     T.INT: Kind.INTEGER,
-    T.SMALLINT: Kind.INTEGER,
     T.SERIAL: Kind.INTEGER,
-    T.SMALLSERIAL: Kind.INTEGER,
     T.BIGINT: Kind.BIGINT,
     T.BIGSERIAL: Kind.BIGINT,
     T.DOUBLE: Kind.DOUBLE,
@@ -86,8 +85,12 @@ _PLAIN: dict[T, Kind] = {
     T.UUID: Kind.UUID,
     T.JSON: Kind.JSON,
 }
-_TEXT = {T.TEXT, T.VARCHAR, T.CHAR}
-SERIAL = {T.SERIAL, T.SMALLSERIAL, T.BIGSERIAL}
+_SMALL = {T.SMALLINT, T.SMALLSERIAL}
+_PADDED = {T.CHAR, T.BPCHAR}
+_TEXT = {T.TEXT, T.VARCHAR, *_PADDED}
+_SERIAL = {T.SERIAL, T.SMALLSERIAL, T.BIGSERIAL}
+_ALIASES = {"serial2": T.SMALLSERIAL, "serial4": T.SERIAL, "serial8": T.BIGSERIAL}
+"""Type names of PostgreSQL that the parser does not know."""
 
 _CURES: dict[T, str] = {
     T.INTERVAL: "store the length as BIGINT (say, microseconds), or two TIMESTAMP columns",
@@ -99,7 +102,10 @@ _CURES: dict[T, str] = {
     T.ENUM: "use VARCHAR, or a relation of the values and a foreign key to it",
     T.JSONB: "use JSON; it is kept as the text that was written",
     T.DATETIME: "use TIMESTAMP",
-    T.TINYINT: "use INTEGER",
+    T.TINYINT: "use SMALLINT",
+    T.UTINYINT: "use SMALLINT",
+    T.USMALLINT: "use INTEGER",
+    T.MEDIUMINT: "use INTEGER",
     T.MONEY: "use DECIMAL(19,2)",
     T.INT128: "use DECIMAL(38,0)",
     T.UBIGINT: "use DECIMAL(20,0)",
@@ -107,6 +113,20 @@ _CURES: dict[T, str] = {
     T.BINARY: "use BLOB",
     T.NCHAR: "use CHAR(n); all text is Unicode",
     T.NVARCHAR: "use VARCHAR(n); all text is Unicode",
+    T.NAME: "use VARCHAR(63)",
+    T.BIT: "use VARCHAR(n) with digits 0 and 1, or BLOB",
+    T.INET: "use VARCHAR(43)",
+    T.XML: "use TEXT",
+    T.HSTORE: "use JSON",
+}
+_CURES_BY_NAME = {
+    "oid": "use BIGINT",
+    "citext": "use TEXT, and compare lower(column)",
+    "utinyint": "use SMALLINT",
+    "usmallint": "use INTEGER",
+    "uinteger": "use BIGINT",
+    "ubigint": "use DECIMAL(20,0)",
+    "cidr": "use VARCHAR(43)",
 }
 _ALL_TYPES = (
     "use INTEGER, BIGINT, DECIMAL(p,s), DOUBLE, BOOLEAN, VARCHAR(n), TEXT, BLOB, DATE, "
@@ -115,26 +135,83 @@ _ALL_TYPES = (
 
 
 def read_type(node: exp.DataType, place: Place) -> ColumnType:
-    """Raises SchemaError at `place`."""
-    kind = node.this
-    if not isinstance(kind, T):  # INTERVAL with a unit comes as a node of its own
-        kind = T.INTERVAL if isinstance(kind, exp.Interval) else T.USERDEFINED
+    """The column type of a type node. Raises SchemaError at `place`."""
+    kind = _kind(node)
     if kind is T.DECIMAL:
         return _decimal(node, place)
     if kind in _TEXT:
         return _text(node, kind, place)
-    if kind in _PLAIN and not node.expressions:
+    if kind is T.DOUBLE and node.expressions:
+        return _float(node, place)
+    if kind in _SMALL and not node.expressions:
+        return _SMALLINT
+    if kind in _PLAIN and (not node.expressions or _has_all_digits(node, kind)):
         return ColumnType(_PLAIN[kind])
-    written = node.sql("postgres")
-    if kind in _PLAIN:
+    written = node.sql("postgres" if node.args.get("nested") else None)
+    if kind in _PLAIN or kind in _SMALL:
         raise place.error(
             f"type {written} takes no parameters here",
-            cure=f"write {ColumnType(_PLAIN[kind]).sql()}",
+            cure=f"write {_SMALLINT.ddl() if kind in _SMALL else ColumnType(_PLAIN[kind]).ddl()}",
             name=written,
         )
-    raise place.error(
-        f"type {written} is not supported", cure=_CURES.get(kind, _ALL_TYPES), name=written
-    )
+    cure = _CURES.get(kind) or _CURES_BY_NAME.get(written.lower(), _ALL_TYPES)
+    raise place.error(f"type {written} is not supported", cure=cure, name=written)
+
+
+def type_note(node: exp.DataType) -> str:
+    """The difference between the stored and the declared type, as text; "" if there is none."""
+    kind = _kind(node)
+    if kind is T.DECIMAL and not node.expressions:
+        return (
+            f"NUMERIC without precision is kept as {NUMERIC.sql()}; a value with more digits is"
+            " refused (NUMERIC(p,s) rounds to s places)"
+        )
+    if kind is T.FLOAT or (kind is T.DOUBLE and node.expressions and _digits(node) <= _REAL_BITS):
+        return "REAL is kept as DOUBLE; values are not rounded to its seven digits"
+    if kind in _PADDED:
+        return (
+            "CHAR(n) is kept as VARCHAR(n); values are not padded, and blanks at their end count"
+            " when they are compared"
+        )
+    return ""
+
+
+def is_serial(node: exp.DataType) -> bool:
+    return _kind(node) in _SERIAL
+
+
+def _kind(node: exp.DataType) -> T:
+    """The kind of a type node. The parser has other nodes for INTERVAL with a unit, OID, …"""
+    if isinstance(node.this, T):
+        unknown = node.this is T.USERDEFINED
+        return _ALIASES.get(node.sql().lower(), T.USERDEFINED) if unknown else node.this
+    return T.INTERVAL if isinstance(node.this, exp.Interval) else T.USERDEFINED
+
+
+_REAL_BITS, _DOUBLE_BITS = 24, 53
+_SECOND_DIGITS = 6
+
+
+def _digits(node: exp.DataType) -> int:
+    return int(node.expressions[0].name)
+
+
+def _has_all_digits(node: exp.DataType, kind: T) -> bool:
+    """Is the type TIMESTAMP(6), which equals TIMESTAMP?"""
+    moments = (Kind.TIMESTAMP, Kind.TIMESTAMPTZ)
+    return _PLAIN[kind] in moments and [p.name for p in node.expressions] == [str(_SECOND_DIGITS)]
+
+
+def _float(node: exp.DataType, place: Place) -> ColumnType:
+    """The type FLOAT(n); n is in bits."""
+    parameters = _parameters(node, place)
+    if len(parameters) > 1 or not 1 <= parameters[0] <= _DOUBLE_BITS:
+        raise place.error(
+            f"type {node.sql('postgres')} is out of range",
+            cure=f"FLOAT(n) needs 1 ≤ n ≤ {_DOUBLE_BITS}; DOUBLE has all digits",
+            name=node.sql("postgres"),
+        )
+    return ColumnType(Kind.DOUBLE)
 
 
 def _parameters(node: exp.DataType, place: Place) -> list[int]:
@@ -151,7 +228,9 @@ def _parameters(node: exp.DataType, place: Place) -> list[int]:
 
 def _decimal(node: exp.DataType, place: Place) -> ColumnType:
     parameters = _parameters(node, place)
-    precision, scale = (*parameters, 0)[:2] if parameters else DEFAULT_DECIMAL
+    if not parameters:
+        return NUMERIC
+    precision, scale = (*parameters, 0)[:2]
     if not (1 <= precision <= MAX_DECIMAL_PRECISION and scale <= precision and len(parameters) < 3):
         written = node.sql("postgres")
         raise place.error(
@@ -171,7 +250,7 @@ def _text(node: exp.DataType, kind: T, place: Place) -> ColumnType:
             cure="VARCHAR(n) needs one length of at least 1; TEXT has none",
             name=written,
         )
-    unbounded = 1 if kind is T.CHAR else None
+    unbounded = 1 if kind is T.CHAR else None  # BPCHAR has no limit
     return ColumnType(Kind.TEXT, length=parameters[0] if parameters else unbounded)
 
 
@@ -180,7 +259,7 @@ _CLOCK_KINDS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 
 
 def read_default(node: exp.Expr, type_: ColumnType, place: Place) -> Default | None:
-    """The default of a column of `type_`; DEFAULT NULL is none. Raises SchemaError at `place`."""
+    """The default of a column of `type_`; None for DEFAULT NULL. Raises SchemaError at `place`."""
     if isinstance(node, exp.Paren | exp.Cast):
         return read_default(node.this, type_, place)
     if isinstance(node, exp.Null):
@@ -221,20 +300,14 @@ def _number(text: str) -> int | Decimal:
     return int(text) if text.isdecimal() else Decimal(text)
 
 
-_BYTE_ESCAPES = re.compile(r"(?:\\x[0-9a-fA-F]{2})*")  # DuckDB: '\xde\xad'
-_HEX_FORMAT = re.compile(r"\\x(?:[0-9a-fA-F]{2})*")  # PostgreSQL: '\xdead'
-
-
 def _coerced(value: Any, type_: ColumnType) -> Value:
     if type_.kind is Kind.BYTES and isinstance(value, str):
-        if not (_BYTE_ESCAPES.fullmatch(value) or _HEX_FORMAT.fullmatch(value)):
-            raise ValueError(r"bytes are written '\xde\xad'")
-        return bytes.fromhex(value.replace(r"\x", ""))
+        return spelling.sql_bytes(value)
     return type_.coerce(value)
 
 
 def literal_sql(value: Value) -> str:
-    """`value` as a literal that this module, DuckDB and (but for bytes) PostgreSQL read."""
+    """`value` as a literal that this module, PostgreSQL and (except bytes) DuckDB read."""
     match value:
         case None:
             return "NULL"
@@ -245,7 +318,7 @@ def literal_sql(value: Value) -> str:
         case float():
             return quoted(repr(value))  # quoted: DuckDB reads a bare 0.1 as DECIMAL
         case bytes():
-            return quoted("".join(f"\\x{byte:02x}" for byte in value))
+            return quoted(spelling.hexadecimal(value))
         case dt.datetime():
             return quoted(value.isoformat(sep=" "))
         case _:

@@ -1,8 +1,8 @@
-"""Column types: which Python values they hold, and how foreign values become them.
+"""Column types: their Python values, and the conversion of external values.
 
-A *value* is always one of the Python types of `Value`; rows are tuples of values in column
-order, in every layer. JSON forms (decimals and instants as text, bytes as base64) are accepted
-by `coerce` and made by `api`, nowhere else.
+A *value* always has one of the Python types of `Value`; rows are tuples of values in column order,
+in every layer. JSON forms (decimals and timestamps as text, bytes as base64) are only accepted by
+`coerce` and only written by `api`. `schema.spelling` reads all text.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ import base64
 import datetime as dt
 import enum
 import math
+import re
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 from typing import Any
 
-from schema.errors import TypeMismatch
+from hornbeam_server.schema import spelling
+from hornbeam_server.schema.errors import TypeMismatch
 
 Value = None | bool | int | float | Decimal | str | bytes | dt.date | dt.datetime | uuid.UUID
 Row = tuple[Value, ...]
 
 
 class Kind(enum.StrEnum):
-    """The closed set of types. JSON is kept as the text that was written."""
+    """The closed set of types. JSON is stored as the original text."""
 
     INTEGER = "integer"
     BIGINT = "bigint"
@@ -39,7 +41,23 @@ class Kind(enum.StrEnum):
     UUID = "uuid"
     JSON = "json"
 
-    __hash__ = str.__hash__  # Enum's own is written in Python, and kinds are looked up per value
+    __hash__ = str.__hash__  # Enum's own is slow Python code, and kinds are looked up per value
+
+
+MAX_TEXT = 1_000
+"""Maximum characters of a number, date or other value given as text. The time to read a value grows
+faster than linearly."""
+LONG = frozenset({Kind.TEXT, Kind.BYTES, Kind.JSON})
+"""The types whose values may be long."""
+
+
+class Declared(enum.StrEnum):
+    """A declared type that is stored as a wider type and limits its values."""
+
+    SMALLINT = "smallint"
+    """Whole numbers of 16 bits, stored as INTEGER."""
+    NUMERIC = "numeric"
+    """NUMERIC without precision, stored as DECIMAL(38,9). A value with more digits is refused."""
 
 
 PYTHON_TYPES: dict[Kind, type] = {
@@ -60,10 +78,10 @@ PYTHON_TYPES: dict[Kind, type] = {
 _INTEGER_BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
 MAX_DECIMAL_PRECISION = 38
 _ROUNDING = Context(prec=2 * MAX_DECIMAL_PRECISION, rounding=ROUND_HALF_UP)
-"""Halves go away from zero, as in DuckDB. The thread's own context would refuse more than 28
-digits."""
+"""Halves are rounded away from zero, as in DuckDB. The thread's own context would refuse more than
+28 digits."""
 _UNITS = [Decimal((0, (1,), -scale)) for scale in range(MAX_DECIMAL_PRECISION + 1)]
-"""By scale, what decimals are rounded to."""
+"""Scale → the unit to which decimals are rounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +92,18 @@ class ColumnType:
     precision: int | None = None
     scale: int | None = None
     length: int | None = None
+    declared: Declared | None = None
+
+    def ddl(self) -> str:
+        """The name of the declared type, for Hornbeam's loader and for PostgreSQL."""
+        return self.sql() if self.declared is None else self.declared.upper()
+
+    def stored(self) -> ColumnType:
+        """The stored type: the type of computed values, and of values to compare with."""
+        return self if self.declared is None else replace(self, declared=None)
 
     def sql(self) -> str:
-        """Name that DuckDB, PostgreSQL and our own loader all read."""
+        """The name of the stored type, which DuckDB, PostgreSQL and Hornbeam's loader all read."""
         match self.kind:
             case Kind.DECIMAL:
                 return f"DECIMAL({self.precision},{self.scale})"
@@ -89,103 +116,136 @@ class ColumnType:
             case _:
                 return self.kind.value.upper()
 
-    def coerce(self, value: Any) -> Value:
-        """Turn `value` into this type's Python value, exactly or not at all.
+    @property
+    def integers(self) -> range:
+        """All numbers of an integer type. Raises KeyError for other types."""
+        bits = _INTEGER_BITS[self.kind]
+        return range(-(1 << bits - 1), 1 << bits - 1)
 
-        Accepts the Python type itself, wider numeric types when nothing is lost, and text for
-        everything that JSON has no type for. Decimals are rounded to the scale, halves away from
-        zero, as CAST does. Raises TypeMismatch.
+    def coerce(self, value: Any) -> Value:
+        """Convert `value` to this type's Python value, without loss.
+
+        Accepts the Python type itself, wider numeric types if nothing is lost, and text for all
+        types that JSON lacks. Decimals are rounded to the scale, halves away from zero, as CAST
+        does. Raises TypeMismatch.
         """
         if value is None:
             return None
+        if isinstance(value, str) and len(value) > MAX_TEXT and self.kind not in LONG:
+            raise TypeMismatch(
+                f"{_shown(value)} is not a value of type {self.sql()}: it has {len(value)}"
+                " characters.",
+                cure=f"Values of other types than text have at most {MAX_TEXT} characters.",
+                type=self.sql(),
+            )
         try:
             return _COERCIONS[self.kind](self, value)
         except (ValueError, ArithmeticError) as error:
             reason = "not a number in range" if isinstance(error, DecimalException) else error
             raise TypeMismatch(
-                f"{_shown(value)} is not a value of type {self.sql()}: {reason}", type=self.sql()
+                f"{_shown(value)} is not a value of type {self.ddl()}: {reason}", type=self.ddl()
             ) from None
 
     def coerce_all(self, values: Sequence[Any]) -> Sequence[Value]:
-        """`coerce` for a whole column. Values that are this type's own already, as they come from
-        Arrow or from another database, are only looked at, and at the speed of C; numbers that are
-        all given as text, as CSV does, are read together."""
+        """`coerce` for a whole column. Values that already have this type, as from Arrow or another
+        database, are only checked, at the speed of C. If all numbers are text, as in CSV, they are
+        read together."""
         present = [value for value in values if value is not None] if None in values else values
         owns, of_texts = _OWNS.get(self.kind), _OF_TEXTS.get(self.kind)
         types = {*map(type, present)}
         if owns is not None and types == {PYTHON_TYPES[self.kind]} and owns(self, present):
             return values
-        if of_texts is not None and types == {str} and (found := of_texts(self, present)):
+        short = types == {str} and max(map(len, present)) <= MAX_TEXT
+        if of_texts is not None and short and (found := of_texts(self, present)):
             left = iter(found)
             return found if present is values else [v if v is None else next(left) for v in values]
         coerce = self.coerce
         return [coerce(value) for value in values]
 
     def comparand(self, value: Any) -> Value:
-        """`value` as something to compare this type's values with: never rounded, cut or refused
-        for its length, since that would change the answer. Raises TypeMismatch."""
+        """`value` for a comparison with this type's values: it is never rounded, cut or refused for
+        its length, since that would change the answer. Raises TypeMismatch."""
         match self.kind:
             case Kind.DECIMAL:
-                exact = self.coerce(value)
+                exact = self.stored().coerce(value)
                 return exact if value is None or exact == (given := _exact(value)) else given
             case Kind.TEXT:
                 return ColumnType(Kind.TEXT).coerce(value)
             case _:
-                return self.coerce(value)
+                return self.stored().coerce(value)
 
 
 def _exact(value: Any) -> Decimal:
+    if isinstance(value, str):
+        return spelling.decimal(value)
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
 
 
 def _shown(value: Any) -> str:
-    text = str(value) if isinstance(value, Decimal) else repr(value)
+    text = str(value) if isinstance(value, Decimal) else repr(_beginning(value))
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def _beginning(value: Any) -> Any:
+    return value[:60] if isinstance(value, str | bytes) else value
+
+
 def _check_number(value: Any) -> None:
-    if type(value) is Decimal or type(value) is int:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise ValueError("a number is wanted")
-    if isinstance(value, str) and "_" in value:
-        raise ValueError("digits are not grouped")
 
 
 def _integer(type_: ColumnType, value: Any) -> int:
-    _check_number(value)
-    if isinstance(value, Decimal) and value.adjusted() > 20:
-        raise ValueError("out of range")  # before int() writes out its zeros
-    number = int(value)
-    if not isinstance(value, str) and number != value:
-        raise ValueError("it has a fraction")
-    bits = _INTEGER_BITS[type_.kind]
+    number = spelling.integer(value) if isinstance(value, str) else _whole(value)
+    bits = _bits(type_)
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise ValueError("out of range")
     return number
 
 
-def _decimal(type_: ColumnType, value: Any) -> Decimal:
+def _whole(value: Any) -> int:
     _check_number(value)
-    # A float stands for its shortest decimal form: 0.1 means 0.1.
-    number = value if type(value) is Decimal else _exact(value)
+    if isinstance(value, Decimal) and value.adjusted() > 20:
+        raise ValueError("out of range")  # int() would write out all its zeros
+    number = int(value)
+    if number != value:
+        raise ValueError("it has a fraction")
+    return number
+
+
+def _bits(type_: ColumnType) -> int:
+    return 16 if type_.declared is Declared.SMALLINT else _INTEGER_BITS[type_.kind]
+
+
+def _decimal(type_: ColumnType, value: Any) -> Decimal:
+    if isinstance(value, str):
+        number = spelling.decimal(value)
+    else:
+        _check_number(value)
+        # A float means its shortest decimal form: 0.1 means 0.1.
+        number = value if type(value) is Decimal else _exact(value)
     if not number.is_finite():
         raise ValueError("it is not finite")
     precision, scale = type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0
     unit = _UNITS[scale]
     same = number.same_quantum(unit)
     rounded = number if same else number.quantize(unit, context=_ROUNDING)
+    if type_.declared is Declared.NUMERIC and rounded != number:
+        raise ValueError(f"more than {scale} decimal places; declare NUMERIC(precision, scale)")
     if rounded.adjusted() >= precision - scale and rounded:
         raise ValueError("out of range")
     return abs(rounded) if rounded == 0 else rounded  # no negative zero: keys and rows agree
 
 
 def _double(_: ColumnType, value: Any) -> float:
-    _check_number(value)
-    number = float(value)
+    if isinstance(value, str):
+        number = spelling.double(value)
+    else:
+        _check_number(value)
+        number = float(value)
     if math.isnan(number):
         raise ValueError("NaN has no place in an ordered key; use NULL")
-    if math.isinf(number) and "INF" not in str(value).upper():
+    if math.isinf(number) and not isinstance(value, str) and "INF" not in str(value).upper():
         raise ValueError("out of range")
     return number + 0.0  # no negative zero: keys and rows agree
 
@@ -193,8 +253,8 @@ def _double(_: ColumnType, value: Any) -> float:
 def _boolean(_: ColumnType, value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.lower() in {"true", "false", "t", "f"}:
-        return value.lower().startswith("t")
+    if isinstance(value, str):
+        return spelling.boolean(value)
     if isinstance(value, int) and value in (0, 1):
         return bool(value)
     raise ValueError("true or false is wanted")
@@ -205,7 +265,7 @@ def _text(type_: ColumnType, value: Any) -> str:
         raise ValueError("text is wanted")
     if type_.length is not None and len(value) > type_.length:
         raise ValueError(f"longer than {type_.length} characters")
-    value.encode()  # lone surrogates are no text
+    value.encode()  # raises for lone surrogates, which are not text
     return value
 
 
@@ -225,7 +285,7 @@ def _date(_: ColumnType, value: Any) -> dt.date:
     if isinstance(value, dt.date):
         return value
     if isinstance(value, str):
-        return dt.date.fromisoformat(value)
+        return spelling.date(value)
     raise ValueError("a date is wanted")
 
 
@@ -234,12 +294,12 @@ def _moment(value: Any) -> dt.datetime:
         return value
     if isinstance(value, dt.date):
         return dt.datetime(value.year, value.month, value.day)
-    if isinstance(value, str):
-        return dt.datetime.fromisoformat(value)
     raise ValueError("a timestamp is wanted")
 
 
 def _timestamp(_: ColumnType, value: Any) -> dt.datetime:
+    if isinstance(value, str):
+        return spelling.timestamp(value)
     moment = _moment(value)
     if moment.tzinfo is not None:
         raise ValueError("it carries a time zone, the column has none")
@@ -247,6 +307,8 @@ def _timestamp(_: ColumnType, value: Any) -> dt.datetime:
 
 
 def _timestamptz(_: ColumnType, value: Any) -> dt.datetime:
+    if isinstance(value, str):
+        return spelling.timestamptz(value)
     moment = _moment(value)
     if moment.tzinfo is None:
         raise ValueError("it carries no time zone, the column wants one")
@@ -257,8 +319,23 @@ def _uuid(_: ColumnType, value: Any) -> uuid.UUID:
     if isinstance(value, uuid.UUID):
         return value
     if isinstance(value, str):
-        return uuid.UUID(value)
+        return spelling.uuid_of(value)
     raise ValueError("a UUID is wanted")
+
+
+MAX_JSON_DEPTH = 500
+"""Maximum nesting of arrays and objects. The interpreter's own limit differs by version."""
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def _require_shallow(text: str) -> None:
+    if text.count("[") + text.count("{") <= MAX_JSON_DEPTH:
+        return
+    depth = 0
+    for bracket in re.findall(r"[\[{}\]]", _STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MAX_JSON_DEPTH:
+            raise ValueError(f"it is nested too deeply: more than {MAX_JSON_DEPTH} levels")
 
 
 def _json(_: ColumnType, value: Any) -> str:
@@ -266,6 +343,7 @@ def _json(_: ColumnType, value: Any) -> str:
 
     if not isinstance(value, str):
         raise ValueError("JSON text is wanted")
+    _require_shallow(value)
     try:
         msgspec.json.decode(value.encode())
     except RecursionError:
@@ -290,7 +368,7 @@ _COERCIONS: dict[Kind, Callable[[ColumnType, Any], Value]] = {
 
 
 def _owns_integers(type_: ColumnType, values: Sequence[int]) -> bool:
-    bits = _INTEGER_BITS[type_.kind]
+    bits = _bits(type_)
     return -(1 << bits - 1) <= min(values) and max(values) < 1 << bits - 1
 
 
@@ -324,14 +402,20 @@ _OWNS: dict[Kind, Callable[[ColumnType, Sequence[Any]], bool]] = {
     Kind.TIMESTAMP: _owns_timestamps,
     Kind.UUID: lambda _, values: True,
 }
-"""Would `coerce` give back each of these values, of exactly the type's Python class, unchanged?
+"""Would `coerce` return all these values, of exactly the type's Python class, unchanged?
 
-False only costs time: doubles of zero may be negative zero, text beyond ASCII a lone surrogate.
+False only costs time. It is False for zero doubles (which may be negative zero), and for text
+beyond ASCII (which may have a lone surrogate).
 """
 
 
+_PLAIN_INTEGERS = re.compile(r"[0-9+-]*")
+_PLAIN_DECIMALS = re.compile(r"[0-9+.eE-]*")
+"""`int` and `Decimal` read texts of these characters exactly as `schema.spelling` does."""
+
+
 def _integers_of_texts(type_: ColumnType, texts: Sequence[str]) -> list[int] | None:
-    if "_" in "".join(texts):
+    if not _PLAIN_INTEGERS.fullmatch("".join(texts)):
         return None
     try:
         numbers = list(map(int, texts))
@@ -341,7 +425,7 @@ def _integers_of_texts(type_: ColumnType, texts: Sequence[str]) -> list[int] | N
 
 
 def _decimals_of_texts(type_: ColumnType, texts: Sequence[str]) -> list[Decimal] | None:
-    if "_" in "".join(texts):
+    if not _PLAIN_DECIMALS.fullmatch("".join(texts)) or type_.declared is not None:
         return None
     unit = _UNITS[type_.scale or 0]
     try:
@@ -358,4 +442,4 @@ _OF_TEXTS: dict[Kind, Callable[[ColumnType, Sequence[str]], Sequence[Value] | No
     Kind.BIGINT: _integers_of_texts,
     Kind.DECIMAL: _decimals_of_texts,
 }
-"""What `coerce` makes of each of these texts; None: ask it, it may refuse one."""
+"""The results of `coerce` for these texts; None: call `coerce`, since it may refuse one."""

@@ -1,8 +1,8 @@
-"""The application's statements: a workload file, or a log of statements that were run.
+"""The application's statements: a workload file, or a log of executed statements.
 
-A workload file is SQL, statements separated by `;`. The comment `-- name: X` names the statement
-that follows, `-- weight: N` gives its relative frequency (1 if absent); both may also stand
-inside the statement. Unnamed statements are named s1, s2 … in order.
+A workload file is SQL, with statements separated by `;`. The comment `-- name: X` names the next
+statement, and `-- weight: N` gives its relative frequency (1 if absent); both may also be inside
+the statement. Unnamed statements are named s1, s2 … in order.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from schema.build import Place
-from schema.catalog import WorkloadStatement
-from schema.sqltext import no_fallback_warnings, tokenize
+from hornbeam_server.schema.build import Place
+from hornbeam_server.schema.catalog import WorkloadStatement
+from hornbeam_server.schema.sqltext import no_fallback_warnings, tokenize
+from hornbeam_server.schema.trees import unlink, unlink_unfinished
 
 _DIALECT = Dialect.get_or_raise("duckdb")
 _ANNOTATION = re.compile(r"^[ \t]*--[ \t]*(name|weight)[ \t]*:(.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 class _Text:
-    """The file's text with its places."""
+    """The text of a workload file, split into statements."""
 
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
@@ -38,7 +39,7 @@ class _Text:
         return Place.at(self.text, offset, self.file)
 
     def statements(self) -> Iterator[tuple[int, int, list[Token]]]:
-        """Start and end offset of each stretch between semicolons, and its tokens."""
+        """Start and end offset of each part between semicolons, and its tokens."""
         start, found = 0, list[Token]()
         for token in tokenize(_DIALECT, self.text, self.file):
             if token.token_type is TokenType.SEMICOLON:
@@ -58,7 +59,7 @@ class _Text:
 
 
 def load_workload(text: str, file: str = "<workload>") -> tuple[WorkloadStatement, ...]:
-    """The statements of a workload file, in order. Their SQL is not looked into here.
+    """The statements of a workload file, in order. Their SQL is not checked here.
 
     Raises SchemaError with file, line and column: duplicate or unused names, bad weights, open
     quotes.
@@ -77,7 +78,7 @@ def load_workload(text: str, file: str = "<workload>") -> tuple[WorkloadStatemen
 def _read_annotations(
     source: _Text, start: int, end: int, tokens: list[Token], names: dict[str, Place]
 ) -> tuple[str | None, float]:
-    """Name and weight of one statement; `names` collects all names."""
+    """The name and weight of one statement; `names` collects all names."""
     found: dict[str, str] = {}
     for key, value, offset in source.annotations(start, end, tokens):
         place = source.place(int(offset))
@@ -120,7 +121,7 @@ def _check_weight(text: str, place: Place) -> None:
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=False):
-    """A line of a JSON log; other fields are not ours."""
+    """A line of a JSON log; other fields are ignored."""
 
     sql: str
     count: float = 1.0
@@ -130,12 +131,12 @@ _TRANSACTION_CONTROL = (exp.Transaction, exp.Commit, exp.Rollback)
 
 
 def load_query_log(lines: Iterable[str], file: str = "<log>") -> tuple[WorkloadStatement, ...]:
-    """A log as a workload: equal statements are one, weighted with how often they ran.
+    """A log as a workload: equal statements become one, whose weight is the number of executions.
 
-    A line holds one SQL statement, or a JSON object with `sql` and perhaps `count`. Statements
-    are equal when they differ in literals, parameters, white space and letter case of keywords
-    only; literals become `?`. BEGIN, COMMIT and ROLLBACK are left out. Statements are named
-    s1, s2 … in order of first appearance. Raises SchemaError with the line.
+    A line is an SQL statement, or a JSON object with `sql` and optionally `count`. Statements are
+    equal if they differ only in literals, parameters, white space and letter case of keywords;
+    literals become `?`. BEGIN, COMMIT and ROLLBACK are ignored. Statements are named s1, s2 … in
+    order of first appearance. Raises SchemaError with the line.
     """
     weights: dict[str, float] = {}
     for number, line in enumerate(lines, 1):
@@ -153,10 +154,10 @@ def load_query_log(lines: Iterable[str], file: str = "<log>") -> tuple[WorkloadS
 def weighted_by_log(
     workload: Iterable[WorkloadStatement], log: Iterable[WorkloadStatement]
 ) -> tuple[WorkloadStatement, ...]:
-    """`workload` with the weights of a query log, and the log's other statements behind it.
+    """`workload` with the weights of a query log, followed by the log's other statements.
 
-    Statements are matched by their normal form. A statement that the log does not mention has
-    run once at most: it weighs 1.
+    Statements are matched by their normal form. A statement that is not in the log has weight 1:
+    it ran at most once.
     """
     counts = {statement.sql: statement.weight for statement in log}
     named: list[WorkloadStatement] = []
@@ -188,8 +189,9 @@ def _normal_forms(sql: str, place: Place) -> list[str]:
         with no_fallback_warnings():
             trees = _DIALECT.parse(sql)
             kept = [t for t in trees if t is not None and not isinstance(t, _TRANSACTION_CONTROL)]
-            return [t.transform(_without_literal).sql(_DIALECT, comments=False) for t in kept]
+            return [_normal_form(tree) for tree in kept]
     except (ParseError, TokenError) as error:
+        unlink_unfinished(error)
         raise place.error(
             f"this line of the log is not SQL: {str(error).splitlines()[0]}",
             cure="leave the line out, or write the statement on one line",
@@ -200,8 +202,15 @@ def _normal_forms(sql: str, place: Place) -> list[str]:
         ) from None
 
 
+def _normal_form(tree: exp.Expr) -> str:
+    general = tree.transform(_without_literal, copy=False)
+    sql: str = general.sql(_DIALECT, comments=False, copy=False)
+    unlink(general)
+    return sql
+
+
 def _without_literal(node: exp.Expr) -> exp.Expr:
-    """Literals and parameters become `?`, except where SQL takes a number as a word."""
+    """Replace literals and parameters by `?`, except where SQL needs the literal number."""
     inner = node.this if isinstance(node, exp.Neg | exp.Cast) else node
     if not isinstance(inner, exp.Literal | exp.Placeholder | exp.Parameter):
         return node

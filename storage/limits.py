@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schema.errors import LimitExceeded
-from storage.ports import MESSAGE_BYTES, Put
+from hornbeam_server.schema.errors import LimitExceeded
+from hornbeam_server.storage.ports import MESSAGE_BYTES, Put
 
 MAX_KEY_BYTES = 32_000
 MAX_ROW_BYTES = 10_000_000

@@ -19,6 +19,10 @@ TOMBSTONE = b""
 """The value of a deleted row. Store deletes are never used on live data: a delete marker would
 hide older versions from the snapshots that still need them."""
 
+BATCH_BYTES = 1 << 20
+"""A batch of rows ends with the row with which its values reach so many bytes: a row may be large,
+and a thousand of them must not be in memory at one time."""
+
 NEWEST = (1 << 63) - 1
 """Read timestamp that sees every version."""
 
@@ -60,8 +64,13 @@ class TableStore(Protocol):
     async def tables(self) -> list[str]:
         """Names of all tables, sorted."""
 
-    def get(self, table: str, keys: Sequence[bytes], at: int) -> Awaitable[list[Cell | None]]:
+    def get(
+        self, table: str, keys: Sequence[bytes], at: int, *, room: int | None = None
+    ) -> Awaitable[list[Cell | None]]:
         """Newest version with ts ≤ `at` of each key, in order; None if absent or a tombstone.
+
+        With `room` the answer is about the first keys only, at least one: it ends at the latest
+        with the row with which the values reach so many bytes.
 
         A remote store asks at once, whether or not it is awaited yet.
         """
@@ -80,13 +89,18 @@ class TableStore(Protocol):
 
         Tombstones are left out and do not count towards `limit`. All batches belong to `at`;
         a put with ts > `at` or a purge with a horizon ≤ `at` during the scan changes nothing.
-        Batches are never empty and hold some thousands of rows at most.
+        Batches are never empty, hold some thousands of rows at most, and end at the latest with
+        the row with which their values reach BATCH_BYTES.
         """
 
     async def scan_prefixes(
-        self, table: str, prefixes: Sequence[bytes], at: int
+        self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None
     ) -> list[list[Cell]]:
-        """For each prefix all rows that start with it, in key order. For short ranges."""
+        """For each prefix all rows that start with it, in key order. For short ranges.
+
+        With `room` the answer is about the first prefixes only, whose values have at most so many
+        bytes in all; about none if the first prefix has more: that one is for `scan`.
+        """
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
         """Write all with timestamp `ts`. Atomic per row, not across rows; idempotent.
@@ -154,7 +168,8 @@ class Log(Protocol):
 
         Returns the position just after them. Callers are serialized in call order. After
         Unavailable, or when the caller is cancelled, the frames may or may not be there; the log
-        refuses further appends until it is reopened under a new epoch.
+        refuses further appends until it is reopened under a new epoch. After NoRoom (a DiskFull,
+        `storage/log/files.py`) none of them is there, and the log may be appended to later.
         """
 
     def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:

@@ -8,18 +8,26 @@ optimistic transactions).
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import gt, lt
 from typing import NamedTuple, Protocol
 
-from schema.catalog import Catalog
-from schema.types import Row, Value
-from storage.codec.keyrange import KeyRange
-from storage.codec.rows import Codecs, LayoutCodec
-from storage.ports import Cell, TableStore
-from storage.together import read_together
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.sizes import Budget
+from hornbeam_server.schema.turns import chunks, made, pause, turn
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.batches import bytes_of_values
+from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
+from hornbeam_server.storage.ports import BATCH_BYTES, Cell, TableStore
+from hornbeam_server.storage.together import read_together
+
+MERGED = 1_024
+"""Rows of a batch that has rows of a transaction in it, at most."""
+PREFETCHED_BYTES = 4 << 20
+"""Of a layout's rows that are read ahead."""
 
 
 class RowVersion(NamedTuple):
@@ -43,13 +51,18 @@ class RowReader(Protocol):
 
     catalog: Catalog
 
-    async def get(self, layout: str, keys: Sequence[tuple[Value, ...]]) -> list[RowVersion | None]:
-        """By full key values, in order."""
+    async def get(
+        self, layout: str, keys: Sequence[tuple[Value, ...]], *, room: int | None = None
+    ) -> list[RowVersion | None]:
+        """By full key values, in order. With `room` of the first keys only, at least one: up to
+        the row with which they reach about so many bytes."""
 
     async def prefixes(
-        self, layout: str, prefixes: Sequence[tuple[Value, ...]]
+        self, layout: str, prefixes: Sequence[tuple[Value, ...]], *, room: int | None = None
     ) -> list[list[RowVersion]]:
-        """For each tuple of leading key values, all rows under it in key order."""
+        """For each tuple of leading key values, all rows under it in key order. With `room` of the
+        first prefixes only, which have about so many bytes; of none if the first has more: scan
+        that one."""
 
     def scan(
         self,
@@ -78,12 +91,9 @@ class Overlay:
 
     def __init__(self, mutations: Iterable[Written]) -> None:
         self._rows: dict[str, dict[bytes, Row | None]] = {}
-        self._keys: dict[str, list[bytes]] = {}
         for mutation in mutations:
-            rows = self._rows.setdefault(mutation.layout, {})
-            if mutation.key not in rows:
-                insort(self._keys.setdefault(mutation.layout, []), mutation.key)
-            rows[mutation.key] = mutation.new
+            self._rows.setdefault(mutation.layout, {})[mutation.key] = mutation.new
+        self._keys = {layout: sorted(rows) for layout, rows in self._rows.items()}
 
     def rows(self, layout: str) -> dict[bytes, Row | None]:
         return self._rows.get(layout, {})
@@ -107,9 +117,11 @@ class Snapshot:
         mutations: Overlay | None = None,
         trace: list[ReadItem] | None = None,
         require_valid: Callable[[], None] = lambda: None,
+        budget: Budget | None = None,
     ) -> None:
         """`require_valid` is called before anything that was read is given out; it raises if that
-        may be wrong."""
+        may be wrong. `get` and `prefixes` take the bytes that they read from `budget`, for who
+        keeps all of it."""
         self.catalog = codecs.catalog
         self.at = at
         self._store = store
@@ -117,18 +129,40 @@ class Snapshot:
         self._overlay = mutations
         self._trace = trace
         self._require_valid = require_valid
+        self._budget = budget
 
-    async def get(self, layout: str, keys: Sequence[tuple[Value, ...]]) -> list[RowVersion | None]:
+    async def get(
+        self, layout: str, keys: Sequence[tuple[Value, ...]], *, room: int | None = None
+    ) -> list[RowVersion | None]:
         codec = self._codecs(layout)
-        encoded = [codec.key_of(key) for key in keys]
-        cells = await self._store.get(codec.layout.table, encoded, self.at)
-        return self._versions(codec, layout, encoded, cells)
+        if room is not None:
+            return await self._get(codec, layout, [codec.key_of(key) for key in keys], room)
+        found: list[RowVersion | None] = []
+        for some in chunks(keys):
+            encoded = [codec.key_of(key) for key in some]
+            while encoded:
+                got = await self._get(codec, layout, encoded, BATCH_BYTES)
+                found += got
+                encoded = encoded[len(got) :]
+                if encoded:  # these rows are large: few of them take as long as many others
+                    await pause()
+            await turn(some)
+        return found
+
+    async def _get(
+        self, codec: LayoutCodec, layout: str, keys: list[bytes], room: int
+    ) -> list[RowVersion | None]:
+        """Of the first of the encoded `keys`."""
+        cells = await self._store.get(codec.layout.table, keys, self.at, room=room)
+        return self._versions(codec, layout, keys[: len(cells)], cells)
 
     def _versions(
         self, codec: LayoutCodec, layout: str, keys: list[bytes], cells: list[Cell | None]
     ) -> list[RowVersion | None]:
         """What the encoded `keys` have, of which the store has `cells`."""
         self._require_valid()
+        if self._budget is not None:
+            self._budget.take(bytes_of_values(cells))
         mine = self._overlay.rows(layout) if self._overlay is not None else {}
         found: list[RowVersion | None] = []
         for key, cell in zip(keys, cells, strict=True):
@@ -142,17 +176,34 @@ class Snapshot:
         return found
 
     async def prefixes(
-        self, layout: str, prefixes: Sequence[tuple[Value, ...]]
+        self, layout: str, prefixes: Sequence[tuple[Value, ...]], *, room: int | None = None
+    ) -> list[list[RowVersion]]:
+        if room is not None:
+            return await self._prefixes(layout, prefixes, room)
+        found: list[list[RowVersion]] = []
+        for some in chunks(prefixes):
+            found += await self._prefixes(layout, some, None)
+            await turn(some)
+        return found
+
+    async def _prefixes(
+        self, layout: str, prefixes: Sequence[tuple[Value, ...]], room: int | None
     ) -> list[list[RowVersion]]:
         codec = self._codecs(layout)
         encoded = [codec.prefix(prefix) for prefix in prefixes]
-        groups = await self._store.scan_prefixes(codec.layout.table, encoded, self.at)
+        budget = self._budget
+        if budget is not None:
+            room = budget.left if room is None else min(room, budget.left)
+        groups = await self._store.scan_prefixes(codec.layout.table, encoded, self.at, room=room)
         self._require_valid()
+        if budget is not None:
+            whole = len(groups) == len(encoded)
+            budget.take(sum(map(bytes_of_values, groups)) if whole else budget.left + 1)
         if self._overlay is None or not self._overlay.rows(layout):
-            return [self._decoded(codec, layout, cells) for cells in groups]
+            return [await self._decoded(codec, layout, cells) for cells in groups]
         return [
-            self._merged(codec, layout, cells, codec.range(KeyRange(tuple(prefix))))
-            for prefix, cells in zip(prefixes, groups, strict=True)
+            await self._merged(codec, layout, cells, codec.range(KeyRange(tuple(prefix))))
+            for prefix, cells in zip(prefixes, groups, strict=False)
         ]
 
     async def scan(
@@ -187,12 +238,12 @@ class Snapshot:
             merged = merge.add(cells)[:left]
             if left is not None:
                 left -= len(merged)
-            if merged:
-                yield self._rows(codec, merged)
+            for some in chunks(merged, MERGED):
+                yield self._rows(codec, some)
             if left == 0:
                 return
         self._require_valid()
-        if rest := merge.rest()[:left]:
+        for rest in chunks(merge.rest()[:left], MERGED):
             yield self._rows(codec, rest)
 
     def _rows(self, codec: LayoutCodec, found: Sequence[Cell | RowVersion]) -> list[Row]:
@@ -203,12 +254,15 @@ class Snapshot:
             self._trace += [ReadItem(name, c.key, c.ts) for c in found if isinstance(c, Cell)]
         return [decode(c.value) if isinstance(c, Cell) else c.row for c in found]
 
-    def _decoded(self, codec: LayoutCodec, layout: str, cells: Sequence[Cell]) -> list[RowVersion]:
+    async def _decoded(
+        self, codec: LayoutCodec, layout: str, cells: Sequence[Cell]
+    ) -> list[RowVersion]:
         if self._trace is not None:
             self._trace += [ReadItem(layout, cell.key, cell.ts) for cell in cells]
-        return [RowVersion(cell.key, cell.ts, codec.decode(cell.value)) for cell in cells]
+        decode = codec.decode
+        return await made(RowVersion(cell.key, cell.ts, decode(cell.value)) for cell in cells)
 
-    def _merged(
+    async def _merged(
         self,
         codec: LayoutCodec,
         layout: str,
@@ -218,7 +272,7 @@ class Snapshot:
         """Stored rows of one short range with the overlay's laid over them."""
         assert self._overlay is not None
         mine = self._overlay.rows(layout)
-        rows = self._decoded(codec, layout, [cell for cell in cells if cell.key not in mine])
+        rows = await self._decoded(codec, layout, [cell for cell in cells if cell.key not in mine])
         for key in self._overlay.between(layout, *bounds):
             row = mine[key]
             if row is not None:
@@ -230,16 +284,20 @@ class Snapshot:
 class RememberingSnapshot(Snapshot):
     """Reads each row by its key once, until it is told to `forget` them."""
 
-    def __init__(self, store: TableStore, codecs: Codecs, at: int) -> None:
-        super().__init__(store, codecs, at)
+    def __init__(
+        self, store: TableStore, codecs: Codecs, at: int, budget: Budget | None = None
+    ) -> None:
+        super().__init__(store, codecs, at, budget=budget)
         self._known: dict[str, dict[tuple[Value, ...], RowVersion | None]] = {}
         """By layout and key: values that are equal have one encoded key, too."""
 
     def forget(self) -> None:
         self._known = {}
+        if self._budget is not None:
+            self._budget.refill()
 
     async def prefetch(self, wanted: Mapping[str, Sequence[tuple[Value, ...]]]) -> None:
-        """`get` rows of several layouts, to remember them."""
+        """`get` rows of several layouts, to remember them; of large rows only the first ones."""
         parts = []
         for layout, keys in wanted.items():
             known, codec = self._known.setdefault(layout, {}), self._codecs(layout)
@@ -247,12 +305,19 @@ class RememberingSnapshot(Snapshot):
             if missing:
                 parts.append((layout, known, codec, missing, [codec.key_of(k) for k in missing]))
         get, at = self._store.get, self.at
-        gets = [partial(get, codec.layout.table, encoded, at) for _, _, codec, _, encoded in parts]
+        gets = [
+            partial(get, codec.layout.table, encoded, at, room=PREFETCHED_BYTES)
+            for _, _, codec, _, encoded in parts
+        ]
         found = await read_together(self._store, gets)
         for (layout, known, codec, missing, encoded), cells in zip(parts, found, strict=True):
-            known.update(zip(missing, self._versions(codec, layout, encoded, cells), strict=True))
+            versions = self._versions(codec, layout, encoded[: len(cells)], cells)
+            known.update(zip(missing, versions, strict=False))
 
-    async def get(self, layout: str, keys: Sequence[tuple[Value, ...]]) -> list[RowVersion | None]:
+    async def get(
+        self, layout: str, keys: Sequence[tuple[Value, ...]], *, room: int | None = None
+    ) -> list[RowVersion | None]:
+        """All of them: who remembers rows has them in memory anyway."""
         known = self._known.setdefault(layout, {})
         try:
             return [known[key] for key in keys]

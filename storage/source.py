@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from storage.local.log import LocalLogs
-from storage.ports import LogReader, TableStore
-from storage.rocks.store import RocksStore
+from hornbeam_server.storage.local.log import LocalLogs
+from hornbeam_server.storage.ports import LogReader, TableStore
+from hornbeam_server.storage.rocks.store import RocksStore
 
 
 class HBaseSource(msgspec.Struct, frozen=True, tag="hbase"):
@@ -34,7 +34,7 @@ def open_source(source: Source) -> TableStore:
     """For reading, from within an event loop. Raises Unavailable, Corruption."""
     if isinstance(source, CheckpointSource):
         return RocksStore.open_checkpoint(Path(source.folder))
-    from storage.hbase.store import HBaseStore
+    from hornbeam_server.storage.hbase.store import HBaseStore
 
     addresses = [gateway.rpartition(":") for gateway in source.gateways]
     return HBaseStore(
@@ -64,6 +64,6 @@ def open_logs(source: LogSource) -> LogReader:
     """From within an event loop. Raises InvalidRequest."""
     if isinstance(source, LocalLogSource):
         return LocalLogs(Path(source.folder))
-    from storage.hdfs.log import hdfs_logs
+    from hornbeam_server.storage.hdfs.log import hdfs_logs
 
     return hdfs_logs(source.url, source.folder, settings=source.settings)

@@ -4,10 +4,11 @@ once."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from storage.ports import TableStore
+from hornbeam_server.schema.errors import HornbeamError
+from hornbeam_server.storage.ports import TableStore
 
 T = TypeVar("T")
 
@@ -42,6 +43,19 @@ async def read_together(store: TableStore, reads: Sequence[Callable[[], Awaitabl
     if store.remote and len(reads) > 1:
         return await all_settled([read() for read in reads])
     return [await read() for read in reads]
+
+
+async def all_tried(works: Iterable[Callable[[], Awaitable[object]]]) -> None:
+    """One after the other; what fails keeps none behind it from its try. Raises the first failure
+    in the end, if it is an OSError or a HornbeamError; any other at once."""
+    failed: OSError | HornbeamError | None = None
+    for work in works:
+        try:
+            await work()
+        except (OSError, HornbeamError) as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 async def settled(future: asyncio.Future[T], seconds: float) -> None:

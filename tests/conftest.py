@@ -1,23 +1,36 @@
 """Test settings for the whole suite: hypothesis runs the same examples every time; one real
-cluster serves all tests that ask for it; failures are told when they happen."""
+cluster serves all tests that ask for it; failures are told when they happen.
 
+The suite runs in two processes at the same time (pytest-xdist). A file's tests stay together in
+one of them, and all that need the real cluster, or Spark, as well: each is started once. Tests that
+measure how quickly something is answered run alone."""
+
+import contextlib
+import fcntl
+import functools
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from real_cluster import PATIENT, guarded_cluster
+from xdist.scheduler import LoadScopeScheduling
 
-from cluster import Cluster
-from schema.errors import Unavailable
+from hornbeam_server.cluster import Cluster
+from hornbeam_server.schema.errors import Unavailable
 
 BROKEN = pytest.StashKey[bool]()
 ENDED = pytest.StashKey[list[str]]()
 FAILURE_CHARACTERS = 3_000
+ALONE = ("bench", "hostile")
+"""Folders of tests during which the other process waits."""
+WORKER = "PYTEST_XDIST_WORKER"
+"""Is in the environment of one of several processes."""
 
 settings.register_profile(
     "repeatable",
@@ -45,9 +58,50 @@ def _own_logging() -> Iterator[None]:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Tell a failure at once, so that a run which is cut off says what it saw."""
-    if report.failed:
+    if report.failed and WORKER not in os.environ:
         print(f"\n{report.nodeid} ({report.when}, {report.duration:.0f} s)", file=sys.__stderr__)
         print(report.longreprtext[-FAILURE_CHARACTERS:], file=sys.__stderr__, flush=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return _KeptTogether(config, log)
+
+
+class _KeptTogether(LoadScopeScheduling):
+    """Hands out files, and as one piece all files that need the cluster, or Spark."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", maxsplit=1)[0]
+        return _group(self.config.rootpath / file)
+
+
+@functools.cache
+def _group(file: Path) -> str:
+    if file.parent.name == "contract" or "real_cluster" in file.read_text(encoding="utf-8"):
+        return "cluster"
+    return "spark" if file.parent.name == "pipeline" else str(file)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with _place(item.config, alone=item.path.parent.name in ALONE):
+        return (yield)
+
+
+@contextlib.contextmanager
+def _place(config: pytest.Config, *, alone: bool) -> Iterator[None]:
+    """A test's place among the processes of this run. A test that runs alone waits until the tests
+    of other processes have ended, and none of them begins before it ends."""
+    if WORKER not in os.environ:
+        yield
+        return
+    folder = Path(config._tmp_path_factory.getbasetemp()).parent
+    with open(folder / "next", "w") as following, open(folder / "running", "w") as running:
+        fcntl.flock(following, fcntl.LOCK_EX)
+        fcntl.flock(running, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(following, fcntl.LOCK_UN)
+        yield
 
 
 def needs_cluster(item: pytest.Item) -> bool:
@@ -80,6 +134,17 @@ def _healthy_cluster(request: pytest.FixtureRequest) -> None:
     except Unavailable:
         stash[BROKEN] = True
         raise
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if WORKER in os.environ:
+        session.config.workeroutput["ended"] = session.config.stash.get(ENDED, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    reports = getattr(node, "workeroutput", {}).get("ended", [])
+    node.config.stash.setdefault(ENDED, []).extend(reports)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

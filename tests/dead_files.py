@@ -13,6 +13,8 @@ PACKAGES = (
     *("pipeline", "api", "bench", "client/hornbeam", "tests"),
 )
 
+OWN_NAMES = ("hornbeam", "bench", "src")
+
 
 def imported(path: Path) -> set[str]:
     """Module names that a file mentions in its imports, with every prefix and attribute."""
@@ -30,7 +32,8 @@ def module_name(path: Path) -> str:
     """The name that it is imported by; helpers of tests go by their bare name."""
     if path.parts[0] == "tests":
         return path.stem
-    return str(path.with_suffix("")).removeprefix("client/").replace("/", ".")
+    name = str(path.with_suffix("")).removeprefix("client/").replace("/", ".")
+    return name if name.startswith(OWN_NAMES) else f"hornbeam_server.{name}"
 
 
 def main() -> int:
@@ -42,6 +45,7 @@ def main() -> int:
     started = " ".join(
         Path(name).read_text() for name in ("Makefile", "pyproject.toml", "client/pyproject.toml")
     )
+    loaded = " ".join(path.read_text() for path in files)
     dead = [
         path
         for path in files
@@ -49,7 +53,8 @@ def main() -> int:
         and path.name not in {"__init__.py", "conftest.py"}
         and not path.name.startswith("test_")
         and not re.search(rf"\b{re.escape(module_name(path))}\b", started)
-        and f'"{module_name(path)}"' not in " ".join(p.read_text() for p in files)
+        and f'"{module_name(path)}"' not in loaded
+        and f'"{module_name(path).removeprefix("hornbeam_server.")}"' not in loaded
     ]
     for path in dead:
         print(f"{path}: nobody imports or starts this file")

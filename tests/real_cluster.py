@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from cluster import Cluster
-from cluster.configuration import NO_SETTINGS, QUICK_COMPILER, Settings
-from cluster.control import stop
+from hornbeam_server.cluster import Cluster
+from hornbeam_server.cluster.configuration import NO_SETTINGS, QUICK_COMPILER, Settings
+from hornbeam_server.cluster.control import stop
 
 _STOP_S = 120
 

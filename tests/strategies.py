@@ -14,18 +14,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from schema.model import (
+from hornbeam_server.schema.model import (
     Column,
     DeclaredIndex,
     Default,
     DefaultKind,
     ForeignKey,
+    Identity,
     KeyPart,
     OnDelete,
     Relation,
     Schema,
 )
-from schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
 KEY_KINDS = tuple(kind for kind in Kind if kind is not Kind.JSON)
 SIMPLE_KINDS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL, Kind.TEXT, Kind.DATE, Kind.BOOLEAN)
@@ -130,7 +131,18 @@ def defaults(draw: st.DrawFn, type_: ColumnType) -> Default | None:
     kind = draw(st.sampled_from(kinds))
     if kind is DefaultKind.LITERAL:
         return Default(kind, draw(values(type_)))
+    if kind is DefaultKind.IDENTITY:
+        return Default(kind, identity=draw(identities()))
     return Default(kind) if kind else None
+
+
+@st.composite
+def identities(draw: st.DrawFn) -> Identity:
+    start, increment = draw(st.integers(-50, 50)), draw(st.sampled_from([1, 1, 7, -1, -3]))
+    last = draw(st.none() | st.integers(start, 99).map(lambda n: n if increment > 0 else -n))
+    if last is not None and increment < 0:
+        last = min(last, start)
+    return Identity(start, increment, last, draw(st.booleans()))
 
 
 @st.composite

@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGES = ("schema", "storage", "query", "viewselect", "maintain", "txlayer", "api")
 ADAPTERS = (
     *("storage/local/", "storage/rocks/", "storage/hbase/", "storage/hdfs/", "storage/zookeeper/"),
-    "storage/tcp/",
+    *("storage/tcp/", "query/workers/processes.py", "query/workers/forkserver.py"),
     "api/serve.py",
 )
 SEEDED = {"random.Random"}

@@ -1,26 +1,27 @@
-"""May constraints that a new catalog adds be put into force over the rows that are stored?
+"""Checks whether stored rows meet the constraints that a new catalog adds.
 
-A UNIQUE index or a foreign key over existing rows is checked by queries at the moment of the
-switch, while no writer is inside (`TransactionManager.switch`).
+Queries check a UNIQUE index or a foreign key over existing rows at the switch, while no writer is
+inside (`TransactionManager.switch`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from query.duck import quoted
-from schema.catalog import Catalog
-from schema.diff import diff
-from schema.errors import ForeignKeyViolation, StalePlan, UniqueViolation
-from schema.model import DeclaredIndex, ForeignKey
+from hornbeam_server.query.duck import quoted
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.diff import diff
+from hornbeam_server.schema.errors import ForeignKeyViolation, StalePlan, UniqueViolation
+from hornbeam_server.schema.model import DeclaredIndex, ForeignKey
 
 Count = Callable[[str], Awaitable[int]]
-"""Runs a query that gives one number, over the stored rows as the new catalog reads them."""
+"""Runs a query that returns one number, over the stored rows as the new catalog reads them."""
 
 
 async def check_stored(current: Catalog, new: Catalog, count: Count) -> None:
-    """Raises UniqueViolation or ForeignKeyViolation, with the number of offending rows; StalePlan
-    for a relation with rows that an initial load is to fill."""
+    """Check the constraints that `new` adds to `current`. Raises UniqueViolation or
+    ForeignKeyViolation, with the number of offending values or rows, and StalePlan when a relation
+    that an initial load is to fill has rows."""
     changes = diff(current.schema, new.schema)
     for index in changes.added_indexes:
         if index.unique and index.relation in current.schema:

@@ -1,13 +1,13 @@
-"""The assignment: who are members, who of them owns which slots of roots, who is dead.
+"""The assignment: the members, the owner of each slot of roots, and the dead nodes.
 
-One value of the coordination service, written by the master alone (`txlayer.master`). Each member
-says in a `Word` of its own which version of it is acknowledged.
+The assignment is one value of the coordination service, written by the master alone
+(`txlayer.master`). Each member reports in its `Word` which version it has acknowledged.
 
 `next_version` is decision 21's table. Invariants over all versions:
-- A slot gets another owner only when the one that it had has acknowledged that it is leaving, or is
-  dead, all members have acknowledged that, and the logs of all the dead are recovered.
-- A member may commit only from a version on that all members before it have acknowledged it, and
-  nobody was dead. Once it may, it may until it dies.
+- A slot gets another owner only in two cases: its owner has acknowledged that the slot is leaving;
+  or its owner is dead, all members have acknowledged that, and all dead nodes' logs are recovered.
+- A member may commit only after all earlier members have acknowledged it, at a version without dead
+  nodes. From then on it may commit until it dies.
 - The clock never falls, and is at least every clock that was acknowledged before.
 """
 
@@ -21,48 +21,48 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from schema.errors import Corruption
-from txlayer.balance import NOBODY, handed_over, rebalanced
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.txlayer.balance import NOBODY, handed_over, rebalanced
 
 PATH = "assignment"
 SLOTS = 256
 IDLE_RATE = 60
-"""What a slot weighs besides the locks that are granted in it, in locks a minute: slots that are
-hardly used are divided by number, and a difference that is only chance moves nothing."""
+"""Base weight of a slot, in locks a minute, added to the rate of locks granted in it. So slots with
+little use are divided by number, and random differences move nothing."""
 
 
 class Member(msgspec.Struct, frozen=True):
-    """`name` is new with each session with the coordination service, and its log's, too.
-    `address` is the URL for clients, `peer` the "host:port" for other members."""
+    """A member. `name` is new with each session with the coordination service, and is also the name
+    of its log. `address` is the URL for clients, `peer` the "host:port" for other members."""
 
     name: str
     address: str
     peer: str
     commits: bool = False
-    """False: it has joined, and not all others count its watermark yet."""
+    """False: the node has joined, and not all other members count its watermark yet."""
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """One version. Members and the dead are in the order in which they joined and died."""
+    """One version. `members` and `dead` are in the order in which they joined and died."""
 
     master: str
     members: tuple[Member, ...]
     dead: tuple[Member, ...]
-    """And not recovered: their logs are to be replayed, the locks that they held stay."""
+    """Dead members that are not recovered: their logs are to be replayed, and their locks stay."""
     slots: tuple[str, ...]
-    """The owner's name of each."""
+    """The name of each slot's owner."""
     leaving: dict[int, str]
-    """Slots that their owners are to empty of locks, and who owns them next."""
+    """The next owner by slot, for slots that their present owners are to empty of locks."""
     clock: int
     """At least every clock that was acknowledged, and every timestamp in a recovered log."""
     gate_closed: bool
     catalog: int
-    """The version in force."""
+    """The version of the catalog in force."""
 
     @classmethod
     def founded(cls, master: str, catalog: int, dead: tuple[Member, ...] = ()) -> Assignment:
-        """The first: nobody is a member. `dead` are those who served the database before there was
-        any assignment."""
+        """The first version, without members. `dead` are the nodes that served the database before
+        the first assignment."""
         return cls(master, (), dead, (NOBODY,) * SLOTS, {}, 0, False, catalog)
 
     def member(self, name: str) -> Member | None:
@@ -73,14 +73,14 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> set[str]:
-        """Of members, and of the dead that are not recovered."""
+        """The names of members, and of dead nodes that are not recovered."""
         return {member.name for member in self.members + self.dead}
 
     def owner(self, slot: int) -> Member | None:
         return self.member(self.slots[slot])
 
     def encode(self) -> bytes:
-        """JSON; slots as {"a": "0-127 130", "b": …}."""
+        """The JSON form; slots are {"a": "0-127 130", "b": …}."""
         fields = msgspec.structs.asdict(self)
         fields["slots"] = _by_name(enumerate(self.slots))
         fields["leaving"] = _by_name(self.leaving.items())
@@ -88,7 +88,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, value: bytes) -> Assignment:
-        """Raises Corruption."""
+        """The assignment in a JSON value. Raises Corruption."""
         try:
             stored = _stored.decode(value)
             slots = dict(_by_slot(stored.slots))
@@ -101,38 +101,38 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Word(msgspec.Struct, frozen=True):
-    """What a member says of itself, or who would be one: the data of its coordination entry."""
+    """A report of a member or a joining node about itself: the data of its coordination entry."""
 
     address: str
     peer: str
     version: int = 0
-    """The newest of the assignment that it has acknowledged; 0: none."""
+    """The newest version of the assignment that the node has acknowledged; 0: none."""
     clock: int = 0
     reading: int = 0
-    """The oldest version of the catalog that its queries read, else the one it has in force."""
+    """The oldest catalog version that its queries read; without queries, its version in force."""
     holding: int = 0
     """The oldest snapshot that its queries and transactions read; 0: none."""
     leaves: bool = False
-    """It is being stopped: its slots are to be moved away, and when it owns none it goes."""
+    """The node is stopping: its slots are to be moved away, and it leaves when it owns none."""
     rates: dict[int, int] | None = None
-    """Locks that it grants a minute in each of its slots, where there are any; None: not measured
-    since the newest version of the assignment with other owners that it has seen."""
+    """Locks granted a minute, by slot that it owns, where there are any. None: not measured since
+    it observed the last change of owners in the assignment."""
     wall_ms: int = 0
-    """What its wall clock showed when it said this."""
+    """Its wall clock at the time of the report, in milliseconds."""
     replays_above: int = 0
-    """Recovery of its log puts nothing again that was committed at or below this."""
+    """Recovery of its log puts no commit at or below this timestamp again."""
     growth: dict[str, int] = {}
-    """Rows that it has inserted less those that it has deleted, per relation, view and index."""
+    """Rows inserted minus rows deleted by this node, by relation, view and index."""
     newest: int = 0
-    """The newest snapshot that it knows: what it begins to read later is no older, or was asked
-    for and is no older by more than the retention."""
+    """The newest snapshot that the node knows. Later reads begin at no older snapshot, except when
+    the client asks for one, which is older by the retention at most."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
 
     @classmethod
     def decode(cls, data: bytes) -> Word | None:
-        """None: whoever shows this says nothing."""
+        """The decoded word. None: the data is not a word."""
         try:
             return _word.decode(data)
         except msgspec.DecodeError:
@@ -141,39 +141,40 @@ class Word(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the master knows besides the newest version of the assignment."""
+    """The facts that the master knows besides the newest assignment."""
 
     version: int
-    """Its number."""
+    """The number of the newest version of the assignment."""
     words: Mapping[str, Word]
-    """Of everybody who has a session."""
+    """The words of all nodes with a session, by name."""
     recovered: Mapping[str, int]
-    """Who has died and whose log is fenced and replayed; the highest timestamp in it."""
+    """The highest timestamp in the log of each dead node whose log is fenced and replayed."""
     catalog: int
-    """That is to be in force when a closed gate is opened."""
+    """The version of the catalog to put into force when a closed gate is opened."""
     clock: int = 0
-    """That the next version must not be below."""
+    """Minimum clock of the next version."""
     close: bool = False
-    """The gate is asked to be closed."""
+    """The gate is to be closed."""
     held: bool = False
-    """The gate has been shut (`is_shut`) since it was closed. What is done behind it may be in
-    force already, so that it is opened with the new catalog or not at all."""
+    """The gate has been shut (`is_shut`) since it was closed. The change behind it may be in force
+    already, so the gate is opened with the new catalog or not at all."""
     idle_rate: int = IDLE_RATE
 
 
 def clock_skews(
     now: Assignment, words: Mapping[str, Word], address: str, wall_ms: int
 ) -> dict[str, int]:
-    """By how many milliseconds a clock that shows `wall_ms` is ahead of the members', by their
-    addresses; but for `address`, whose clock it is. Words are some moments old."""
+    """The milliseconds that a clock at `wall_ms` is ahead of each member's clock, by the member's
+    address; without `address`, the node of that clock. Words may be a little old."""
     said = [words[member.name] for member in now.members if member.name in words]
     return {w.address: wall_ms - w.wall_ms for w in said if w.wall_ms and w.address != address}
 
 
 def next_version(now: Assignment, known: Known) -> Assignment:
-    """`now` if nothing is to be changed, or everybody's word has to be waited for.
+    """The next version. `now` if nothing is to be changed, or acknowledgements are missing.
 
-    Deaths are written at once. All else, one step at a time, when all have acknowledged `now`.
+    Deaths are written at once. All other changes are written one step at a time, when all members
+    have acknowledged `now`.
     """
     following = _deaths(now, known)
     if following == now and has_been_acknowledged(now, known):
@@ -183,26 +184,26 @@ def next_version(now: Assignment, known: Known) -> Assignment:
 
 
 def has_been_acknowledged(now: Assignment, known: Known) -> bool:
-    """By all members."""
+    """Have all members acknowledged `now`?"""
     words = [known.words.get(member.name) for member in now.members]
     return all(word is not None and word.version >= known.version for word in words)
 
 
 def is_shut(now: Assignment, known: Known) -> bool:
-    """Is no transaction inside, and all that were committed are applied? The gate is closed only
-    while nobody is dead, and a death opens it: so nobody was dead when this became true."""
+    """Is no transaction inside, and are all committed ones applied? The gate is closed only while
+    no node is dead, and a death opens it: so no node was dead when this became true."""
     return now.gate_closed and has_been_acknowledged(now, known)
 
 
 def highest_clock(now: Assignment, known: Known) -> int:
-    """The highest clock that was acknowledged, or found in a recovered log, so far."""
+    """The highest clock that was acknowledged or found in a recovered log so far."""
     said = [known.words[m.name].clock for m in now.members if m.name in known.words]
     return max(now.clock, known.clock, *said, *known.recovered.values())
 
 
 def _deaths(now: Assignment, known: Known) -> Assignment:
-    """Death 1: whoever has no session any more. A move is withdrawn, and so is a change of the
-    schema that may still wait for a transaction of the dead."""
+    """Death 1: members without a session become dead. A move of slots is withdrawn, and so is a
+    schema change that may still wait for a transaction of a dead member."""
     gone = tuple(member for member in now.members if member.name not in known.words)
     if not gone:
         return now
@@ -218,8 +219,8 @@ def _deaths(now: Assignment, known: Known) -> Assignment:
 
 
 def _settled(now: Assignment, known: Known) -> Assignment:
-    """Death 2, and joined: nobody is dead, or all are recovered. So all members may commit, and
-    slots have owners."""
+    """Death 2, and the end of a join: when no node is dead, or all are recovered, all members may
+    commit, and all slots get owners."""
     if not now.members or any(member.name not in known.recovered for member in now.dead):
         return now
     members = tuple(replace(member, commits=True) for member in now.members)
@@ -231,8 +232,8 @@ def _settled(now: Assignment, known: Known) -> Assignment:
 
 
 def _joined(now: Assignment, known: Known) -> Assignment:
-    """Who has acknowledged something and is no member was one: it is recovered, and has not
-    noticed. It must not come back."""
+    """Nodes with a word become members. A node that has acknowledged a version and is no member was
+    a member: it is recovered, and has not noticed. It must not come back."""
     taken = now.names
     joining = tuple(
         Member(name, word.address, word.peer)
@@ -258,7 +259,8 @@ def _moved(now: Assignment, _: Known) -> Assignment:
 
 
 def _leaving(now: Assignment, known: Known) -> Assignment:
-    """Not while the gate is closed: who waits there may hold a lock that would have to be freed."""
+    """Slots begin to move, but not while the gate is closed: a transaction that waits there may
+    hold a lock that would have to be freed."""
     if now.dead or now.gate_closed:
         return now
     by_load = measured(now, known) is not None
@@ -268,8 +270,8 @@ def _leaving(now: Assignment, known: Known) -> Assignment:
 
 
 def measured(now: Assignment, known: Known) -> dict[int, int] | None:
-    """Of all slots, as `Word.rates`; None while anybody who owns some has not measured yet. When
-    all have acknowledged `now`, all of it was measured under the owners that there are."""
+    """The rates of all slots, as `Word.rates`; None while an owner of slots has not measured yet.
+    When all members have acknowledged `now`, all rates were measured under the present owners."""
     rates: dict[int, int] = {}
     for name in set(now.slots) - {NOBODY}:
         word = known.words.get(name)
@@ -280,7 +282,7 @@ def measured(now: Assignment, known: Known) -> dict[int, int] | None:
 
 
 _owners = lru_cache(maxsize=8)(rebalanced)
-"""The master asks at every look, and mostly the same as before."""
+"""Cached: the master asks on every look, mostly with the same arguments."""
 
 
 def _weights(now: Assignment, known: Known) -> tuple[int, ...]:
@@ -296,7 +298,7 @@ _STEPS = (_settled, _joined, _gate, _moved, _leaving)
 
 
 class _Stored(msgspec.Struct):
-    """An assignment as JSON has it."""
+    """The JSON form of an assignment."""
 
     master: str
     members: tuple[Member, ...]
@@ -328,7 +330,7 @@ def _by_slot(named: dict[str, str]) -> Iterator[tuple[int, str]]:
 
 
 def _ranges(numbers: list[int]) -> Iterator[str]:
-    """Of a sorted list: 1 2 3 7 is 1-3 7."""
+    """The ranges of a sorted list: 1 2 3 7 is 1-3 7."""
     ends = [n for n, after in zip(numbers, [*numbers[1:], None], strict=True) if after != n + 1]
     starts = [n for n, before in zip(numbers, [None, *numbers], strict=False) if before != n - 1]
     for first, last in zip(starts, ends, strict=True):

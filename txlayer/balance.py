@@ -1,10 +1,9 @@
-"""Who is to own which slots, so that no member has much more to do than another. Pure.
+"""The division of slots among members, so that no member has much more load than another. Pure.
 
-What a slot weighs is given in whole numbers, each above 0; a member's load is the sum of those of
-its slots. Everything is made of single moves (`_Shares.best_move`): a slot goes from one member to
-another whose load stays below what the first one's was. So no move raises the highest load, each
-lowers the sum of the loads' squares, and as long as the weights stay the same there is an end to
-them.
+Weights of slots are whole numbers above 0; the load of a member is the sum of the weights of its
+slots. Every change consists of single moves (`_Shares.best_move`): a slot goes from one member to
+another whose load after the move is below the first one's load before it. So no move raises the
+highest load, and each move lowers the sum of the squared loads: with fixed weights the moves end.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Sequence
 
 NOBODY = ""
-"""Owner of a slot that has none: at first, and while who owned it is dead and not recovered."""
+"""The owner of a slot without one: at first, and while its owner is dead and not recovered."""
 PAYS = 10
-"""Slots are moved for the sake of load if it relieves somebody by one part in so many of what is
-each one's share: less is not worth the pause that a move is, and may be chance."""
+"""Slots are moved to level loads if that relieves a member by at least 1/PAYS of the mean load. A
+smaller gain is not worth the pause of a move, and may be random."""
 MOST_AT_ONCE = 16
-"""Slots that are moved for the sake of load in one step; then all is measured anew."""
+"""Maximum number of slots moved to level loads in one step; then rates are measured again."""
 
 
 def rebalanced(
     slots: Sequence[str], names: Sequence[str], weights: Sequence[int], *, by_load: bool
 ) -> tuple[str, ...]:
-    """Owners for all `slots` from among `names`; `slots` itself when all is well.
+    """Owners for all `slots` from among `names`; equal to `slots` when nothing is to be moved.
 
-    Slots whose owner is not among them are handed over; who owns nothing gets a share; else, if
-    `weights` have been measured (`by_load`), a few slots go to whoever is less loaded.
+    Slots whose owner is not among `names` are handed over, and members without slots get a share.
+    Else, if `weights` are measured (`by_load`), a few slots go to less loaded members.
     """
     newcomers = set(names).difference(slots)
     shares = _Shares(handed_over(slots, names, weights), names, weights)
@@ -44,8 +43,8 @@ def rebalanced(
 def handed_over(
     slots: Sequence[str], names: Sequence[str], weights: Sequence[int]
 ) -> tuple[str, ...]:
-    """Owners for those of `slots` that none of `names` owns, the heaviest first, each to who has
-    least to do. Without names nobody owns any."""
+    """Owners for all slots. Slots that none of `names` owns are given away, the heaviest first,
+    each to the member with the lowest load. Without names all owners are `NOBODY`."""
     if not names:
         return (NOBODY,) * len(slots)
     shares = _Shares(slots, names, weights)
@@ -56,14 +55,14 @@ def handed_over(
 
 
 class _Shares:
-    """Owners of slots, and what each of `names` has to do; changed move by move."""
+    """The owners of slots and the load of each of `names`, changed move by move."""
 
     def __init__(self, slots: Sequence[str], names: Iterable[str], weights: Sequence[int]) -> None:
         self._weights = weights
         self.owners = list(slots)
         self.load = dict.fromkeys(names, 0)
         self._owned: dict[str, list[tuple[int, int]]] = {name: [] for name in self.load}
-        """(weight, slot), in order."""
+        """The (weight, slot) pairs of each member, in order."""
         for slot, owner in enumerate(slots):
             if owner in self.load:
                 self.load[owner] += weights[slot]
@@ -72,7 +71,7 @@ class _Shares:
             owned.sort()
 
     def level(self, to: Collection[str], most: int | None = None) -> None:
-        """Make moves to members of `to`, until there is none left, or `most` are made."""
+        """Make moves to members of `to`, until no move is left, or `most` moves are made."""
         moved = 0
         while to and moved != most:
             least = self.least(to)
@@ -83,9 +82,9 @@ class _Shares:
             moved += 1
 
     def best_move(self, to: str) -> int | None:
-        """The slot that `to` should get, of whoever has most to do of those that have one for it:
-        the heaviest that does not turn the two round, else the lightest. In any case it is lighter
-        than their difference."""
+        """The slot that `to` should get, from the most loaded member that has a suitable one: its
+        heaviest slot that leaves `to` with no more load than the giver, else its lightest slot. The
+        slot is always lighter than the difference of their loads."""
         for name in sorted(self.load, key=lambda name: (-self.load[name], name)):
             gap, owned = self.load[name] - self.load[to], self._owned[name]
             heavier = bisect_left(owned, (gap // 2 + 1, 0))
@@ -96,7 +95,7 @@ class _Shares:
         return None
 
     def least(self, names: Iterable[str]) -> str:
-        """Who has least to do."""
+        """The member of `names` with the lowest load."""
         return min(names, key=lambda name: (self.load[name], name))
 
     def give(self, slot: int, to: str) -> None:

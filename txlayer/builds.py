@@ -1,11 +1,11 @@
-"""Builds that are carried out beside the nodes, as Spark does (`pipeline.materialize`): how far
-each is, durably, and what of a catalog they concern.
+"""External builds, for example by Spark (`pipeline.materialize`): the durable progress of each
+build, and the changes of the catalog for them.
 
-A build bears the name of its table, which no other build ever has. What is kept of it is a fact
-that stays true for as long as the table is there: of these keys of the relation that is scanned
-(`scanned_relation`), all rows are in the table, and on disk. So it matters neither who writes it
-down, nor in which order, nor how often. A leader that has been replaced and writes late can hide
-what was finished after it; that is then built again, which changes nothing.
+A build bears the name of its table, which no other build ever has. Its record states a fact that
+stays true as long as the table exists: for these keys of the scanned relation
+(`scanned_relation`), all rows are in the table, and on disk. So records may be written by any
+process, in any order, any number of times. A replaced leader that writes late can hide ranges that
+were finished after it; they are then built again, which changes nothing.
 
 Why ranges may be built at different snapshots: docs of `pipeline.materialize`.
 """
@@ -14,48 +14,59 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import msgspec
 
-from maintain.lifecycle import Event, transition
-from maintain.spans import Span, gaps, united
-from schema.catalog import Catalog, Purpose, State
-from schema.errors import InvalidRequest, NotFound
-from storage.ports import NEWEST, TOMBSTONE, Put, TableStore
+from hornbeam_server.maintain.lifecycle import Event, transition
+from hornbeam_server.maintain.spans import Span, gaps, united
+from hornbeam_server.schema.catalog import Catalog, Purpose, State
+from hornbeam_server.schema.errors import InvalidRequest, NotFound
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put, TableStore
 
 TABLE = "s.builds"
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True):
-    """How far a build is. A row of the table; fields are only ever appended.
+    """The progress of a build; one row of the table. Fields are only ever appended.
 
-    `rows` were written, of `scanned` rows that were read: estimates, as what is built twice counts
-    twice.
+    `rows` were written for `scanned` rows that were read. Both are estimates: a range that is built
+    twice counts twice. `numbers`: the minimum and maximum number of each loaded identity column.
     """
 
     spans: tuple[Span, ...] = ()
     rows: int = 0
     scanned: int = 0
+    numbers: dict[str, tuple[int, int]] = {}
 
-    def plus(self, span: Span, rows: int, scanned: int) -> Finished:
-        spans = united([*self.spans, span])
-        return Finished(spans, self.rows + rows, self.scanned + scanned)
+    def plus(
+        self,
+        span: Span,
+        rows: int,
+        scanned: int,
+        numbers: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+    ) -> Finished:
+        spans, far = united([*self.spans, span]), dict(self.numbers)
+        for column, (least, most) in numbers.items():
+            known = far.get(column, (least, most))
+            far[column] = (min(known[0], least), max(known[1], most))
+        return Finished(spans, self.rows + rows, self.scanned + scanned, far)
 
     @property
     def missing(self) -> tuple[Span, ...]:
-        """Empty: the build is complete."""
+        """The key ranges that are not finished; empty when the build is complete."""
         return gaps(self.spans)
 
 
 class Builds:
-    """Of one database; for the node that leads."""
+    """The records of all external builds of one database; used by the leader."""
 
     def __init__(self, store: TableStore) -> None:
         self._store = store
         self._known: dict[str, Finished] = {}
 
     async def load(self) -> None:
-        """What was written down before. Raises Unavailable."""
+        """Read the stored records. Raises Unavailable."""
         known = {}
         async for cells in self._store.scan(TABLE, b"", None, NEWEST):
             for cell in cells:
@@ -63,7 +74,7 @@ class Builds:
         self._known = known
 
     def of(self, table: str) -> Finished | None:
-        """None: it is not built elsewhere."""
+        """The progress of the build of `table`; None if it has no external build."""
         return self._known.get(table)
 
     @property
@@ -71,7 +82,8 @@ class Builds:
         return frozenset(self._known)
 
     async def note(self, finished: Mapping[str, Finished], ts: int) -> None:
-        """By table; `ts` is later than those before. On return it is on disk.
+        """Store progress by table. `ts` must be later than in earlier calls. On return the records
+        are on disk.
 
         Raises Unavailable.
         """
@@ -81,7 +93,7 @@ class Builds:
         self._known |= finished
 
     async def forget(self, tables: Iterable[str], ts: int) -> None:
-        """They are built, or gone. Raises Unavailable."""
+        """Delete the records of `tables`, which are built or gone. Raises Unavailable."""
         gone = sorted(self.tables.intersection(tables))
         await self._store.put({TABLE: [Put(table.encode(), TOMBSTONE) for table in gone]}, ts)
         self._known = {table: known for table, known in self._known.items() if table not in gone}
@@ -91,8 +103,9 @@ class Builds:
 
 
 def families(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
-    """Views with the indexes on them, and indexes; of relations their indexes. UNIQUE indexes are
-    left out: they are filled while writers wait. Raises NotFound."""
+    """The names to build for `names`: a view with its indexes, an index itself, and the indexes of
+    a relation. UNIQUE indexes of views and relations are left out: they are filled while writers
+    wait. Raises NotFound."""
     return tuple(dict.fromkeys(found for name in names for found in _family(catalog, name)))
 
 
@@ -108,20 +121,20 @@ def _family(catalog: Catalog, name: str) -> Iterator[str]:
 
 
 def building(catalog: Catalog) -> dict[str, str]:
-    """By table, the views and indexes that are being built while writers go on."""
+    """The views and indexes that are being built while writers continue, by table."""
     indexes = (index.name for index in catalog.indexes if not index.unique)
     found = [n for n in (*catalog.view, *indexes) if catalog.state[n] is State.BUILDING]
     return {catalog.layout(name).table: name for name in found}
 
 
 def rebuilt(catalog: Catalog, names: Iterable[str]) -> Catalog:
-    """The next catalog: `names` are to be built again, in other tables (`maintain.lifecycle`)."""
+    """The next catalog, in which `names` are built again, in new tables (`maintain.lifecycle`)."""
     states, numbers = dict(catalog.states), dict(catalog.incarnations)
     for name in names:
         if states[name] is State.READABLE:
             states[name] = transition(State.READABLE, Event.DAMAGED)
         states[name] = transition(states[name], Event.REBUILD)
-        numbers[name] = -1  # none has this one: the keeper gives another
+        numbers[name] = -1  # no table has it: the keeper gives a new number
     return replace(
         catalog,
         version=catalog.version + 1,
@@ -131,7 +144,7 @@ def rebuilt(catalog: Catalog, names: Iterable[str]) -> Catalog:
 
 
 def cancelled(catalog: Catalog, names: Iterable[str]) -> Catalog:
-    """The next catalog, without `names`, which are being built. Raises InvalidRequest."""
+    """The next catalog, without `names`. Raises InvalidRequest unless all are being built."""
     gone = set(names)
     for name in gone:
         if catalog.state[name] is not State.BUILDING:

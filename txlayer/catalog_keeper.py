@@ -1,21 +1,21 @@
-"""The catalog's keeper: stores versions, puts them into force, builds and drops what they say.
+"""The keeper stores catalog versions, puts them into force, and builds and drops their tables.
 
-A schema change is: store the new version, switch writers to it between two transactions, build
-new views and indexes at the switch's timestamp T while writers go on, store and switch again with
-the built ones READABLE, and drop tables that nobody can read any more.
+A schema change has these steps: store the new version, switch writers to it between two
+transactions, build new views and indexes at the switch's timestamp T while writers continue, store
+and switch again with the built ones READABLE, and drop the tables that no client can read any more.
 
-Why the build may begin at T and write with timestamp T: every commit after the switch keeps the
-new view itself, with a later timestamp, so whichever row is newer wins; every commit before it is
-in the snapshot T (architecture.md, "View life cycle"). A build that dies is simply done again at
-a later T: whatever has changed since the first T carries a newer cell. Builds may be left to
-others, Spark for one (`txlayer/builds.py`): the keeper then notes what they say is finished, and
-puts into force that all is.
+Why the build may begin at T and write with timestamp T: every commit after the switch maintains the
+new view itself, with a later timestamp, so the newer row wins; every commit before the switch is
+in the snapshot T (docs/architecture.md, "Views"). A build that dies is repeated at a later T: every
+row that has changed since the first T has a newer cell. External builders, Spark for example, may
+run the builds (`txlayer/builds.py`): the keeper then records the key ranges that they report as
+finished, and makes the tables READABLE when all ranges are finished.
 
-Which version is in force is a value of the coordination service, changed by compare-and-set. A new
-owner *claims* it before it loads the catalog; whoever owned it before cannot change it any more,
-however late the writes arrive that it had sent. Every change claims anew, and new tables bear the
-number of that claim: no other owner ever makes tables of these names, so whoever was replaced can
-drop only what is his or what nobody needs.
+The version in force is a value of the coordination service, changed by compare-and-set. A new owner
+*claims* the value before it loads the catalog; from then on the previous owner cannot change it,
+however late its writes arrive. Every change renews the claim, and new tables bear the number of
+that claim: no other owner ever makes tables of these names, so a replaced owner can drop only its
+own tables or tables that are not needed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from collections.abc import (
     Callable,
     Coroutine,
     Iterable,
+    Iterator,
     Mapping,
     Sequence,
 )
@@ -38,34 +39,42 @@ from typing import Any, Protocol
 
 import structlog
 
-from maintain.lifecycle import Event, transition
-from maintain.recompute import build_batches, scanned_relation
-from maintain.spans import Span
-from query.engine import QueryEngine
-from schema.catalog import Catalog, Forest, Purpose, State
-from schema.codec import decode_catalog, encode_catalog
-from schema.errors import Corruption, HornbeamError, NotFound, StalePlan, Unavailable
-from schema.model import Schema
-from storage.codec.rows import Codecs
-from storage.limits import require_storable
-from storage.ports import NEWEST, Clock, Coordination, Put, TableStore, Versioned
-from storage.snapshot import Snapshot
-from txlayer import builds, loads
-from txlayer.admission import check_stored
-from txlayer.builds import Builds, Finished
-from txlayer.committer import Committer
-from txlayer.manager import TransactionManager
-from txlayer.readers import Readers
-from txlayer.state import CatalogState
-from txlayer.steps import Step, Steps, no_steps
-from txlayer.tables import create_tables
+from hornbeam_server.maintain.lifecycle import Event, transition
+from hornbeam_server.maintain.recompute import build_batches, scanned_relation
+from hornbeam_server.maintain.spans import Span
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.schema.catalog import Beginning, Catalog, Counter, Forest, Purpose, State
+from hornbeam_server.schema.codec import decode_catalog, encode_catalog
+from hornbeam_server.schema.errors import (
+    Corruption,
+    HornbeamError,
+    InvalidRequest,
+    NotFound,
+    StalePlan,
+    Unavailable,
+)
+from hornbeam_server.schema.model import Schema
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.limits import require_storable
+from hornbeam_server.storage.ports import NEWEST, Clock, Coordination, Put, TableStore, Versioned
+from hornbeam_server.storage.snapshot import Snapshot
+from hornbeam_server.storage.together import all_tried
+from hornbeam_server.txlayer import builds, loads
+from hornbeam_server.txlayer.admission import check_stored
+from hornbeam_server.txlayer.builds import Builds, Finished
+from hornbeam_server.txlayer.committer import Committer
+from hornbeam_server.txlayer.manager import TransactionManager
+from hornbeam_server.txlayer.readers import Readers
+from hornbeam_server.txlayer.state import CatalogState
+from hornbeam_server.txlayer.steps import Step, Steps, no_steps
+from hornbeam_server.txlayer.tables import create_tables
 
 TABLE = "s.catalog"
 _VERSION = struct.Struct(">Q")
 _PATH = "catalog"
-"""Where coordination says which version is in force."""
+"""Path of the coordination service's value that names the version in force."""
 NO_CATALOG = Catalog(0, Schema(()), Forest(()))
-"""In force before any is put there; what a node begins with that others tell which one is."""
+"""The catalog in force before any other. A node has it until it learns the version in force."""
 _RETRY_S, _RETRY_MAX_S = 0.1, 10.0
 _LOG = structlog.get_logger(__name__)
 
@@ -75,7 +84,7 @@ class Replaced(Unavailable):
 
 
 class Claim:
-    """The right to say which version of the catalog is in force, until somebody else takes it."""
+    """The right to put catalog versions into force, until another process takes it."""
 
     def __init__(
         self, coordination: Coordination, clock: Clock, catalog: Catalog, held: int
@@ -83,14 +92,14 @@ class Claim:
         self._coordination = coordination
         self._clock = clock
         self.number = held
-        """Higher than that of every claim before."""
+        """Higher than the number of every earlier claim."""
         self.catalog = catalog
-        """That was in force when the claim was made."""
+        """The catalog that was in force when the claim was made."""
 
     @classmethod
     async def take(cls, store: TableStore, coordination: Coordination, clock: Clock) -> Claim:
-        """Take it from whoever had it. In a new database an empty catalog, version 0, is in
-        force. Raises Unavailable, also when another process takes it at the same time."""
+        """Take the claim from its previous owner. In a new database an empty catalog, version 0,
+        is in force. Raises Unavailable, also when another process claims at the same time."""
         known = await coordination.read(_PATH)
         version = int(known.value) if known is not None else await _newest_version(store)
         try:
@@ -102,13 +111,13 @@ class Claim:
         return cls(coordination, clock, await load_catalog(store, version), held)
 
     def require_session(self) -> None:
-        """Raises Replaced when somebody else may own the catalog."""
+        """Raises Replaced when another process may own the catalog."""
         if not self._coordination.alive():
             raise Replaced("The session with the coordination service has ended.")
 
     async def put_in_force(self, version: int) -> None:
-        """Also claims anew. There is no way back once the first try is sent: it goes on until it
-        is known. Raises Replaced.
+        """Put a version into force and renew the claim. Once the first attempt is sent there is no
+        way back: the call repeats it until the outcome is known. Raises Replaced.
         """
         value = str(version).encode()
         while self._coordination.alive():
@@ -127,13 +136,13 @@ class Claim:
             return await self._coordination.write(_PATH, value, self.number)
         except StalePlan:
             known = await self._coordination.read(_PATH)
-            if known != Versioned(value, self.number + 1):  # else it was an earlier try of ours
+            if known != Versioned(value, self.number + 1):  # else: our earlier attempt
                 raise Replaced("Another process has taken the catalog over.") from None
             return known.version
 
 
 async def _newest_version(store: TableStore) -> int:
-    """For databases made before versions were put in force by coordination."""
+    """The newest stored version, for databases older than the value in the coordination service."""
     async for batch in store.scan(TABLE, b"", None, NEWEST, reverse=True, limit=1):
         for cell in batch:
             version: int = _VERSION.unpack(cell.key)[0]
@@ -142,7 +151,7 @@ async def _newest_version(store: TableStore) -> int:
 
 
 async def load_catalog(store: TableStore, version: int) -> Catalog:
-    """A version that is in force, or was. Raises Corruption, Unavailable."""
+    """The catalog of a version that is or was in force. Raises Corruption, Unavailable."""
     if version == 0:
         return NO_CATALOG
     (cell,) = await store.get(TABLE, [_VERSION.pack(version)], NEWEST)
@@ -156,8 +165,8 @@ async def load_catalog(store: TableStore, version: int) -> Catalog:
 class Build:
     """Progress of one online build. `total` is the number of rows expected, if it is known.
 
-    One that is carried out `elsewhere` has no snapshot of its own, and counts its progress by the
-    rows that were `scanned` for it, of `total`.
+    An external build (`elsewhere`) has no snapshot of its own; its progress is the number of rows
+    that were `scanned` for it, of `total`.
     """
 
     name: str
@@ -166,7 +175,7 @@ class Build:
     total: int | None = None
     finished: bool = False
     error: str = ""
-    """Why it has been given up."""
+    """The reason why the build has been given up."""
     elsewhere: bool = False
     scanned: int = 0
 
@@ -176,24 +185,25 @@ class Build:
 
 
 class Barrier(Protocol):
-    """How a change of the catalog reaches all who use it."""
+    """How a change of the catalog reaches all transactions and queries that use it."""
 
     def closed(self) -> AbstractAsyncContextManager[None]:
-        """No transaction is inside meanwhile, at any node; all that were are applied."""
+        """Keep all transactions out, at every node, while the context lasts. All earlier ones are
+        applied."""
 
     def announce(self, version: int) -> None:
-        """Inside `closed`: this version is in force when it ends."""
+        """Inside `closed`: the version that is in force when the context ends."""
 
     async def past(self, version: int) -> None:
         """Return when no query, at any node, reads a version below `version`."""
 
     async def moment(self) -> int:
-        """A timestamp of now: all commits at or below it, of any node, are applied, and none comes
-        there any more."""
+        """A current timestamp. All commits at or below it, of any node, are applied, and no later
+        commit gets a timestamp at or below it."""
 
 
 class OwnBarrier:
-    """Of a database that one process serves."""
+    """The barrier of a database that one process serves."""
 
     def __init__(self, manager: TransactionManager, readers: Readers, committer: Committer) -> None:
         self._manager = manager
@@ -204,7 +214,7 @@ class OwnBarrier:
         return self._manager.closed()
 
     def announce(self, version: int) -> None:
-        """Nobody else is to be told."""
+        """Do nothing: there is no other process."""
 
     async def past(self, version: int) -> None:
         await self._readers.wait_until_past(version)
@@ -216,8 +226,8 @@ class OwnBarrier:
 
 
 class CatalogKeeper:
-    """All changes of the catalog of one database, one at a time. Only the node that leads makes
-    them; at the others the keeper knows what is in force."""
+    """All changes of the catalog of one database, one at a time. Only the leader makes them; at the
+    other nodes the keeper knows the catalog in force."""
 
     def __init__(
         self,
@@ -240,23 +250,23 @@ class CatalogKeeper:
         self._tasks: set[asyncio.Task[None]] = set()
         self._building: asyncio.Task[None] | None = None
         self._build_at = 0
-        """T of the builds that begin next: not before the catalog in force or this process."""
+        """T of the next builds: not before the catalog in force or the start of this process."""
         self.readers = manager.readers
         self.builds: dict[str, Build] = {}
         self._elsewhere = Builds(store)
         self.leader = ""
-        """Address of the node that leads, as far as is known."""
+        """Address of the leader, empty when unknown."""
 
     @property
     def state(self) -> CatalogState:
         return self._manager.state
 
     async def lead(self, claim: Claim, barrier: Barrier) -> None:
-        """Change the catalog from now on: tidy up behind whoever did before, and carry on its
+        """Change the catalog from now on: clean up after the previous leader, and continue its
         builds. Raises Unavailable."""
         at = await barrier.moment()
         await self._elsewhere.load()
-        # Not before: what was changed meanwhile would be built as of a moment before it.
+        # Not earlier: a change made meanwhile would be built as of a timestamp before it.
         self._leading, self._build_at = (claim, barrier), at
         self._begin_builds()
         self._spawn(self._tidy_up(barrier))
@@ -266,7 +276,7 @@ class CatalogKeeper:
         return self._leading is not None
 
     def _led(self) -> tuple[Claim, Barrier]:
-        """Raises Unavailable when another node leads, or this one has only begun to."""
+        """Raises Unavailable when another node leads, or this node is not ready to lead yet."""
         if self._leading is None:
             where = f"at {self.leader}, once that is ready" if self.leader else "nowhere yet"
             raise Unavailable(
@@ -278,14 +288,14 @@ class CatalogKeeper:
         return self._leading
 
     async def apply(self, catalog: Catalog) -> None:
-        """`change` to a catalog that is made already. Raises StalePlan unless it is the next."""
+        """`change` to the given catalog. Raises StalePlan unless its version is the next."""
 
         async def given(current: Catalog) -> Catalog:
             if catalog.version != current.version + 1:
                 raise StalePlan(
                     f"The catalog was made after version {catalog.version - 1};"
                     f" version {current.version} is in force.",
-                    cure="Make it anew from the version in force.",
+                    cure="Make it again from the version in force.",
                 )
             return catalog
 
@@ -298,14 +308,14 @@ class CatalogKeeper:
         elsewhere: bool = False,
         splits: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
     ) -> None:
-        """Put into force what `make` makes of the catalog in force, and begin to build what is new;
-        `elsewhere`: leave that to somebody else, who calls `finish`. `splits`: keys of relations,
-        where to divide what is loaded from now on.
+        """Put the result of `make`, called with the catalog in force, into force, and begin to
+        build its new views and indexes. `elsewhere`: leave the builds to an external builder, which
+        calls `finish`. `splits`: keys by relation at which to split the tables of a new load.
 
-        Nobody else changes the catalog meanwhile. Raises what `make` raises, UniqueViolation or
-        ForeignKeyViolation when stored rows break a constraint that is added, BeingLoaded when it
-        concerns what is; nothing has changed then. A change that has begun goes on when its caller
-        is cancelled.
+        No other change of the catalog runs at the same time. Raises the errors of `make`,
+        UniqueViolation or ForeignKeyViolation when stored rows break an added constraint, and
+        BeingLoaded when the change concerns a load under way; nothing has changed then. A change
+        that has begun continues when its caller is cancelled.
         """
         self._led()
         await self._carry_out(self._change(make, elsewhere, splits))
@@ -328,15 +338,16 @@ class CatalogKeeper:
             new = _layouts(catalog) - _layouts(current)
             await create_tables(self._store, sorted(new), loads.splits(catalog, splits))
             self._steps(Step.TABLES_CREATED)
+            await self._begin_behind(catalog, current)
             if elsewhere:
                 await self._leave_to_others(builds.building(catalog).keys() & new)
             await self._stop_building()
             try:
                 await self._publish(lambda at: self._admitted(catalog, at))
             except Unavailable:
-                raise  # it may be in force after all; the next start tells, and tidies up
+                raise  # it may be in force after all; the next start finds out, and cleans up
             except Corruption:
-                claim.require_session()  # else a successor has dropped the new tables
+                claim.require_session()  # if replaced, a successor has dropped the tables
                 raise
             except HornbeamError:
                 await self._drop(new)
@@ -347,23 +358,51 @@ class CatalogKeeper:
             if gone:
                 self._spawn(self._drop_unread(gone, catalog.version))
 
+    async def _begin_behind(self, catalog: Catalog, current: Catalog) -> None:
+        """Move identity columns whose declared start changes while their counter stays the same."""
+        for key, counter in catalog.counters.items():
+            before, start = current.counters.get(key), counter.identity.start
+            if before and before.number == counter.number and before.identity.start != start:
+                await self._manager.move_to(counter, start)
+
+    async def restart(self, relation: str, column: str, at: int | None) -> Counter:
+        """Restart the numbers of an identity column at `at` (None: at its declared start), at all
+        nodes between two transactions. Raises NotFound, InvalidRequest, Unavailable."""
+        key = (relation, column)
+
+        async def make(current: Catalog) -> Catalog:
+            counter = _counter(current, key)
+            begins = counter.identity.start if at is None else at
+            up = counter.identity.increment > 0
+            if (counter.last < begins) if up else (begins < counter.last):
+                raise InvalidRequest(
+                    f"{relation}.{column} cannot begin with {begins}: its last number is"
+                    f" {counter.last}."
+                )
+            others = [b for b in current.beginnings if (b.relation, b.column) != key]
+            begun = Beginning(relation, column, loads.NEW, begins)
+            return replace(current, version=current.version + 1, beginnings=(*others, begun))
+
+        await self.change(make)
+        return _counter(self.state.catalog, key)
+
     async def _tidy_up(self, barrier: Barrier) -> None:
         await barrier.past(self.state.catalog.version)
         await self._persistently(self._drop_orphans)
 
     async def _drop_orphans(self) -> None:
-        """After a start: tables that a crash kept from being dropped. Those of later claims belong
-        to whoever has replaced this process."""
+        """After a start, drop the tables that a crash kept from being dropped. Tables of later
+        claims belong to a process that has replaced this one."""
         claim, _ = self._led()
-        async with self._changing:  # what a change makes is no orphan, nor in the catalog yet
+        async with self._changing:  # a change makes tables before its catalog
             stored = {name for name in await self._store.tables() if not name.startswith("s.")}
             orphans = stored - _layouts(self.state.catalog)
             await self._drop({name for name in orphans if _number(name) <= claim.number})
             await self._forget_ended()
 
     async def adopt(self, built: Mapping[str, int]) -> None:
-        """Deferred views, with their incarnations, that their group's batches have built: queries
-        may read them from now on. Idempotent. Raises Unavailable.
+        """Make the deferred views `built` readable: the batches of their group have built them.
+        `built` has their incarnations by name. Idempotent. Raises Unavailable.
         """
         if _adopted(self.state.catalog, built) != self.state.catalog.states:
             self._led()
@@ -375,11 +414,11 @@ class CatalogKeeper:
             states = _adopted(catalog, built)
             if states != catalog.states:
                 adopted = replace(catalog, version=catalog.version + 1, states=states)
-                # What else there is can be read as of any moment as before: `since` stays.
+                # Everything else can be read as of the same snapshots as before: `since` stays.
                 await self._publish(lambda _: _ready(adopted))
 
     async def refresh_counts(self, *, factor: float = 2.0) -> None:
-        """Publish row counts when one has changed by `factor`; planning follows them."""
+        """Publish row counts for the planner when one has changed by `factor`."""
         if not self.leads:
             return
         async with self._changing:
@@ -391,19 +430,19 @@ class CatalogKeeper:
                 await self._publish(lambda _: _ready(fresh))
 
     def counts(self) -> dict[str, int]:
-        """Estimated rows of relations, views and indexes, the latest transactions included; what
-        seems empty is left out, so that planning guesses instead of relying on it."""
+        """Estimated rows of relations, views and indexes, the latest transactions included. Names
+        that seem empty are left out, so that the planner guesses instead of relying on 0."""
         catalog, growth = self.state.catalog, self._manager.growth.since_counted()
         names = (*catalog.schema.names, *catalog.view, *catalog.index)
         counts = {name: catalog.row_count.get(name, 0) + growth[name] for name in names}
         return {name: count for name, count in counts.items() if count > 0}
 
-    # ------------------------------------------------------------ builds elsewhere
+    # ------------------------------------------------------------ external builds
 
     async def leave_to_others(self, names: Iterable[str], *, rebuild: bool = False) -> list[str]:
-        """Have views with their indexes, or indexes, built by somebody else, who calls `finish`.
-        What this node is building it stops to build; what is quarantined, or readable and to be
-        `rebuild`, is built in a new table. Returns all of them, whatever their state.
+        """Leave the build of views with their indexes, or of indexes, to an external builder, which
+        calls `finish`. This node stops its own builds of them. Quarantined ones, and with `rebuild`
+        readable ones, are built in a new table. Returns all their names, in any state.
 
         Raises NotFound, Unavailable.
         """
@@ -441,20 +480,21 @@ class CatalogKeeper:
             await self._elsewhere.note(begun, await self._committer.reserve())
 
     def left_to_others(self) -> list[str]:
-        """What somebody else is to build. Raises Unavailable when another node leads."""
+        """The names of unfinished external builds. Raises Unavailable when another node leads."""
         self._led()
         return [b.name for b in self.builds.values() if b.elsewhere and not b.ended]
 
     def missing(self, name: str) -> tuple[Span, ...]:
-        """Keys of its `scanned_relation` for which somebody else is still to build `name`."""
+        """Keys of its `scanned_relation` for which the external build of `name` is not finished."""
         known = self._elsewhere.of(self.state.catalog.layout(name).table)
         return () if known is None else known.missing
 
     async def finish(self, rows: Mapping[str, int], span: Span, scanned: int) -> None:
-        """All rows for the keys in `span` are in the tables `rows`, so many in each, and on disk.
+        """Record that all rows for the keys in `span` are in the tables of `rows`, and on disk.
+        `rows` has the number of rows by table; `scanned` rows were read for them.
 
-        They are readable once all keys are finished. Raises NotFound for a table that nobody else
-        is to build, Unavailable.
+        The tables become readable once all keys are finished. Raises NotFound for a table that has
+        no external build, Unavailable.
         """
         self._led()
         await self._carry_out(self._finish(rows, span, scanned))
@@ -475,8 +515,8 @@ class CatalogKeeper:
             self._complete(names)
 
     async def cancel(self, names: Iterable[str]) -> list[str]:
-        """Views with their indexes, or indexes, that are being built, leave the catalog, and their
-        tables go. Returns them. Raises NotFound, InvalidRequest, Unavailable."""
+        """Remove views with their indexes, or indexes, that are being built from the catalog, and
+        drop their tables. Returns their names. Raises NotFound, InvalidRequest, Unavailable."""
         gone: list[str] = []
 
         async def make(current: Catalog) -> Catalog:
@@ -491,11 +531,11 @@ class CatalogKeeper:
     async def begin_load(
         self, relations: Sequence[str], identity: str, splits: Mapping[str, Sequence[bytes]]
     ) -> None:
-        """Have relations loaded by somebody else (`txlayer.loads`), who calls `finish_load`, and
-        `end_load` at last. Idempotent while it is under way.
+        """Begin a load of `relations` by an external loader (`txlayer.loads`), which calls
+        `finish_load` for each part, and `end_load` at the end. Idempotent while it is under way.
 
-        Raises NotFound, InvalidRequest, StalePlan for what is not as it must be, BeingLoaded when
-        another load is under way, Unavailable.
+        Raises NotFound or InvalidRequest for wrong names, StalePlan when a relation has rows or a
+        view or index is not readable, BeingLoaded when another load is under way, Unavailable.
         """
 
         async def make(current: Catalog) -> Catalog:
@@ -503,24 +543,39 @@ class CatalogKeeper:
 
         await self.change(make, splits=splits)
 
-    async def finish_load(self, number: int, relation: str, span: Span, rows: int) -> None:
-        """All that is loaded for the keys in `span` of `relation` is in its tables, and on disk, of
-        so many rows. Raises NotFound, Unavailable."""
+    async def finish_load(
+        self,
+        number: int,
+        relation: str,
+        span: Span,
+        rows: int,
+        numbers: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+    ) -> None:
+        """Record that the keys in `span` of `relation` are loaded: `rows` rows of it, and their
+        entries in views and indexes, are on disk. `numbers`: the minimum and maximum of each
+        identity column in them. Raises NotFound, Unavailable."""
         self._led()
-        await self._carry_out(self._finish_load(number, relation, span, rows))
+        await self._carry_out(self._finish_load(number, relation, span, rows, numbers))
 
-    async def _finish_load(self, number: int, relation: str, span: Span, rows: int) -> None:
+    async def _finish_load(
+        self,
+        number: int,
+        relation: str,
+        span: Span,
+        rows: int,
+        numbers: Mapping[str, tuple[int, int]],
+    ) -> None:
         async with self._changing:
             self._led()[0].require_session()
             catalog = self.state.catalog
             if relation not in loads.require(catalog, number).relations:
                 raise NotFound(f"Relation {relation} is not being loaded.")
             table = catalog.loaded.layout(relation).table
-            known = {table: self._known(table).plus(span, rows, rows)}
+            known = {table: self._known(table).plus(span, rows, rows, numbers)}
             await self._elsewhere.note(known, await self._committer.reserve())
 
     def loaded(self) -> dict[str, Finished]:
-        """By relation, what is finished of the load under way. Raises Unavailable when another
+        """The finished part of the load under way, by relation. Raises Unavailable when another
         node leads."""
         self._led()
         catalog = self.state.catalog
@@ -528,21 +583,27 @@ class CatalogKeeper:
         return {name: self._known(catalog.loaded.layout(name).table) for name in relations}
 
     async def end_load(self, number: int) -> None:
-        """What was loaded is there from now on, for everybody at once. Raises NotFound, StalePlan
-        while keys are missing, Unavailable."""
+        """Make the loaded rows visible to all clients at once. Raises NotFound, StalePlan while
+        keys are missing, Unavailable."""
 
         async def make(current: Catalog) -> Catalog:
             loads.require(current, number)
             known = self.loaded()
             if missing := sorted(name for name, known in known.items() if known.missing):
                 raise StalePlan(f"The load of {', '.join(missing)} is not finished.")
+            for key, counter in current.counters.items():
+                done = known.get(key[0])
+                if done is not None and key[1] in done.numbers:
+                    least, most = done.numbers[key[1]]
+                    farthest = most if counter.identity.increment > 0 else least
+                    await self._manager.move_past(counter, farthest, done.rows)
             return loads.ended(current, {name: f.rows for name, f in known.items()})
 
         await self.change(make)
         await self._forget()
 
     async def cancel_load(self) -> tuple[str, ...]:
-        """Give up the load under way; its tables go. Returns the relations that were to be loaded.
+        """Give up the load under way and drop its tables. Returns the relations of the load.
         Raises NotFound, Unavailable."""
         gone: tuple[str, ...] = ()
 
@@ -560,13 +621,13 @@ class CatalogKeeper:
         async with self._changing:
             await self._forget_ended()
 
-    # ------------------------------------------------------------ what is finished
+    # ------------------------------------------------------------ finished ranges
 
     def _known(self, table: str) -> Finished:
         return self._elsewhere.of(table) or Finished()
 
     def _names_elsewhere(self) -> dict[str, str]:
-        """By table, what is BUILDING and left to others."""
+        """The names of BUILDING views and indexes with an external build, by table."""
         found = builds.building(self.state.catalog)
         return {table: name for table, name in found.items() if table in self._elsewhere.tables}
 
@@ -585,15 +646,15 @@ class CatalogKeeper:
             self._spawn(self._completed(tables))
 
     async def _completed(self, tables: set[str]) -> None:
-        """All rows are there. A schema change that comes before has dropped the tables, or leaves
-        them as they are."""
+        """Make `tables`, whose rows are all there, readable. A schema change that runs first has
+        dropped the tables, or leaves them as they are."""
         await self._persistently(partial(self._mark_readable, tables))
         for name, build in self.builds.items():
             build.finished |= build.elsewhere and self.state.catalog.readable(name)
-        await self._forget()  # in its turn: what a change leaves to others is not there yet
+        await self._forget()  # in its turn: a change notes builds before its catalog
 
     async def _forget_ended(self) -> None:
-        """Rows of builds that have ended say nothing any more; those that stay harm nobody."""
+        """Delete the records of builds that have ended. A record that stays does no harm."""
         kept = {*self._names_elsewhere(), *loads.tables(self.state.catalog).values()}
         ended = self._elsewhere.tables - kept
         if ended:
@@ -608,8 +669,8 @@ class CatalogKeeper:
                     task.result()
 
     async def close(self) -> None:
-        """Stop builds and changes; builds begin again at the next start."""
-        while self._tasks:  # a change that ends begins builds
+        """Stop builds and changes. Builds begin again at the next start."""
+        while self._tasks:  # a change may begin builds when it ends
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks)
@@ -617,12 +678,12 @@ class CatalogKeeper:
     # ------------------------------------------------------------ inside
 
     async def _publish(self, make: Callable[[int], Awaitable[Catalog]]) -> None:
-        """Store, put in force, switch: a crash in between finds one of both versions."""
+        """Store, put in force, switch. A crash in between leaves either version in force."""
         claim, barrier = self._led()
         async with barrier.closed():
-            # Every commit under an older catalog is below this, and applied, and so is every
-            # snapshot that is read under it; every commit under the new catalog is later, whoever
-            # makes it.
+            # Every commit under an older catalog is below `at`, and applied, and every snapshot
+            # that is read under it is below `at`, too. Every commit under the new catalog, of any
+            # node, is later.
             async with self._committer.held() as at:
                 catalog = await make(at)
                 put = Put(_VERSION.pack(catalog.version), encode_catalog(catalog))
@@ -632,7 +693,7 @@ class CatalogKeeper:
                 await claim.put_in_force(catalog.version)
                 self._steps(Step.CATALOG_IN_FORCE)
                 self._manager.use(catalog)
-            # Before the barrier opens: it may say that it is not known to whom.
+            # Before the barrier opens: opening may fail with an unknown outcome.
             self._build_at = max(self._build_at, catalog.since)
             barrier.announce(catalog.version)
         self._steps(Step.SWITCHED)
@@ -640,9 +701,9 @@ class CatalogKeeper:
             self._manager.growth.count()
 
     async def _admitted(self, catalog: Catalog, at: int) -> Catalog:
-        """`catalog`, once stored rows hold its new constraints and its UNIQUE indexes are filled.
+        """`catalog`, once stored rows meet its new constraints and its UNIQUE indexes are filled.
 
-        The first commit under it relies on them, so writers wait meanwhile.
+        The first commit under it relies on both, so writers wait meanwhile.
         """
         codecs, states = Codecs(catalog), dict(catalog.states)
         reader = Snapshot(self._store, codecs, at)
@@ -685,16 +746,17 @@ class CatalogKeeper:
         self._building = self._spawn(self._build(_build_order(catalog, names)))
 
     async def _stop_building(self) -> None:
-        """What is still wanted under the next catalog begins again, at its T: a build must not
-        end under another catalog than it began under, where its names may mean other tables."""
+        """Stop the builds of this node. A build must not end under another catalog than it began
+        under, where its names may mean other tables; those that the next catalog still needs begin
+        again at its T."""
         if self._building is not None:
             self._building.cancel()
             await asyncio.wait({self._building})
             self._building = None
 
     async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
-        """`work`, to its end even when its caller is cancelled. Raises what it raises, and
-        Unavailable when the keeper is closed before."""
+        """Run `work` to its end even when the caller is cancelled. Raises the errors of `work`, and
+        Unavailable when the keeper is closed before the end."""
         task = self._spawn(work)
         try:
             await asyncio.shield(task)
@@ -719,23 +781,38 @@ class CatalogKeeper:
             _LOG.warning("a schema change has ended", error=str(error))
 
     async def _build(self, names: list[str]) -> None:
-        built = []
-        catalog, codecs = self.state.catalog, self.state.codecs
-        for name in names:
+        await self._persistently(
+            partial(self._build_round, self.state.catalog, self.state.codecs, [*names])
+        )
+
+    async def _build_round(self, catalog: Catalog, codecs: Codecs, waiting: list[str]) -> None:
+        """Build all names in `waiting`, and remove those that have ended. A build that a service
+        does not answer keeps no other build from ending. Raises Unavailable when a name is left."""
+        built, failed = [], None
+        for name in [*waiting]:
             build = self.builds[name]
             try:
-                await self._persistently(partial(self._build_one, catalog, codecs, build))
+                await self._build_one(catalog, codecs, build)
                 built.append(name)
+            except Replaced:
+                raise
+            except Unavailable as error:
+                failed = error
+                continue
             except HornbeamError as error:
                 build.error = str(error)
                 _LOG.error("build failed", name=name, error=str(error))
-        tables = {codecs(name).layout.table for name in built}
-        await self._persistently(partial(self._mark_readable, tables))
+            waiting.remove(name)
+        if built:
+            tables = {codecs(name).layout.table for name in built}
+            await self._persistently(partial(self._mark_readable, tables))
         for name in built:
             self.builds[name].finished = True
+        if failed is not None:
+            raise failed
 
     async def _persistently(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Repeat `work` as long as a service does not answer. Raises Replaced."""
+        """Repeat `work` until it succeeds, as long as it raises Unavailable. Raises Replaced."""
         pause_s = _RETRY_S
         while True:
             try:
@@ -748,8 +825,8 @@ class CatalogKeeper:
                 pause_s = min(pause_s * 2, _RETRY_MAX_S)
 
     async def _build_one(self, catalog: Catalog, codecs: Codecs, build: Build) -> None:
-        """Rows are put as of T by nobody who has been replaced: his successor may have purged the
-        tombstones above T that would hide them."""
+        """Build one view or index at its T. A replaced process must not put rows as of T: its
+        successor may have purged the tombstones above T that would hide them."""
         claim, _ = self._led()
         codec, build.rows = codecs(build.name), 0
         reader = Snapshot(self._store, codecs, build.at)
@@ -765,7 +842,7 @@ class CatalogKeeper:
                 await self._clock.sleep(0)
 
     async def _mark_readable(self, tables: set[str]) -> None:
-        """What is built in `tables`, and has not been dropped meanwhile."""
+        """Make the views and indexes in `tables` readable, unless they were dropped meanwhile."""
         await self._store.flush()
         self._steps(Step.BUILT)
         async with self._changing:
@@ -776,7 +853,7 @@ class CatalogKeeper:
                 return
             for name in names:
                 built = transition(states[name], Event.BUILT)
-                # No reader stands before T: older snapshots are refused.
+                # No reader uses a snapshot before T: older snapshots are refused.
                 states[name] = transition(built, Event.CAUGHT_UP)
             counted = self.counts() | {name: self.builds[name].rows for name in names}
             counts = {name: count for name, count in counted.items() if count}
@@ -794,19 +871,21 @@ class CatalogKeeper:
         await self._persistently(partial(self._drop, tables))
 
     async def _drop(self, tables: set[str]) -> None:
-        for table in sorted(tables):
+        async def drop(table: str) -> None:
             self._steps(Step.DROPPING)
             await self._store.drop_table(table)
+
+        await all_tried(partial(drop, table) for table in sorted(tables))
         self._steps(Step.DROPPED)
 
 
 async def _ready(catalog: Catalog) -> Catalog:
-    """One that adds no constraint."""
+    """`catalog` itself, for a change that adds no constraint."""
     return catalog
 
 
 def _adopted(catalog: Catalog, built: Mapping[str, int]) -> tuple[tuple[str, State], ...]:
-    """The states of `catalog` when the deferred views `built` are."""
+    """The states of `catalog` after the deferred views `built` become readable."""
     numbers = dict(catalog.incarnations)
 
     def after(name: str, state: State) -> State:
@@ -822,15 +901,16 @@ def _differ(count: int, known: int, factor: float) -> bool:
 
 
 def _layouts(catalog: Catalog) -> set[str]:
-    """Physical tables of a catalog, those included that a load is filling."""
+    """The physical tables of a catalog, including those that a load is filling."""
     stored = {catalog.layout(name).table for name in catalog.stored}
     return stored | set(loads.tables(catalog).values())
 
 
 def _numbered(made: Catalog, current: Catalog, number: int) -> Catalog:
-    """`made`, with new tables, by `number`, for all that is not in `current` or that `made` gives
-    another number than it has there, and for what it begins to load. What was loaded has its table.
-    Databases made before claims may have higher numbers."""
+    """`made` with table numbers. A name gets a new table, with `number` or higher, when it is not
+    in `current`, or when `made` gives it another number than it has there; a new load gets this
+    number, too. A loaded name keeps its table. Databases older than claims may have higher
+    numbers."""
     known, asked = dict(current.incarnations), dict(made.incarnations)
     loaded = dict(current.loaded.incarnations) if made.load is None else known
     number = max([number, *(n + 1 for n in (*known.values(), *loaded.values()))])
@@ -838,10 +918,39 @@ def _numbered(made: Catalog, current: Catalog, number: int) -> Catalog:
         wanted = asked.get(name, known.get(name, 0))
         kept = name in current and wanted in (known.get(name, 0), loaded.get(name, 0))
         asked[name] = wanted if kept else number
-    numbered = replace(made, incarnations=tuple(asked.items()))
+    numbered = replace(
+        made,
+        incarnations=tuple(asked.items()),
+        beginnings=tuple(_begun(made, current, number)),
+    )
     if made.load is None or made.load.number != loads.NEW:
         return numbered
     return replace(numbered, load=replace(made.load, number=number))
+
+
+def _begun(made: Catalog, current: Catalog, number: int) -> Iterator[Beginning]:
+    """The beginnings of identity columns with their numbers: `number` for new and restarted
+    counters, the present number for the others."""
+    known = {(b.relation, b.column): b for b in current.beginnings}
+    again = {(b.relation, b.column): b for b in made.beginnings if b.number == loads.NEW}
+    for key, counter in made.counters.items():
+        if key not in current.counters:
+            yield Beginning(*key, number, counter.identity.start)
+        elif key in again:
+            yield replace(again[key], number=number)
+        elif key in known:
+            yield known[key]
+
+
+def _counter(catalog: Catalog, key: tuple[str, str]) -> Counter:
+    """The counter of a (relation, column) pair. Raises NotFound."""
+    counter = catalog.counters.get(key)
+    if counter is None:
+        known = ", ".join(".".join(one) for one in catalog.counters)
+        raise NotFound(
+            f"{'.'.join(key)} is no identity column.", cure=f"There are: {known or 'none'}."
+        )
+    return counter
 
 
 def _number(table: str) -> int:

@@ -1,27 +1,28 @@
-"""The committer: from prepared transactions to durable, applied, visible ones, in batches.
+"""The committer makes prepared transactions durable, applied and visible, in batches.
 
     commit() ─ encode ─▶ waiting ─ log stage ─▶ logged ─ apply stage ─▶ applied, answered
 
-The log stage takes all that wait, gives them one timestamp and one `Log.append`: the commit
-point. The apply stage takes all batches that are logged, puts them into the store side by side,
-moves the watermark and answers, in the order of the log. What comes meanwhile is logged meanwhile.
-All transactions that are in here at one time hold locks against one another: those of one batch may
-share a timestamp, and no two batches write the same row.
+The log stage takes all waiting transactions and gives them one timestamp and one `Log.append`: the
+commit point. The apply stage takes all logged batches, puts them into the store concurrently, moves
+the watermark and answers, in the order of the log. Transactions that arrive meanwhile are logged
+meanwhile. All transactions in the committer at one time hold locks against one another, so those of
+one batch may share a timestamp, and no two batches write the same row.
 
 A timestamp is *in flight* from its tick until its batch is applied, and the watermark stays below
-it. One whose outcome is unknown (the log failed) stays in flight until the process is restarted
-and the log is read again.
+it. A timestamp whose outcome is unknown (the log failed) stays in flight until the process is
+restarted and the log is read again.
 
-A timestamp is *reserved* when the log says so (a batch or a checkpoint has it or a higher one): the
-next owner of the log begins above it, whatever its wall clock shows and whether or not this owner
-still runs. The watermark never passes what is reserved, so no snapshot that was ever read can be
-written into.
+A timestamp is *reserved* when a batch or a checkpoint in the log has it or a higher one: the next
+owner of the log begins above it, whatever its wall clock shows and whether or not this owner still
+runs. The watermark never passes the reserved timestamps, so no commit falls into a snapshot that
+was ever read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,54 +30,63 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from maintain.changes import Change, Mutation
-from schema.errors import DiskFull, HornbeamError, OutcomeUnknown, Overloaded, Unavailable
-from schema.types import Row
-from storage.codec.rows import Codecs
-from storage.limits import require_storable
-from storage.log.records import Batch, Checkpoint, Commit, encode, merged_writes
-from storage.ports import START, TOMBSTONE, Clock, Log, Position, Put, TableStore
-from txlayer.hlc import RESERVED_MS, HybridClock
-from txlayer.steps import Step, Steps, no_steps
+from hornbeam_server.maintain.changes import Change, Mutation
+from hornbeam_server.schema.errors import (
+    DiskFull,
+    HornbeamError,
+    OutcomeUnknown,
+    Overloaded,
+    Unavailable,
+)
+from hornbeam_server.schema.turns import chunks, turn, worked_off
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.limits import require_storable
+from hornbeam_server.storage.log.files import NoRoom
+from hornbeam_server.storage.log.records import Batch, Checkpoint, Commit, encode, merged_writes
+from hornbeam_server.storage.ports import START, TOMBSTONE, Clock, Log, Position, Put, TableStore
+from hornbeam_server.txlayer import logend
+from hornbeam_server.txlayer.hlc import RESERVED_MS, HybridClock
+from hornbeam_server.txlayer.steps import Step, Steps, no_steps
 
 MAX_WAITING = 10_000
-"""Transactions that may wait for the log; more are refused as Overloaded."""
+"""Maximum number of transactions that wait for the log; more are refused as Overloaded."""
 MAX_BATCH_BYTES = 16 << 20
 """A batch takes no further transaction once it is this large."""
 MAX_LOGGED = 8
-"""Batches that may be logged and wait to be applied; then the log waits for the store."""
+"""Maximum number of logged batches that wait for the store; then the log stage waits."""
 PATIENCE_S = 5.0
-"""After this long without the store's answer, a client is told "committed, not applied yet"."""
+"""After this long without the store's answer, a client gets "committed, not applied yet"."""
+NOTE_S = 1.0
+"""Minimum interval of notes of the log's end; a tenth of it for a store in this process."""
 CHECKPOINT_INTERVAL_S = 1.0
 RETRY_MIN_S, RETRY_MAX_S = 0.01, 1.0
 CLOSE_TIMEOUT_S = 10.0
-"""Closing waits so long for the store. What it leaves is in the log and is replayed."""
+"""Maximum wait for the store on closing. Unapplied batches are in the log and are replayed."""
 
 _LOG = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A transaction that has passed every check and holds its locks.
+    """A transaction that has passed every check and holds its locks, encoded (`encoded`).
 
-    `mutations` are all stored rows that change, `changes` the base rows among them, `extra_puts`
-    encoded system rows by physical table; `codecs` are those of the catalog's version.
-    `not_before` is a timestamp that the commit must be later than (the client's bookmark).
+    `writes` are the puts of all stored rows that change, by physical table; `payload` is its record
+    in the log. The commit must be later than the timestamp `not_before` (the client's bookmark).
     """
 
     transaction_id: str
-    mutations: Sequence[Mutation]
-    changes: Sequence[Change]
-    extra_puts: Mapping[str, Sequence[Put]]
     catalog_version: int
-    codecs: Codecs
+    writes: Mapping[str, Sequence[Put]]
+    payload: bytes
     not_before: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """`log_ms` includes the wait for the batch. When `applied` is False, `applied_future` is done
-    once the puts are in the store; until then the transaction's locks must be kept."""
+    """The result of a commit. `log_ms` includes the wait for the batch. When `applied` is False,
+    `applied_future` is done once the puts are in the store; until then the transaction's locks must
+    be kept."""
 
     ts: int
     log_ms: float
@@ -87,12 +97,9 @@ class Committed:
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """One transaction on its way through."""
+    """One transaction on its way through the committer."""
 
-    transaction_id: str
-    catalog_version: int
-    writes: Mapping[str, Sequence[Put]]
-    payload: bytes
+    prepared: Prepared
     since: float
     answer: asyncio.Future[Committed]
     applied: asyncio.Future[None] | None = None
@@ -107,7 +114,7 @@ class _Batch:
 
 
 class Committer:
-    """One slave's way to commit. `start` it before the first `commit`."""
+    """Commits the transactions of one slave. Call `start` before the first `commit`."""
 
     def __init__(
         self,
@@ -122,7 +129,9 @@ class Committer:
         steps: Steps = no_steps,
         max_waiting: int = MAX_WAITING,
         checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
+        log_name: str = "",
     ) -> None:
+        """`log_name`: the name of `log` in the store's notes of logs' ends; empty: no notes."""
         self._store = store
         self._log = log
         self._clock = clock
@@ -135,11 +144,13 @@ class Committer:
         self._open_batches: deque[_Batch] = deque()
         self._in_flight: set[int] = set()
         self.begun = self.finished = 0
-        """Commits that were accepted, and those of them that are applied."""
+        """Accepted commits, and those of them that are applied or did not fit into the log."""
+        self.without_room = False
+        """Did the last batch not fit into the log?"""
         self._logged_upto = START
         self._sealed_upto: Position | None = None
         self.acknowledged = 0
-        """The latest commit that anybody was told of."""
+        """The timestamp of the latest commit reported to a client."""
         self._progress = asyncio.Event()
         self._checkpointing = asyncio.Lock()
         self._accepting = False
@@ -149,18 +160,21 @@ class Committer:
         self._catalog_version = 0
         self._reserved = reserved
         self.checkpointed = checkpointed
-        """All of the log before this is applied and durable in the store."""
+        """The position in the log before which all is applied and durable in the store."""
         self.replays_above = 0
-        """Recovery of the log puts nothing again that was committed at or below this."""
+        """Recovery of the log puts no commit at or below this timestamp again."""
         self.failed: HornbeamError | None = None
-        """Why nothing more is accepted, for good."""
+        """The reason why the committer accepts no more commits, for good."""
+        self._log_name = log_name
+        self._note_s = NOTE_S if store.remote else NOTE_S / 10
+        self._noted_at = -math.inf
         self._refused: set[int] = set()
-        """Timestamps of the batches that the store has refused, and is asked again to take."""
+        """Timestamps of the batches that the store has refused; their puts are retried."""
 
     # ------------------------------------------------------------ life
 
     async def start(self) -> None:
-        """Begin to accept. The log must have been recovered before."""
+        """Begin to accept commits. The log must have been recovered before."""
         self._stages = [self._stage(self._log_batches()), self._stage(self._apply_batches())]
         self._timers = [
             self._stage(self._every(self._checkpoint_interval_s, self._checkpoint)),
@@ -169,15 +183,15 @@ class Committer:
         self._accepting = True
 
     async def close(self) -> None:
-        """Refuse new commits, finish those begun, write a checkpoint. Idempotent.
+        """Refuse new commits, finish the accepted ones, write a checkpoint. Idempotent.
 
-        A store that does not answer is not waited for longer than 10 s.
+        Waits at most 10 s for a store that does not answer.
         """
         if not self._stages:
             return
         self._accepting = False
         await self._finish_or_give_up()
-        async with self._checkpointing:  # a timer is stopped between checkpoints, not inside one
+        async with self._checkpointing:  # so that no timer stops inside a checkpoint
             stop = (*self._timers, *self._stages)
             for task in stop:
                 task.cancel()
@@ -186,7 +200,7 @@ class Committer:
         await self._checkpoint()
 
     async def _finish_or_give_up(self) -> None:
-        """Drain; if the store keeps us from it, leave the rest to recovery."""
+        """Drain; if the store does not answer in time, leave the rest to recovery."""
         drained = asyncio.ensure_future(self._drained())
         too_long = asyncio.ensure_future(self._clock.sleep(CLOSE_TIMEOUT_S))
         await asyncio.wait((drained, too_long), return_when=asyncio.FIRST_COMPLETED)
@@ -197,14 +211,14 @@ class Committer:
         too_long.cancel()
 
     async def _drained(self) -> bool:
-        """Wait until everything begun is applied; False if the committer fails before."""
+        """Wait until all accepted commits are applied; False if the committer fails before."""
         target = self.begun
         while self.finished < target and self.failed is None:
             await self._progress.wait()
         return self.finished >= target
 
     async def drain(self) -> None:
-        """Return when every commit begun before the call is applied.
+        """Return when every commit accepted before the call is applied.
 
         Raises Unavailable if the committer fails before that.
         """
@@ -215,18 +229,18 @@ class Committer:
 
     def commit(self, prepared: Prepared) -> asyncio.Future[Committed]:
         """Hand a transaction over, to be made durable and applied. The caller holds its locks and
-        keeps them until it is applied; whether or not anybody waits for the answer, it goes on.
+        keeps them until it is applied. The commit proceeds even if no caller awaits the answer.
 
-        Raises LimitExceeded, Overloaded and Unavailable: nothing happened. The answer may be
-        OutcomeUnknown, or Unavailable: nothing happened then, either.
+        Raises Overloaded and Unavailable: nothing was committed. The answer may be OutcomeUnknown,
+        or Unavailable: then nothing was committed, either.
         """
         self.require_working()
         if not self._accepting:
             raise Unavailable("The committer is closed.", cure="Try again after the restart.")
         if prepared.not_before:
             self._hlc.merge(prepared.not_before)
-        since = self._clock.monotonic()
-        waiting = _encoded(prepared, since)
+        answer: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(prepared, self._clock.monotonic(), answer)
         self._steps(Step.QUEUED)
         try:
             self._waiting.put_nowait(waiting)
@@ -236,11 +250,11 @@ class Committer:
                 cure="Try again a little later; commit less at a time.",
             ) from None
         self.begun += 1
-        return waiting.answer
+        return answer
 
     def watermark(self) -> int:
-        """The newest timestamp at which everything is applied; later commits are all above it,
-        those of later owners too."""
+        """The newest timestamp up to which everything is applied. All later commits, also those of
+        later owners of the log, are above it."""
         newest = min(self._in_flight) - 1 if self._in_flight else self._hlc.observe()
         return min(newest, self._reserved)
 
@@ -251,17 +265,17 @@ class Committer:
 
     @property
     def idle(self) -> bool:
-        """Is everything applied that was accepted?"""
+        """Are all accepted commits applied?"""
         return self.finished == self.begun
 
     async def reserve(self) -> int:
-        """A timestamp of now, which no commit from now on falls on or below.
+        """A current timestamp; all commits from now on are above it.
 
-        For writes that do not go through the log. Raises Unavailable, when this process has been
-        replaced too.
+        For writes that do not go through the log. Raises Unavailable, also when this process has
+        been replaced.
         """
         self.require_working()
-        async with self._checkpointing:  # the newest in the log must not be behind the one before
+        async with self._checkpointing:  # positions of checkpoints must not go back
             now = self._hlc.observe()
             if now > self._reserved:
                 await self._append_checkpoint(self.checkpointed)
@@ -270,7 +284,7 @@ class Committer:
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[int]:
         """A timestamp later than every commit and every snapshot so far. The watermark stays below
-        it until the context ends: nobody reads there before.
+        it until the context ends: no query reads at it before.
 
         Raises Unavailable, as `reserve`.
         """
@@ -286,8 +300,8 @@ class Committer:
             self._in_flight.discard(at)
 
     async def seal(self) -> Position:
-        """Every commit at or below the watermark stands before this position, in segments to which
-        nobody appends any more. Of segments without a commit none is sealed but the first.
+        """Seal the log. Every commit at or below the watermark is before the returned position, in
+        segments that are final. While nothing is committed, further calls seal no segment.
 
         Raises Unavailable.
         """
@@ -301,24 +315,43 @@ class Committer:
         while True:
             batch = self._new_batch(self._take(await self._waiting.get()))
             self._steps(Step.TICKED)
-            record = Batch(batch.ts, [msgspec.Raw(w.payload) for w in batch.members])
+            record = Batch(batch.ts, [msgspec.Raw(w.prepared.payload) for w in batch.members])
             try:
                 batch.end = await self._log.append([encode(record)])
+            except NoRoom as error:
+                self._give_back(batch, error)
+                continue
             except Unavailable as error:
                 self._fail(error)
                 return
+            if self.without_room:
+                _LOG.warning("the log has room again; writes go on")
+                self.without_room = False
             batch.logged_at = self._clock.monotonic()
             self._logged_upto = batch.end
             self._reserved = max(self._reserved, batch.ts)
             self._steps(Step.LOGGED)
             await self._logged.put(batch)
 
+    def _give_back(self, batch: _Batch, error: NoRoom) -> None:
+        """Refuse `batch`, the newest: none of it is in the log, its transactions have no effect."""
+        newest = self._open_batches.pop()
+        assert newest is batch, "batches are logged in their order"
+        self._in_flight.discard(batch.ts)
+        self.finished += len(batch.members)
+        if not self.without_room:
+            _LOG.warning("the log has no room; writes are refused", error=str(error))
+        self.without_room = True
+        for waiting in batch.members:
+            _refuse(waiting, NoRoom(f"Nothing was committed: {error.message}", cure=error.cure))
+        self._notify()
+
     def _take(self, first: _Waiting) -> list[_Waiting]:
-        """All that wait now, as far as one batch may hold them."""
-        members, size = [first], len(first.payload)
+        """The transactions that wait now, up to the maximum size of a batch."""
+        members, size = [first], len(first.prepared.payload)
         while size < MAX_BATCH_BYTES and not self._waiting.empty():
             members.append(self._waiting.get_nowait())
-            size += len(members[-1].payload)
+            size += len(members[-1].prepared.payload)
         return members
 
     def _new_batch(self, members: list[_Waiting]) -> _Batch:
@@ -347,9 +380,12 @@ class Committer:
             self._steps(Step.FINISHED)
 
     async def _put(self, batch: _Batch) -> None:
-        """Put what is committed: there is no way but forward, so it is tried for ever, or until
-        another process has taken over, which puts it from the log."""
-        writes, ts = merged_writes(w.writes for w in batch.members), batch.ts
+        """Put a committed batch. A commit cannot be undone, so the put is retried until it succeeds
+        or another process has taken over, which puts the batch from the log."""
+        writes, ts = merged_writes(w.prepared.writes for w in batch.members), batch.ts
+        if self._log_name and self._clock.monotonic() - self._noted_at >= self._note_s:
+            self._noted_at = self._clock.monotonic()
+            writes[logend.TABLE] = [logend.note_of(self._log_name, batch.end)]
         pause_s = RETRY_MIN_S
         while True:
             if not self._alive():
@@ -371,7 +407,7 @@ class Committer:
         assert oldest is batch, "batches are applied in the order of the log"
         self._in_flight.discard(batch.ts)
         self._applied_upto = batch.end
-        self._catalog_version = batch.members[-1].catalog_version
+        self._catalog_version = batch.members[-1].prepared.catalog_version
         self.finished += len(batch.members)
         for waiting in batch.members:
             self._answer(waiting, batch, applied=True)
@@ -398,7 +434,7 @@ class Committer:
             await action()
 
     async def _answer_early(self, patience_s: float = PATIENCE_S) -> None:
-        """Tell clients whose batch is logged, but not applied for long, that it is committed."""
+        """Answer the clients whose batch was logged `patience_s` ago and is not applied yet."""
         now = self._clock.monotonic()
         for batch in self._open_batches:
             if batch.logged_at is not None and now - batch.logged_at >= patience_s:
@@ -406,11 +442,11 @@ class Committer:
                     self._answer(waiting, batch, applied=False)
 
     async def _checkpoint(self) -> None:
-        """Make what is applied durable in the store, and note it in the log."""
+        """Make the applied batches durable in the store, and append a checkpoint to the log."""
         async with self._checkpointing:
             if self.failed is not None:
                 return
-            # What comes behind `upto` in the log is in flight, or is not begun and will be later.
+            # All batches after `upto` in the log are in flight, or will get later timestamps.
             applied = min(self._in_flight) - 1 if self._in_flight else self._hlc.last
             upto = self._applied_upto
             if upto == self.checkpointed:
@@ -428,10 +464,12 @@ class Committer:
                 self._steps(Step.CHECKPOINTED)
 
     async def _append_checkpoint(self, upto: Position) -> None:
-        """Note in the log what is applied and durable, and what is reserved."""
+        """Record in the log the applied and durable position, and the reserved timestamp."""
         reserved = self._hlc.ahead(RESERVED_MS)
         try:
             await self._log.append([encode(Checkpoint(upto, reserved, self._catalog_version))])
+        except NoRoom:
+            raise
         except Unavailable as error:
             self._fail(error)
             raise
@@ -446,15 +484,15 @@ class Committer:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A stage that dies of anything unforeseen takes the committer down with it."""
+        """Fail the committer when a stage dies of an unexpected error."""
         if task.cancelled() or (error := task.exception()) is None:
             return
         _LOG.error("a stage of the committer died", exc_info=error)
         self._fail(Unavailable(f"The committer has stopped: {error!r}."))
 
     def _fail(self, error: HornbeamError) -> None:
-        """Accept nothing more. Logged or half-logged transactions have an unknown outcome; those
-        that still wait have none."""
+        """Accept no more commits. Transactions in an append have an unknown outcome; those that
+        still wait are refused, without an effect."""
         if self.failed is not None:
             return
         self.failed = error
@@ -468,7 +506,7 @@ class Committer:
         self._notify()
 
     def require_working(self) -> None:
-        """Raises why nothing more is accepted."""
+        """Raises Unavailable or DiskFull, with the reason, when the committer has failed."""
         if self.failed is not None:
             raise self._refusal()
 
@@ -480,58 +518,87 @@ class Committer:
         return Unavailable(f"Nothing can be committed: {why}", cure="Restart, or ask another node.")
 
     def _notify(self) -> None:
-        """Wake everybody who waits for progress now."""
+        """Wake all tasks that wait for progress now."""
         self._progress.set()
         self._progress.clear()
 
 
 async def _all_in(queue: asyncio.Queue[_Batch]) -> list[_Batch]:
-    """Everything that is in the queue now, or comes first."""
+    """All batches in the queue now; waits for the first one if the queue is empty."""
     found = [await queue.get()]
     while not queue.empty():
         found.append(queue.get_nowait())
     return found
 
 
-def _encoded(prepared: Prepared, since: float) -> _Waiting:
-    """Encode a transaction for the log and for the store, each row once. Raises LimitExceeded."""
-    writes: dict[str, list[Put]] = {}
-    layouts: dict[str, tuple[Callable[[Row], bytes], list[Put], dict[int, bytes]]] = {}
+async def encoded(
+    transaction_id: str,
+    catalog_version: int,
+    mutations: Sequence[Mutation],
+    changes: Sequence[Change],
+    extra_puts: Mapping[str, Sequence[Put]],
+    codecs: Codecs,
+    not_before: int = 0,
+) -> Prepared:
+    """Encode a transaction for the log and the store, each row once. Raises LimitExceeded.
 
-    def opened(name: str) -> tuple[Callable[[Row], bytes], list[Put], dict[int, bytes]]:
-        """Encoder, puts, and encoded rows by identity: a changed row and the mutation of its
-        relation are the same object."""
-        found = layouts.get(name)
-        if found is None:
-            codec = prepared.codecs(name)
-            found = layouts[name] = (codec.encode, writes.setdefault(codec.layout.table, []), {})
-        return found
+    `mutations` are all stored rows that change, `changes` the base rows among them, `extra_puts`
+    encoded system rows by physical table; `codecs` are those of the catalog's version.
+    """
+    encoding = _Encoding(codecs)
+    await worked_off(map(encoding.put, mutations))
+    await worked_off(map(encoding.log, changes))
+    writes = encoding.writes
+    for table, extra in extra_puts.items():
+        writes.setdefault(table, []).extend(extra)
+    for table, puts in writes.items():
+        for some_puts in chunks(puts):
+            require_storable({table: some_puts})
+            await turn(some_puts)
+    commit = Commit(bytes.fromhex(transaction_id), catalog_version, writes, encoding.logged)
+    return Prepared(transaction_id, catalog_version, writes, encode(commit), not_before)
 
-    for mutation in prepared.mutations:
-        encode_row, puts, known = opened(mutation.layout)
+
+class _Encoding:
+    """The encoded rows of one transaction. A changed row and the row of its mutation are the same
+    object, which is encoded once."""
+
+    def __init__(self, codecs: Codecs) -> None:
+        self._codecs = codecs
+        self._layouts: dict[str, tuple[Callable[[Row], bytes], list[Put], dict[int, bytes]]] = {}
+        """Encoder, puts, and encoded rows by object identity, for each layout."""
+        self.writes: dict[str, list[Put]] = {}
+        """Puts by physical table."""
+        self.logged: list[tuple[str, bytes | None, bytes | None]] = []
+        """Changes of base rows as the log holds them."""
+
+    def put(self, mutation: Mutation) -> int:
+        """Add a put to `writes`. Returns its size in bytes."""
+        encode_row, puts, known = self._opened(mutation.layout)
         new = mutation.new
         value = TOMBSTONE
         if new is not None:
             value = known[id(new)] = encode_row(new)
         puts.append(Put(mutation.key, value))
-    for table, extra in prepared.extra_puts.items():
-        writes.setdefault(table, []).extend(extra)
-    require_storable(writes)
-    changes: list[tuple[str, bytes | None, bytes | None]] = []
-    for change in prepared.changes:
-        encode_row, _, known = opened(change.relation)
+        return len(value)
+
+    def log(self, change: Change) -> int:
+        """Add `change` to `logged`. Returns the size of the old row in bytes."""
+        encode_row, _, known = self._opened(change.relation)
         before, after = (
             None if row is None else known.get(id(row)) or encode_row(row)
             for row in (change.old, change.new)
         )
-        changes.append((change.relation, before, after))
-    commit = Commit(
-        bytes.fromhex(prepared.transaction_id), prepared.catalog_version, writes, changes
-    )
-    answer: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
-    return _Waiting(
-        prepared.transaction_id, prepared.catalog_version, writes, encode(commit), since, answer
-    )
+        self.logged.append((change.relation, before, after))
+        return 0 if before is None else len(before)
+
+    def _opened(self, name: str) -> tuple[Callable[[Row], bytes], list[Put], dict[int, bytes]]:
+        found = self._layouts.get(name)
+        if found is None:
+            codec = self._codecs(name)
+            puts = self.writes.setdefault(codec.layout.table, [])
+            found = self._layouts[name] = (codec.encode, puts, {})
+        return found
 
 
 def _refuse(waiting: _Waiting, error: HornbeamError) -> None:
@@ -541,7 +608,7 @@ def _refuse(waiting: _Waiting, error: HornbeamError) -> None:
 
 def _unknown(waiting: _Waiting) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"The log failed while transaction {waiting.transaction_id} was written to it.",
+        f"The log failed while transaction {waiting.prepared.transaction_id} was written to it.",
         cure="Ask for the transaction by its id after the restart.",
-        transaction_id=waiting.transaction_id,
+        transaction_id=waiting.prepared.transaction_id,
     )

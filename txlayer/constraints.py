@@ -1,21 +1,22 @@
-"""What must hold of a transaction's net changes before it may commit.
+"""The constraints that a transaction's net changes must meet before it may commit.
 
-Compiled once per catalog version into flat lists of checks. NOT NULL is checked as rows are made;
-primary keys as rows are inserted; foreign keys and UNIQUE here, once, over the net changes: SQL's
-DEFERRED, which lets a transaction insert child and parent in either order.
+They are compiled once per catalog version into flat lists of checks. NOT NULL is checked when rows
+are made, primary keys when rows are inserted. Foreign keys and UNIQUE are checked here, once, over
+the net changes: SQL's DEFERRED, which lets a transaction insert child and parent in either order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from schema.catalog import Catalog, Index
-from schema.errors import NotNullViolation
-from schema.model import ForeignKey, OnDelete, Relation
-from schema.rows import projection
-from schema.types import Row, Value
-from storage.codec.rows import Codecs
+from hornbeam_server.maintain.changes import Change
+from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.errors import NotNullViolation
+from hornbeam_server.schema.model import ForeignKey, OnDelete, Relation
+from hornbeam_server.schema.rows import projection
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.codec.rows import Codecs
 
 Columns = Callable[[Row], tuple[Value, ...]]
 
@@ -28,6 +29,10 @@ class ParentCheck:
     values: Columns
     same_root: bool
     """The foreign key is the tree edge: the parent lies under a root that the writer holds."""
+
+    def newly(self, change: Change) -> tuple[Value, ...] | None:
+        """The key of the parent that a row references after `change` only."""
+        return _newly(self.values, change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +61,22 @@ class ChildCheck:
 
 @dataclass(frozen=True, slots=True)
 class UniqueCheck:
-    """At most one row per `values` without NULLs."""
+    """At most one row has the same `values`, unless one of them is NULL."""
 
     index: Index
     values: Columns
     holder_key: Columns
-    """From an index row to the primary key of the row that holds the entry."""
+    """Takes the primary key of the row that holds the entry out of an index row."""
+
+    def freed_and_taken(self, change: Change) -> Iterator[tuple[Value, ...]]:
+        """The values, without NULL, that a row has before or after `change` only."""
+        both = [None if row is None else self.values(row) for row in (change.old, change.new)]
+        if both[0] != both[1]:
+            yield from (values for values in both if values is not None and None not in values)
+
+    def newly(self, change: Change) -> tuple[Value, ...] | None:
+        """The values, without NULL, that a row has after `change` only."""
+        return _newly(self.values, change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +101,7 @@ class Constraints:
         return self._checks[relation]
 
     def require_values(self, relation: Relation, row: Row, number: int | None = None) -> None:
-        """Raises NotNullViolation, which names the row by its number among many."""
+        """Raises NotNullViolation for a NULL in `row`; `number` is its place among several."""
         for position in self._checks[relation.name].not_null:
             if row[position] is None:
                 name = relation.columns[position].name
@@ -152,6 +167,15 @@ class Constraints:
             _columns(relation, [part.column for part in index.columns]),
             projection([layout.positions[column] for column in relation.primary_key]),
         )
+
+
+def _newly(project: Columns, change: Change) -> tuple[Value, ...] | None:
+    if change.new is None:
+        return None
+    values = project(change.new)
+    if None in values or (change.old is not None and project(change.old) == values):
+        return None
+    return values
 
 
 def _columns(relation: Relation, names: Sequence[str]) -> Columns:

@@ -1,12 +1,11 @@
-"""Which node leads: a value of the coordination service names it.
+"""The election of the leader: a value of the coordination service names it.
 
-A node that would lead appears as a member (with whatever data: if it does so already, it is left as
-it is), then waits until the leader that is named is none any more, and puts its own name there by
-compare-and-set. Every candidate's name is new with each session, so a leader whose session ended
-does not find itself named after it.
+A candidate joins as a member (an existing entry keeps its data), waits until the named leader is no
+longer a member, and puts its own name there by compare-and-set. Every candidate's name is new with
+each session, so a leader whose session has ended does not find itself named in its next session.
 
-Leading decides who tries, not who may: two nodes can both believe that they lead for a moment. That
-nobody writes behind the other's back is the business of the catalog's claim and the log's fence.
+Leading entitles a node to nothing: two nodes may both believe for a short time that they lead. The
+catalog's claim and the log's fence prevent writes of the replaced node.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from schema.errors import StalePlan, Unavailable
-from storage.ports import Clock, Coordination
+from hornbeam_server.schema.errors import StalePlan, Unavailable
+from hornbeam_server.storage.ports import Clock, Coordination
 
 PATH = "leader"
 POLL_S = 0.25
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A node that leads or would. `name` is its member's; `address` is where it answers."""
+    """A leader or candidate. `name` is its name as a member; `address` is its URL for clients."""
 
     name: str
     address: str
 
 
 class Election:
-    """One node's way to lead, within one session with the coordination service."""
+    """One node's candidacy, within one session with the coordination service."""
 
     def __init__(self, coordination: Coordination, clock: Clock, candidate: Candidate) -> None:
         self._coordination = coordination
@@ -39,9 +38,10 @@ class Election:
         self._candidate = candidate
 
     async def standing_by(self) -> AsyncIterator[Candidate | None]:
-        """Ends when this node leads; until then gives whoever is named, each time it looks.
+        """Wait to lead. Yields the named leader, or None if unknown, at each look; ends when this
+        node leads.
 
-        A call that is refused is made again. Raises Unavailable when the session has ended.
+        Refused calls are repeated. Raises Unavailable when the session has ended.
         """
         joined = False
         while self._coordination.alive():
@@ -63,16 +63,16 @@ class Election:
             await self._coordination.join(name)
 
     async def _named(self) -> Candidate:
-        """The leader; this node has put itself there if nobody was left."""
+        """The named leader. If that is no longer a member, this node names itself first."""
         while True:
             known, version = await self._coordination.read(PATH), 0
             if known is not None:
                 version = known.version
                 leader = _decoder.decode(known.value)
-                # The members are read after the name: whoever is named has joined before.
+                # The members are read after the name: the named node has joined before.
                 if leader.name in await self._coordination.members():
                     return leader
-            with contextlib.suppress(StalePlan):  # somebody else was faster
+            with contextlib.suppress(StalePlan):  # another node was faster
                 encoded = msgspec.json.encode(self._candidate)
                 await self._coordination.write(PATH, encoded, version)
 

@@ -1,20 +1,20 @@
-"""What was committed between two snapshots: in which segments of which logs it stands.
+"""The log segments that hold the commits between two snapshots.
 
-Everything at or below a snapshot S was applied when S was read, so it stands in some log. Of the
-logs of members it stands in sealed segments, once each has been asked to seal its own; who became
-a member later has committed nothing at or below S. All other commits are in logs that are nobody's
-any more: those of the dead that are recovered. Such a log is told from one of somebody who is about
-to join by the order in which things are looked at: which segments there are, then who has a
-session, then the assignment. Who joins shows itself before it appends; so a log that had a segment,
-and whose owner neither has a session nor is in the assignment then, has no owner, or one that never
-commits. Who has a session, and has acknowledged a version of the assignment while it names him no
-more, was recovered, too, and has not noticed.
+Every commit at or below a snapshot S was applied when S was read, so it is in some log. Commits of
+members are in sealed segments, once each member has been asked to seal its log; a node that became
+a member later has committed nothing at or below S. All other commits are in logs without an owner:
+those of dead nodes that are recovered. The order of reads tells such a log from the log of a
+joining node: first the list of segments, then the sessions, then the assignment. A joining node
+shows itself before it appends. So a log that had a segment, and whose owner has no session and is
+not in the assignment afterwards, has no owner, or one that never commits. A node that has a session
+and has acknowledged a version of the assignment, but is not in it any more, was recovered, too, and
+has not noticed.
 
 The low-water mark is read last: nothing above it was gone when the segments were listed.
 
-In one log the timestamps of commits rise. So of its segments those from the first that may hold a
-commit above `after` to the first that holds one above `upto` are wanted, and it is enough to look
-from the end backwards. What is in a segment to which nobody appends any more is remembered.
+In one log the timestamps of commits rise. So the wanted segments of a log are those from the first
+that may hold a commit above `after` to the last that holds one at or below `upto`, and it is enough
+to look from the end backwards. The timestamps in final segments are cached.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from schema.errors import Corruption, SnapshotTooOld, Unavailable
-from storage.log.following import Span, span
-from storage.log.format import is_sealed, segment_name
-from storage.log.segments import require_no_gap
-from storage.ports import Coordination, LogReader, Logs
-from txlayer.assignment import PATH, Assignment, Word
-from txlayer.lowwater import LowWater
+from hornbeam_server.schema.errors import Corruption, SnapshotTooOld, Unavailable
+from hornbeam_server.storage.log.following import Span, span
+from hornbeam_server.storage.log.format import is_sealed, segment_name
+from hornbeam_server.storage.log.segments import require_no_gap
+from hornbeam_server.storage.ports import Coordination, LogReader, Logs
+from hornbeam_server.txlayer.assignment import PATH, Assignment, Word
+from hornbeam_server.txlayer.lowwater import LowWater
 
 SegmentId = tuple[int, int]
-"""Epoch and sequence."""
+"""The epoch and the sequence number of a segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSegment:
-    """One to which nobody appends any more; it has so many bytes."""
+    """A final segment: no node appends to it any more. `bytes` is its size."""
 
     log: str
     epoch: int
@@ -52,12 +52,12 @@ class _Known:
 
 
 class Following:
-    """Of one node."""
+    """One node's search for the segments that hold given commits."""
 
     def __init__(
         self, reader: LogReader, logs: Logs | None, coordination: Coordination, low_water: LowWater
     ) -> None:
-        """`logs` are those of all who ever were members, if there are several."""
+        """`logs` are the logs of all present and former members; None where there is one log."""
         self._reader = reader
         self._logs = logs
         self._coordination = coordination
@@ -69,9 +69,9 @@ class Following:
         self, after: int, upto: int, sealed: Mapping[str, SegmentId]
     ) -> list[LogSegment]:
         """All segments with commits above `after` and at or below `upto`, a snapshot that was read
-        before the members sealed their logs; `sealed` says before which segment each of them did.
+        before the members sealed their logs. `sealed` has each member's first unsealed segment.
 
-        Raises SnapshotTooOld when some may be gone, Unavailable, Corruption.
+        Raises SnapshotTooOld when some segments may be gone, Unavailable, Corruption.
         """
         async with self._one:
             listed = await self._of_nobody(sealed)
@@ -86,7 +86,7 @@ class Following:
             return found
 
     async def _of_nobody(self, members: Collection[str]) -> dict[str, list[SegmentId]]:
-        """Segments of the logs that nobody owns any more; see above for the order."""
+        """The segments of logs without an owner. The module docstring has the order of reads."""
         if self._logs is None:
             return {}
         names = [name for name in await self._logs.touched() if name not in members]
@@ -137,7 +137,7 @@ class Following:
             raise SnapshotTooOld(
                 f"Changes after {after} are not all in the logs any more: they are kept from"
                 f" {mark} on.",
-                cure="Read the relations anew, and their changes from then on; or keep logs for"
+                cure="Read the relations again, and their changes from then on; or keep logs for"
                 " longer: log_retention_s.",
                 kept_from=mark,
             )

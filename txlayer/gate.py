@@ -1,4 +1,4 @@
-"""Many transactions or one schema change: the gate between them.
+"""The gate that admits either many transactions or one schema change.
 
 Writers pass one by one and are counted; a schema change closes the gate, waits until those
 inside have left, and opens it again. A schema change is short: the long work (building views)
@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from schema.errors import Unavailable
+from hornbeam_server.schema.errors import Unavailable
 
 
 class Gate:
-    """Shared passage, exclusive closing."""
+    """Shared entry for transactions, exclusive closing for a schema change."""
 
     def __init__(self) -> None:
         self._inside = 0
@@ -27,8 +27,8 @@ class Gate:
         self._over = False
 
     async def enter(self, deadline: float | None = None) -> None:
-        """Raises Unavailable at the deadline, in seconds of the event loop's clock, and when
-        nobody will ever enter again."""
+        """Wait until the gate is open, and enter. Raises Unavailable at the deadline, in seconds of
+        the event loop's clock, and after `end`."""
         if not self._open.is_set():
             await self._wait_until_open(deadline)
         if self._over:
@@ -45,7 +45,7 @@ class Gate:
             raise _closed("The schema is being changed") from None
 
     def end(self) -> None:
-        """Nobody enters any more, nobody goes on waiting."""
+        """Refuse all transactions from now on, including those that wait."""
         self._over = True
         self._open.set()
 
@@ -63,16 +63,16 @@ class Gate:
         return self._open.is_set()
 
     def close(self) -> None:
-        """Nobody enters any more; those inside go on. Idempotent."""
+        """Admit no more transactions; those inside go on. Idempotent."""
         self._open.clear()
 
     def open(self) -> None:
-        """Idempotent."""
+        """Admit transactions again. Idempotent."""
         self._open.set()
 
     @asynccontextmanager
     async def closed(self) -> AsyncIterator[None]:
-        """Nobody is inside, and nobody enters, while the context lasts."""
+        """Keep all transactions out while the context lasts; waits until those inside have left."""
         async with self._closing:
             self.close()
             try:

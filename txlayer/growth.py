@@ -1,9 +1,9 @@
-"""How many rows have come since the catalog's row counts were made: what planning adds to them.
+"""Growth since the catalog's row counts were published; the planner adds it to them.
 
-Each member counts what it inserts less what it deletes from its beginning on, and says so in its
-word. Who leads adds up what has come since it counted last. What came before it led, the leader
-before may have counted, so that it begins with nothing. All this is an estimate: what a member did
-in its last second is lost with it, and with the leader what it had not counted.
+Each member counts the rows that it inserts minus those that it deletes since its start, and reports
+the counts in its word. The leader adds up the growth since it last published counts. The previous
+leader may have counted earlier growth, so a new leader begins with 0. All counts are estimates: the
+last second of a member that dies is lost, and so is growth that a leader has not published.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ OWN = ""
 
 
 class Growth:
-    """Per relation, view and index."""
+    """Rows inserted minus rows deleted, by relation, view and index."""
 
     def __init__(self) -> None:
         self.own: Counter[str] = Counter()
-        """Of this process, from its beginning on."""
+        """The growth of this process since its start."""
         self._said: dict[str, Mapping[str, int]] = {OWN: self.own}
         self._counted: dict[str, Mapping[str, int]] = {OWN: {}}
 
     def hear(self, said: Mapping[str, Mapping[str, int]]) -> None:
-        """What the other members have inserted less deleted, by their names; what those that have
-        gone said last is kept until it is counted."""
+        """Take in the reports of the other members, by their names. The last report of a member
+        that has gone stays until it is counted."""
         for name, growth in said.items():
             self._counted.setdefault(name, {})
             self._said[name] = growth
@@ -34,7 +34,7 @@ class Growth:
             del self._said[name], self._counted[name]
 
     def since_counted(self) -> Counter[str]:
-        """Rows inserted less rows deleted."""
+        """The growth of all members since the last `count`."""
         total: Counter[str] = Counter()
         for name, growth in self._said.items():
             total.update(growth)
@@ -42,5 +42,5 @@ class Growth:
         return total
 
     def count(self) -> None:
-        """The catalog's counts hold all that is known of by now."""
+        """Note that the catalog's counts include all growth known now."""
         self._counted = {name: dict(growth) for name, growth in self._said.items()}

@@ -1,20 +1,20 @@
 """The hybrid logical clock: timestamps in milliseconds that follow wall time and never go back.
 
 Kulkarni et al., "Logical Physical Clocks", with one counter instead of two: when the wall clock
-stands still or jumps back, the logical part simply runs on from the last value.
+stands still or jumps back, the logical part continues from the last value.
 """
 
 from __future__ import annotations
 
-from schema.errors import InvalidRequest
-from storage.ports import Clock
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.storage.ports import Clock
 
 RESERVED_MS = 3_000
-"""Timestamps are reserved so far ahead of wall time (txlayer/committer.py)."""
+"""Timestamps are reserved this far ahead of wall time (txlayer/committer.py)."""
 MAX_AHEAD_MS = RESERVED_MS + 500
-"""A timestamp from outside may be this far ahead of our wall clock, not more: one machine with
-a wrong clock must not drag the database into the future. Who comes after an owner that died begins
-above what that one had reserved, so that much is nobody's fault."""
+"""Maximum distance of an external timestamp ahead of this node's wall clock: one machine with a
+wrong clock must not drag the database into the future. The successor of a dead owner begins above
+the owner's reserved timestamps, so a distance of `RESERVED_MS` is legitimate."""
 
 
 class HybridClock:
@@ -25,12 +25,12 @@ class HybridClock:
         self.last = last
 
     def tick(self) -> int:
-        """A timestamp later than every one before."""
+        """A timestamp later than every earlier one."""
         self.last = max(self._clock.wall_ms(), self.last + 1)
         return self.last
 
     def merge(self, ts: int) -> None:
-        """See to it that later timestamps are later than `ts`.
+        """Make all later timestamps later than `ts`.
 
         Raises InvalidRequest if `ts` is more than `MAX_AHEAD_MS` ahead of wall time.
         """
@@ -46,15 +46,15 @@ class HybridClock:
         self.last = ts
 
     def follow(self, ts: int) -> None:
-        """`merge` what another node of this database says, however far it is ahead."""
+        """`merge` a timestamp of another node of this database, however far it is ahead."""
         self.last = max(self.last, ts)
 
     def ahead(self, ms: int) -> int:
-        """A timestamp to reserve: not passed before wall time has gone on by `ms`, and not
-        before the clock has caught up with what was reserved already."""
+        """A timestamp to reserve: `ms` ahead of wall time, or `last` if that is higher. Unless the
+        clock is already ahead of wall time, it does not pass the timestamp within `ms`."""
         return max(self.last, self._clock.wall_ms() + ms)
 
     def observe(self) -> int:
-        """Now, for publishing as a watermark: no later tick falls on it or below."""
+        """The current time, for publishing as a watermark: all later ticks are above it."""
         self.last = max(self._clock.wall_ms(), self.last)
         return self.last

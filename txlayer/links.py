@@ -1,26 +1,26 @@
-"""Connections from one member to the others: made when they are needed, anew when they break.
+"""Connections from one member to the others: opened when needed, opened again when they break.
 
-What a broken connection left unanswered has failed; whoever asked gives up what it was for. Only
-releases are sent again on the next connection, until they are answered or their receiver is no
-member any more: nobody else frees what they name (decision 21, rule 7).
+Requests that a broken connection left unanswered have failed, and the caller gives up their work.
+Only releases are sent again on the next connection, until they are answered or their receiver is no
+member any more: nothing else frees the locks that they name (decision 21, rule 7).
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from schema.errors import HornbeamError, Unavailable
-from storage.ports import Clock, Link, Peers
-from txlayer.messages import Release, Request, Response, decode_response, encode
-from txlayer.view import View
+from hornbeam_server.schema.errors import HornbeamError, Unavailable
+from hornbeam_server.storage.ports import Clock, Link, Peers
+from hornbeam_server.txlayer.messages import Release, Request, Response, decode_response, encode
+from hornbeam_server.txlayer.view import View
 
 RETRY_S = 0.05
 MAX_RELEASED = 1_000
-"""Attempts in one message."""
+"""Maximum number of attempts in one message."""
 
 
 class Links:
-    """All ways of one member, by the name of the other."""
+    """All connections of one member, by the name of the other member."""
 
     def __init__(self, peers: Peers, view: View, clock: Clock) -> None:
         self._peers = peers
@@ -31,24 +31,24 @@ class Links:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def ask(self, member: str, request: Request) -> Response:
-        """Raises Unavailable: it may have been handled, or not."""
+        """The response of `member`. Raises Unavailable: the request was handled, or not."""
         return await self._way(member).ask(request)
 
     def release(self, member: str, attempt: int, commit_ts: int) -> None:
-        """Sent in time; not waited for. After the end it is not sent: it is freed with all that
-        this member holds, when that is none any more."""
+        """Send a release in the background. After `close` it is not sent: the receiver frees all
+        locks of this member when it is no longer a member."""
         if member in self._view.members and not self._closed:
             self._way(member).release(attempt, commit_ts)
 
     def forget_strangers(self) -> None:
-        """Break with those who are no members any more."""
+        """Close the connections to nodes that are no longer members."""
         for name in self._ways.keys() - self._view.members:
             closing = asyncio.ensure_future(self._ways.pop(name).close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Nobody is asked or told anything any more."""
+        """Close all connections, and send nothing more."""
         self._closed = True
         ways, self._ways = self._ways, {}
         for way in ways.values():
@@ -65,7 +65,7 @@ class Links:
 
 
 class _Way:
-    """From this member to another."""
+    """The connection from this member to another."""
 
     def __init__(self, peers: Peers, name: str, address: str, clock: Clock) -> None:
         self._peers = peers

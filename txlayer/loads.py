@@ -1,20 +1,20 @@
-"""Initial loads: relations that are empty are filled beside the transactions, by Spark as a rule
-(`pipeline.load`), with their indexes and all views over them, and are then there at once.
+"""Initial loads: an external loader, usually Spark (`pipeline.load`), fills empty relations with
+their indexes and all views over them, next to the transactions. All rows become visible at once.
 
-1. *Begun*: a catalog with a `Load` is put into force between two transactions, in which the
-   relations are empty. Its tables are new, and no query reads them. From then on no transaction
-   writes a relation that is loaded, or that it references, however far up, or that references it
-   (`Catalog.frozen`, asked in `Transaction._write`).
-2. Whoever loads puts rows into the new tables, each at a snapshot of its own. All snapshots since
-   the load began show the same parents. So a foreign key that was checked at one of them holds, a
-   row of a view that was joined at one of them is right, and it matters neither at which, nor how
-   often the same row is put. What is finished is noted, durably (`txlayer.builds`), under the
-   table of the relation.
-3. *Ended*: a catalog in which the tables are those of the relations, views and indexes
-   (`Catalog.loaded`) is put into force. Snapshots from then on are read by it, earlier ones are
-   not, and the log knows nothing of the rows: who follows it begins anew (`api.changes`).
+1. *Begun*: a catalog with a `Load` is put into force between two transactions; the relations are
+   empty in it. The load's tables are new, and no query reads them. From then on no transaction
+   writes a loaded relation, one that it references, directly or indirectly, or one that references
+   it (`Catalog.frozen`, checked in `Transaction._write`).
+2. The loader puts rows into the new tables, each at a snapshot of its own. All snapshots since the
+   load began show the same parents. So a foreign key that was checked at one of them holds, and a
+   row of a view that was joined at one of them is right. It matters neither at which snapshot, nor
+   how often a row is put. Finished ranges are recorded durably (`txlayer.builds`), under the table
+   of the relation.
+3. *Ended*: a catalog in which these tables are the tables of the relations, views and indexes
+   (`Catalog.loaded`) is put into force. It is used for snapshots from then on, but not for earlier
+   ones. The rows are not in the log, so followers of the log begin again (`api.changes`).
 
-One load at a time. Until it is ended it can be given up, and its tables go.
+Only one load runs at a time. Until its end it can be given up; its tables are then dropped.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from maintain.recompute import scanned_relation
-from schema.catalog import Catalog, Load
-from schema.errors import BeingLoaded, InvalidRequest, NotFound, StalePlan
+from hornbeam_server.maintain.recompute import scanned_relation
+from hornbeam_server.schema.catalog import Catalog, Load
+from hornbeam_server.schema.errors import BeingLoaded, InvalidRequest, NotFound, StalePlan
 
 NEW = -1
-"""No table has this number: the keeper gives another."""
+"""A placeholder: no table has this number, and the keeper gives a new one."""
 
 
 def begun(catalog: Catalog, relations: Sequence[str], identity: str) -> Catalog:
-    """The next catalog, or the same when this load is under way.
+    """The next catalog with the load, or the same catalog when this load is under way.
 
     Raises NotFound, InvalidRequest, BeingLoaded, StalePlan.
     """
@@ -59,15 +59,15 @@ def begun(catalog: Catalog, relations: Sequence[str], identity: str) -> Catalog:
 
 
 def require(catalog: Catalog, number: int) -> Load:
-    """The load under way. Raises NotFound when it is another one, or none: what was put for that
-    lies in other tables, whatever it loaded."""
+    """The load under way. Raises NotFound unless its number is `number`: rows of another load are
+    in other tables, even if it loaded the same relations."""
     if catalog.load is None or catalog.load.number != number:
         raise NotFound("This load is not under way.", cure="It has ended, or was given up.")
     return catalog.load
 
 
 def ended(catalog: Catalog, rows: Mapping[str, int]) -> Catalog:
-    """The next catalog: what was loaded is there, so many `rows` of each relation."""
+    """The next catalog, which has the loaded tables. `rows`: the number of rows by relation."""
     counts = dict(catalog.row_counts) | dict(rows)
     return replace(catalog.loaded, version=catalog.version + 1, row_counts=tuple(counts.items()))
 
@@ -80,13 +80,13 @@ def cancelled(catalog: Catalog) -> Catalog:
 
 
 def tables(catalog: Catalog) -> dict[str, str]:
-    """By name, the tables that are filled by the load under way."""
+    """The tables that the load under way fills, by the name of the relation, view or index."""
     return {name: catalog.loaded.layout(name).table for name in catalog.loading}
 
 
 def splits(catalog: Catalog, keys: Mapping[str, Sequence[bytes]]) -> dict[str, Sequence[bytes]]:
-    """By table, where to split it when it is made: a view as the relation that makes its rows,
-    whose key it has. `keys` is by relation; indexes have other keys."""
+    """The keys at which to split each new table, by table. `keys` is by relation. A view is split
+    like the relation that makes its rows, because it has the same key; indexes are not split."""
     rows = {name: name for name in catalog.loading if name in catalog.schema}
     rows |= {
         name: scanned_relation(catalog, name) for name in catalog.loading if name in catalog.view
@@ -96,7 +96,7 @@ def splits(catalog: Catalog, keys: Mapping[str, Sequence[bytes]]) -> dict[str, S
 
 
 def require_same(made: Catalog, current: Catalog) -> None:
-    """A change of the schema leaves a load that is under way what it fills. Raises BeingLoaded."""
+    """Raises BeingLoaded when a schema change concerns the tables of the load under way."""
     if made.load == current.load and _filled(made) != _filled(current):
         assert current.load is not None
         raise BeingLoaded(
@@ -107,7 +107,7 @@ def require_same(made: Catalog, current: Catalog) -> None:
 
 
 def _filled(catalog: Catalog) -> Iterable[object]:
-    """Everything that says how the tables of a load are filled."""
+    """All definitions that decide how the tables of a load are filled."""
     if catalog.load is None:
         return ()
     return (

@@ -1,22 +1,22 @@
 """Locks on names: shared and exclusive, first in first out, deadlock-free by wait-die.
 
-The table is one slave's memory; a lock protects what the name stands for until the transaction
-that holds it is applied. It is plain state and futures: no I/O, no clock of its own.
+The table is one slave's memory. A lock protects the named object until the transaction that holds
+the lock is applied. The table is plain state and futures: no I/O, no clock of its own.
 
-Why there is no deadlock. Locks of the kinds in `FIRST` are taken before all others, in that order.
-An owner that holds any other lock may wait only if it is older than *every* other holder of the
-lock and *every* waiter ahead, compatible or not; else it dies and is tried again with its age
-kept. An owner that holds first locks at most may always wait. Suppose a cycle of owners that wait
-for one another. Who waits for an owner of first locks only, waits behind it in a queue, and so for
-everybody ahead of both; or for one of its first locks, and then holds earlier first locks at most:
-its like, and these go round in no cycle, as their order is one. Leave them out, and each owner that
-is left waits for someone that it compared itself with: its elder waits for its younger, all the
-way round, which cannot be. The comparison stays true while it waits: locks are handed on in the
-order of the queue, so whoever comes to hold the lock before it was a holder or ahead of it at the
-start.
+Why there is no deadlock. "First locks", of the kinds in `FIRST`, are taken before all others, in
+that order. An owner that holds any other lock may wait only if it is older than *every* other
+holder of the lock and *every* waiter ahead, compatible or not; else it dies and is retried with the
+same age. An owner that holds at most first locks may always wait. Suppose a cycle of owners that
+wait for one another. An owner can wait for an owner X of first locks only in two cases. Either it
+waits behind X in a queue, and so for all owners ahead of both. Or it waits for one of X's first
+locks; then it holds at most earlier first locks, like X, and such owners form no cycle, because
+first locks have one order. Leave these owners out. Each owner that is left waits for an owner that
+it compared itself with, so the older waits for the younger all the way round, which is impossible.
+The comparison stays true during the wait: locks are handed on in the order of the queue, so every
+owner that gets the lock earlier was a holder or ahead in the queue at the start.
 
-Why nobody starves. The oldest owner never dies, queues are first in first out, and a retry keeps
-its age, so each becomes the oldest in time.
+Why no owner starves. The oldest owner never dies, queues are first in first out, and a retry keeps
+its age, so each owner becomes the oldest in time.
 """
 
 from __future__ import annotations
@@ -24,46 +24,52 @@ from __future__ import annotations
 import asyncio
 import enum
 import heapq
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import length_hint
 from typing import NamedTuple, Protocol
 
-from schema.errors import StatementTimeout, TransactionAborted
+from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted
 
 LockName = tuple[str | bytes, ...]
-"""What a lock is on: a kind, then what tells its things apart (txlayer/transaction.py)."""
+"""The name of a locked object: its kind, then its identity (txlayer/transaction.py)."""
 Age = tuple[int, int, str]
-"""When a transaction began, in milliseconds; its number, and its node, to tell two apart."""
+"""The start of a transaction in milliseconds, then its number and its node as tie-breakers."""
 
 
 class Moment(NamedTuple):
-    """How far locks had been released, as far as it was known: to ask `undisturbed` about later."""
+    """The releases of locks known at one point; the argument of a later `undisturbed`."""
 
     assignment: int
-    """The version of it that was known; 0 where there is none."""
+    """The version of the assignment known then; 0 in a database of one process."""
     releases: Mapping[str, int]
-    """Of each table, by its member's name, the number of its last release."""
+    """The number of the last release in each lock table, by the name of its member."""
 
 
 FIRST = ("slow lane", "request")
 """Kinds of locks that are taken before all others, in this order."""
+RELEASED_A_TURN = 1_024
+"""Maximum number of locks that are freed before other tasks have a turn."""
 REMEMBERED = 16_384
-"""Names of which a table knows when they were released last: some MB."""
+"""Maximum number of names whose last release a table remembers."""
+REMEMBERED_BYTES = 4 << 20
+"""Maximum size of the remembered names together: a key may have 32 kB."""
 
 
 class Mode(enum.Enum):
-    """SHARED goes with SHARED; EXCLUSIVE goes with nothing."""
+    """SHARED is compatible with SHARED; EXCLUSIVE is compatible with nothing."""
 
     SHARED = "shared"
     EXCLUSIVE = "exclusive"
 
 
 class LockOwner:
-    """One attempt of one transaction. `age` is kept over its retries; smaller is older.
+    """One attempt of one transaction. Retries keep the `age`; a smaller age is older.
 
-    An owner asks for one lock at a time. `held` maps names to modes, in the order taken;
-    `elsewhere` says that it holds, or awaits, locks of other tables too, which are not `FIRST`.
+    An owner asks for one lock at a time. `held` maps names to modes, in the order taken.
+    `elsewhere`: the owner also holds or awaits locks in other tables that are not `FIRST`.
     """
 
     __slots__ = ("age", "elsewhere", "held", "waiting")
@@ -76,7 +82,7 @@ class LockOwner:
 
     @property
     def must_compare(self) -> bool:
-        """Does it hold what somebody may wait for who holds something, too?"""
+        """Does the owner hold a lock, in any table, that is not `FIRST`?"""
         return self.elsewhere or not only_first(self.held)
 
 
@@ -85,10 +91,10 @@ def only_first(names: Iterable[LockName]) -> bool:
 
 
 class Locks(Protocol):
-    """All locks that transactions take, whosoever table they are in."""
+    """All locks that transactions take, in the lock tables of all members."""
 
     def take(self, owner: LockOwner, name: LockName, mode: Mode) -> bool:
-        """`acquire`, if that needs no waiting; False if it does, or may."""
+        """`acquire` without waiting. False if the lock needs, or may need, a wait."""
 
     async def acquire(
         self, owner: LockOwner, names: Iterable[LockName], mode: Mode, deadline: float | None = None
@@ -96,21 +102,21 @@ class Locks(Protocol):
         """Take all of `names`. Raises TransactionAborted, StatementTimeout at the deadline."""
 
     def require_in_force(self, owner: LockOwner) -> None:
-        """Raises TransactionAborted if a lock that `owner` was granted is worth nothing by now."""
+        """Raises TransactionAborted if a lock that `owner` was granted is no longer in force."""
 
     def clock(self, owner: LockOwner) -> int:
-        """No later than all that was committed before under locks that `owner` was granted by
-        other processes; 0 if it was granted none."""
+        """A timestamp at or above all earlier commits under the locks that other processes granted
+        to `owner`; 0 if they granted none."""
 
     def moment(self) -> Moment:
-        """Now."""
+        """The releases known now."""
 
     def undisturbed(self, owner: LockOwner, names: Iterable[LockName], since: Moment) -> bool:
-        """Has nobody released one of `names` since then, which `owner` holds now? Whoever has read
-        meanwhile what they protect has read what is there still. False if it is not known."""
+        """Was none of `names`, which `owner` holds now, released after `since`? If so, rows under
+        these locks that were read after `since` are still current. False if it is not known."""
 
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
-        """Free everything. `commit_ts`: of what was committed under these locks, if anything."""
+        """Free all locks of `owner`. `commit_ts`: timestamp of the commit under them; 0: none."""
 
 
 def _new_future() -> asyncio.Future[None]:
@@ -125,28 +131,31 @@ class _Waiter:
 
 
 class LockTable:
-    """All locks of one slave. `_queues` has an entry only where somebody waits."""
+    """All locks of one slave. `_queues` has an entry only for names with waiters."""
 
     def __init__(self, granted: Callable[[LockName], object] = lambda _: None) -> None:
-        """`granted` is told of each lock that is granted."""
+        """`granted` is called with the name of each granted lock."""
         self._granted = granted
         self._holders: dict[LockName, dict[LockOwner, Mode]] = {}
         self._queues: dict[LockName, deque[_Waiter]] = {}
-        self._released: dict[LockName, int] = {}  # number of the last release, oldest first
+        self._released: OrderedDict[LockName, int] = OrderedDict()
+        """The number of each name's last release, oldest first."""
+        self._released_bytes = 0
+        """Size of the names in `_released`."""
         self._unknown_until = 0
         self.releases = 0
-        """How many there were."""
+        """The number of releases so far."""
 
     async def acquire(
         self, owner: LockOwner, names: Iterable[LockName], mode: Mode, deadline: float | None = None
     ) -> None:
         """Take `names`, one after the other; does not suspend while they are free.
 
-        Re-entrant; asking for EXCLUSIVE while holding SHARED upgrades, ahead of the queue.
+        Re-entrant. A request for EXCLUSIVE by a holder of SHARED is an upgrade, ahead of the queue.
         `deadline` is in seconds of the event loop's clock (that of `Clock.monotonic`).
 
-        Raises TransactionAborted (reason "wait-die") when waiting could close a circle,
-        StatementTimeout at the deadline. What the owner held before, it holds still.
+        Raises TransactionAborted (reason "wait-die") when waiting could close a cycle,
+        StatementTimeout at the deadline. The owner keeps the locks that it held before.
         """
         for name in names:
             if not self.take(owner, name, mode):
@@ -164,7 +173,7 @@ class LockTable:
         return False
 
     def require_in_force(self, owner: LockOwner) -> None:
-        """Locks of a process's own table are in force as long as the process."""
+        """Do nothing: locks of a process's own table are in force as long as the process runs."""
 
     def clock(self, owner: LockOwner) -> int:
         return 0
@@ -176,15 +185,18 @@ class LockTable:
         return self.last_release(names) <= since.releases[""]
 
     def last_release(self, names: Iterable[LockName]) -> int:
-        """The number of the last release of one of `names`, or a later one."""
+        """The number of the last release of any of `names`, or a higher number if forgotten."""
         return max([self._released.get(name, self._unknown_until) for name in names], default=0)
 
     def release_all(self, owner: LockOwner, commit_ts: int = 0) -> None:
-        """Free everything `owner` holds and hand it on; what it waits for it is refused.
-        Idempotent."""
+        """Free all locks of `owner`, hand them on, and refuse its pending request. Idempotent."""
         self.refuse(owner, "The transaction was given up meanwhile.", "given up")
         names, owner.held = owner.held, {}
-        for name in names:
+        self._release(owner, iter(names))
+
+    def _release(self, owner: LockOwner, names: Iterator[LockName]) -> None:
+        """Free the next `RELEASED_A_TURN` of `names`, and the others in later turns."""
+        for name in islice(names, RELEASED_A_TURN):
             holders = self._holders[name]
             del holders[owner]
             if not holders:
@@ -192,16 +204,18 @@ class LockTable:
             self._note_release(name)
             if name in self._queues:
                 self._hand_on(name)
+        if length_hint(names):
+            asyncio.get_running_loop().call_soon(self._release, owner, names)
 
     def refuse(self, owner: LockOwner, why: str, reason: str) -> None:
-        """Refuse what `owner` waits for, if it waits."""
+        """Refuse the pending request of `owner`, if there is one."""
         if owner.waiting is not None:
             self._refuse(*owner.waiting, why, reason)
 
     def refuse_waiting(self, concerned: Callable[[LockName], bool], why: str, reason: str) -> None:
-        """Refuse all who wait for a lock whose name is `concerned`."""
+        """Refuse all pending requests for locks whose names are `concerned`."""
         for name in [name for name in self._queues if concerned(name)]:
-            # From the end, so that nobody is granted what he waited for behind who is refused.
+            # From the end: else a refusal would grant the lock to the waiters behind it.
             for waiter in reversed(list(self._queues.get(name, ()))):
                 self._refuse(name, waiter, why, reason)
 
@@ -211,23 +225,23 @@ class LockTable:
 
     @property
     def held_count(self) -> int:
-        """Names that are locked."""
+        """The number of locked names."""
         return len(self._holders)
 
     @property
     def waiting_count(self) -> int:
-        """Owners that wait."""
+        """The number of waiting owners."""
         return sum(map(len, self._queues.values()))
 
     def hot(self, n: int) -> list[tuple[LockName, int]]:
-        """The `n` names that most owners wait for, with their number."""
+        """The `n` names with the most waiting owners, each with the number of its waiters."""
         lengths = ((name, len(queue)) for name, queue in self._queues.items())
         return heapq.nlargest(n, lengths, key=lambda item: item[1])
 
     # ------------------------------------------------------------ inside
 
     def _is_free(self, name: LockName, mode: Mode, owner: LockOwner) -> bool:
-        """May `owner` have it at once? An upgrade does not queue: the others wait for it too."""
+        """May `owner` have the lock at once? An upgrade passes the queue, which waits for it."""
         if owner.held.get(name) is None and name in self._queues:
             return False
         return self._is_compatible(name, mode, owner)
@@ -246,12 +260,14 @@ class LockTable:
         self._granted(name)
 
     def _note_release(self, name: LockName) -> None:
-        """Shared ones too: what is done under a shared lock is what an exclusive one excludes."""
+        """Record a release, also of a shared lock: its holder's work excludes exclusive locks."""
         self.releases += 1
-        self._released.pop(name, None)
+        if self._released.pop(name, None) is None:
+            self._released_bytes += sum(map(len, name))
         self._released[name] = self.releases
-        if len(self._released) > REMEMBERED:
-            self._unknown_until = self._released.pop(next(iter(self._released)))
+        while len(self._released) > REMEMBERED or self._released_bytes > REMEMBERED_BYTES:
+            forgotten, self._unknown_until = self._released.popitem(last=False)
+            self._released_bytes -= sum(map(len, forgotten))
 
     def _die_if_younger(self, owner: LockOwner, name: LockName) -> None:
         if owner.must_compare and any(other.age <= owner.age for other in self._ahead(owner, name)):
@@ -262,7 +278,7 @@ class LockTable:
             )
 
     def _ahead(self, owner: LockOwner, name: LockName) -> Iterator[LockOwner]:
-        """Everybody whom `owner` would wait for, directly or through others in the queue."""
+        """All owners that `owner` would wait for, directly or through others in the queue."""
         yield from (holder for holder in self._holders.get(name, ()) if holder is not owner)
         if name not in owner.held:
             yield from (waiter.owner for waiter in self._queues.get(name, ()))
@@ -273,7 +289,7 @@ class LockTable:
         waiter = _Waiter(owner, mode)
         queue = self._queues.setdefault(name, deque())
         if name in owner.held:
-            # Only one upgrade can wait: the second is younger than the first, and dies.
+            # Only one upgrade can wait: a second, younger one dies.
             queue.appendleft(waiter)
         else:
             queue.append(waiter)
@@ -297,14 +313,14 @@ class LockTable:
             waiter.granted.set_exception(TransactionAborted(why, cure="Try again.", reason=reason))
 
     def _leave(self, name: LockName, waiter: _Waiter) -> None:
-        """Take a waiter that gave up out of the queue; one that was granted is out of it."""
+        """Remove a waiter that gave up from the queue. A granted waiter has left it already."""
         queue = self._queues.get(name)
         if queue is not None and waiter in queue:
             queue.remove(waiter)
             self._hand_on(name)
 
     def _hand_on(self, name: LockName) -> None:
-        """Grant to the head of the queue, and on, as long as the modes go together."""
+        """Grant the lock to the waiters at the head of the queue, while modes are compatible."""
         queue = self._queues[name]
         while queue and self._is_compatible(name, queue[0].mode, queue[0].owner):
             waiter = queue.popleft()

@@ -1,20 +1,20 @@
-"""Locks of all members, as one table: a member's own, and by messages those of the others.
+"""Locks of all members as one table: the member's own, and by messages those of the others.
 
 `TravellingLocks` is the side of the coordinator, the member that runs a transaction; `Guests` is
 the side of the owner. Owners grant locks and log nothing (decision 21; docs/protocols/locks.md).
-What makes that safe is kept here:
+This module keeps the rules that make this safe:
 
-- a lock is granted only by who owns its slot, to members only, and not while the slot is leaving,
-  all by the newest assignment that the owner has seen; after each wait it is looked up again;
+- only the owner of its slot grants a lock, only to members, and not while the slot is leaving, by
+  the newest assignment that the owner has observed; after each wait the owner checks this again;
 - a grant carries the owner's clock and a release the commit's timestamp, so timestamps rise on each
-  root whoever grants its lock and whoever commits;
-- before a transaction is handed to the log, or answered without a commit, all who granted it locks
-  are looked up once more: the grants of who is no member are worth nothing;
-- what a dead member's transactions hold is freed when its log is recovered, and not before, even
-  if it goes on and says that it has given them up.
+  root, no matter which members grant its lock and commit;
+- before a transaction is handed to the log, or answered without a commit, the coordinator checks
+  all its grantors once more: a grant of a node that is no longer a member is void;
+- locks of a dead member's transactions are freed when its log is recovered, and not before, even
+  if that node runs on and releases them.
 
-Deadlock cannot come of locks in several tables: an attempt that holds or awaits anything in another
-table is compared like one that holds something in this one (txlayer/locks.py).
+Locks in several tables cause no deadlock: an attempt that holds or awaits a lock in another table
+is compared like an attempt that holds a lock in this one (txlayer/locks.py).
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
-from schema.errors import StatementTimeout, TransactionAborted, Unavailable
-from storage.ports import Clock
-from txlayer.hlc import HybridClock
-from txlayer.links import Links
-from txlayer.locks import LockName, LockOwner, LockTable, Mode, Moment, only_first
-from txlayer.messages import Freed, Granted, Lock, Refused, Release
-from txlayer.view import View, slot_of
+from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted, Unavailable
+from hornbeam_server.storage.ports import Clock
+from hornbeam_server.txlayer.hlc import HybridClock
+from hornbeam_server.txlayer.links import Links
+from hornbeam_server.txlayer.locks import LockName, LockOwner, LockTable, Mode, Moment, only_first
+from hornbeam_server.txlayer.messages import Freed, Granted, Lock, Refused, Release
+from hornbeam_server.txlayer.view import View, slot_of
 
 LONGEST_S = 3_600.0
-"""How long a lock is waited for that nobody sets a limit to."""
+"""Maximum wait for a lock when the request has no deadline."""
 LEAVING = "leaving"
 TIMEOUT = "timeout"
 
 
 @dataclass(eq=False, slots=True)
 class _Attempt:
-    """What a transaction of ours has of other members' locks. `asked` are all that may hold some
-    for it, `grantors` those that said so, `granted` what they said of each lock; `clock` is their
-    latest."""
+    """The locks that one of this member's transactions has at other members. `asked` are all
+    members that may hold locks for it, `grantors` those that granted some, `granted` their answer
+    for each lock, and `clock` is the highest clock in these answers."""
 
     number: int
     asked: set[str] = field(default_factory=set)
@@ -91,14 +91,14 @@ class TravellingLocks:
         return attempt.clock if attempt is not None else 0
 
     def moment(self) -> Moment:
-        """Of others' tables: as of their last grant, under the assignment that is known here."""
+        """For other members' tables: as of their last grant under the assignment known here."""
         version, told = self._view.version, self._last_granted.items()
         known = {name: last.releases for name, last in told if last.assignment == version}
         return Moment(version, known | {self._view.name: self._own.releases})
 
     def undisturbed(self, owner: LockOwner, names: Iterable[LockName], since: Moment) -> bool:
-        """Numbers of releases can be compared under one assignment, known here then and now and
-        to the grantor: under another one, others may have granted the lock."""
+        """Release numbers are comparable under one assignment only, the same here at `since`, here
+        now and at the grantor: under another one, another member may have granted the lock."""
         if since.assignment != self._view.version:
             return False
         attempt = self._attempts.get(owner)
@@ -125,7 +125,8 @@ class TravellingLocks:
         _require_owned(self._view, names)
 
     def _by_owner(self, names: Iterable[LockName]) -> dict[str, list[LockName]]:
-        """Raises TransactionAborted where nobody grants now."""
+        """The names by the member that owns their slot. Raises TransactionAborted where no member
+        grants now."""
         found: dict[str, list[LockName]] = {}
         for name in names:
             slot = slot_of(name)
@@ -181,7 +182,7 @@ class TravellingLocks:
 
 
 class Guests:
-    """What transactions of other members hold, or wait for, of one member's locks."""
+    """The locks of one member that transactions of other members hold or wait for."""
 
     def __init__(self, own: LockTable, view: View, hlc: HybridClock, clock: Clock) -> None:
         self._own = own
@@ -191,7 +192,7 @@ class Guests:
         self._guests: dict[tuple[str, int], LockOwner] = {}
 
     async def lock(self, caller: str, request: Lock) -> Granted | Refused:
-        """Grant `caller` all of the locks, or say why not."""
+        """Grant `caller` all of the locks, or return the reason for the refusal."""
         mode = Mode.EXCLUSIVE if request.exclusive else Mode.SHARED
         deadline = self._clock.monotonic() + request.timeout_s
         try:
@@ -214,7 +215,8 @@ class Guests:
         return Granted(view.name, self._hlc.last, view.version, released, own.releases)
 
     def release(self, caller: str, request: Release) -> Freed:
-        """What the dead say is not heeded: they may be wrong about what is in their logs."""
+        """Free the locks of a member's attempts. Releases of dead nodes are ignored: they may be
+        wrong about the content of their logs."""
         if caller in self._view.members:
             for attempt, commit_ts in request.attempts.items():
                 self._hlc.follow(commit_ts)
@@ -224,8 +226,8 @@ class Guests:
         return Freed()
 
     def see(self) -> None:
-        """Do at once what the newest assignment asks: refuse whoever waits and must not be granted
-        any more, free what is recovered."""
+        """Apply the newest assignment at once: refuse waiting requests that must not be granted any
+        more, and free the locks of recovered nodes."""
         assignment = self._view.assignment
         self._own.refuse_waiting(
             lambda name: slot_of(name) in assignment.leaving,
@@ -243,15 +245,15 @@ class Guests:
 
     @property
     def callers(self) -> Set[str]:
-        """Whose transactions hold something here, or wait for it."""
+        """The members whose transactions hold locks here, or wait for some."""
         return {caller for caller, _ in self._guests}
 
     def holds(self, slots: Set[int]) -> bool:
-        """Is any lock of these slots held, by whomever?"""
+        """Does any transaction of any member hold a lock of these slots?"""
         return self._own.holds_any(lambda name: slot_of(name) in slots)
 
     def _require_grantable(self, caller: str, names: Sequence[LockName]) -> None:
-        """Raises TransactionAborted unless `caller` may be granted these."""
+        """Raises TransactionAborted unless this member may grant the locks `names` to `caller`."""
         if caller not in self._view.members:
             raise _aborted("The node is no member.", "not a member")
         _require_owned(self._view, names)
@@ -265,8 +267,8 @@ async def _take_each(
     deadline: float | None,
     require_still: Callable[[Sequence[LockName]], None],
 ) -> None:
-    """Take all of `names`, which may be taken now. After each wait `require_still` is asked whether
-    the rest still may: meanwhile a slot may have moved, of which no lock was held."""
+    """Take all of `names`, which may be taken now. After each wait `require_still` checks whether
+    the rest still may: a slot without held locks may have moved meanwhile."""
     for taken, name in enumerate(names, start=1):
         if not own.take(owner, name, mode):
             await own.acquire(owner, [name], mode, deadline)
@@ -274,7 +276,7 @@ async def _take_each(
 
 
 def _require_owned(view: View, names: Sequence[LockName]) -> None:
-    """Raises TransactionAborted unless the member whose `view` it is may grant these."""
+    """Raises TransactionAborted unless the member of `view` may grant the locks `names`."""
     if not all(view.is_mine(slot_of(name)) for name in names):
         raise _aborted("The lock is another node's, or will soon be.", "not the owner")
 

@@ -1,20 +1,20 @@
-"""When to ask the coordination service how things stand."""
+"""Decides when a node queries the coordination service."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from storage.ports import Clock, Coordination
+from hornbeam_server.storage.ports import Clock, Coordination
 
 LOOK_S = 1.0
-"""How long news may be late, at most."""
+"""Maximum delay of news, in seconds."""
 
 
 class Lookout:
-    """Asks when there is news, and else now and then.
+    """Queries the service when there is news, else every `LOOK_S`.
 
-    Every node looks for new versions of the assignment many times a second; a question and its
-    answer each time would take a twentieth of a core of an idle node, and as much of the service.
+    Every node looks for new versions of the assignment many times a second. A query each time would
+    take a twentieth of a core of an idle node, and as much of the service.
     """
 
     def __init__(self, coordination: Coordination, clock: Clock) -> None:
@@ -24,8 +24,8 @@ class Lookout:
         self._again_at = 0.0
 
     async def look(self, ask: Callable[[], Awaitable[bool]]) -> None:
-        """Call `ask` if there is reason to. When it raises, or says that there was nothing to be
-        found, there is reason to next time."""
+        """Call `ask` if there is news or `LOOK_S` has passed. When `ask` raises or returns False,
+        the next look calls it again."""
         news, now = self._coordination.news, self._clock.monotonic()
         if news == self._known and now < self._again_at:
             return

@@ -1,39 +1,39 @@
-"""The logs' low-water mark: every commit above it stands in a log that is there.
+"""The logs' low-water mark: every commit above it is in a log that exists.
 
-One value of the coordination service, raised by whoever drops a part of a log, before that. So who
-lists what there is of the logs, and reads the mark *afterwards*, knows that nothing above it was
-gone when it listed them.
+The mark is one value of the coordination service. A process that drops a part of a log raises the
+mark before. So a reader that lists the segments, and reads the mark *afterwards*, knows that
+nothing above the mark was gone when it listed them.
 
-What changes rows of a relation and is in no log raises the mark, too: who follows the logs must
-begin anew behind it.
+A change of a relation's rows that is in no log raises the mark, too: followers of the logs must
+begin again after it.
 """
 
 from __future__ import annotations
 
-from schema.errors import StalePlan
-from storage.ports import Coordination
+from hornbeam_server.schema.errors import StalePlan
+from hornbeam_server.storage.ports import Coordination
 
 PATH = "low-water"
 
 
 class LowWater:
-    """As one process sees and raises it. Raises Unavailable."""
+    """One process's access to the mark. All methods raise Unavailable."""
 
     def __init__(self, coordination: Coordination) -> None:
         self._coordination = coordination
 
     async def read(self) -> int | None:
-        """None: it has never been set; then nothing is known of what was dropped."""
+        """The mark. None: it was never set, and nothing is known about dropped parts."""
         known = await self._coordination.read(PATH)
         return None if known is None else int(known.value)
 
     async def begin(self, ts: int) -> None:
-        """Set it if it never was. Everything that was dropped before it is at or below `ts`."""
+        """Set the mark if it was never set. Everything dropped before is at or below `ts`."""
         if await self.read() is None:
             await self.raise_to(ts)
 
     async def raise_to(self, ts: int) -> None:
-        """On return it is no lower, for good."""
+        """Raise the mark to `ts` at least. It never falls again."""
         while True:
             known = await self._coordination.read(PATH)
             if known is not None and int(known.value) >= ts:
@@ -43,5 +43,5 @@ class LowWater:
                     PATH, str(ts).encode(), known.version if known is not None else 0
                 )
             except StalePlan:
-                continue  # somebody else has raised it, perhaps not as high
+                continue  # another process has raised it, perhaps not as high
             return

@@ -1,4 +1,4 @@
-"""The transaction manager: a request in, an answer out (protocol.md, "One slave").
+"""The transaction manager: a request in, an answer out (docs/protocols/commit.md).
 
     plan → lock → re-check → read → validate → compute → log → apply → finish
 
@@ -17,11 +17,10 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from maintain.changes import Mutation
-from query.engine import SHORT, QueryEngine
-from query.fetch import chunks
-from schema.catalog import Catalog
-from schema.errors import (
+from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.query.engine import SHORT, QueryEngine
+from hornbeam_server.schema.catalog import Catalog, Counter
+from hornbeam_server.schema.errors import (
     HornbeamError,
     InvalidRequest,
     LimitExceeded,
@@ -29,17 +28,19 @@ from schema.errors import (
     ReadConflict,
     StatementTimeout,
     TransactionAborted,
+    UniqueViolation,
 )
-from storage.ports import Clock, Ids, Put, TableStore
-from storage.snapshot import Overlay
-from storage.together import read_together, settled
-from txlayer.committer import Committed, Committer, Prepared
-from txlayer.gate import Gate
-from txlayer.growth import Growth
-from txlayer.hlc import HybridClock
-from txlayer.identity import IdentityBlocks, Numbers
-from txlayer.locks import Age, LockOwner, Locks, Mode
-from txlayer.model import (
+from hornbeam_server.schema.turns import chunks, turn
+from hornbeam_server.storage.ports import Clock, Ids, Put, TableStore
+from hornbeam_server.storage.snapshot import Overlay
+from hornbeam_server.storage.together import read_together, settled
+from hornbeam_server.txlayer.committer import Committed, Committer, Prepared, encoded
+from hornbeam_server.txlayer.gate import Gate
+from hornbeam_server.txlayer.growth import Growth
+from hornbeam_server.txlayer.hlc import HybridClock
+from hornbeam_server.txlayer.identity import IdentityBlocks, Numbers
+from hornbeam_server.txlayer.locks import Age, LockOwner, Locks, Mode
+from hornbeam_server.txlayer.model import (
     InsertRows,
     RepairRows,
     Replay,
@@ -50,29 +51,30 @@ from txlayer.model import (
     TransactionResult,
     Work,
 )
-from txlayer.outcomes import (
+from hornbeam_server.txlayer.outcomes import (
     TABLE as OUTCOMES,
 )
-from txlayer.outcomes import (
+from hornbeam_server.txlayer.outcomes import (
     Outcome,
     encode_outcome,
     find_outcome,
     request_hash,
     transaction_id_for,
 )
-from txlayer.plans import WritePlan
-from txlayer.readers import Readers
-from txlayer.snapshots import Snapshots
-from txlayer.state import CatalogState
-from txlayer.transaction import Transaction
+from hornbeam_server.txlayer.plans import WritePlan
+from hornbeam_server.txlayer.readers import Readers
+from hornbeam_server.txlayer.snapshots import Snapshots
+from hornbeam_server.txlayer.state import CatalogState
+from hornbeam_server.txlayer.transaction import Transaction
 
 LOG_PATIENCE_S = 5.0
 """Who has handed a transaction over waits so much longer than its time limit."""
 ATTEMPTS_IN_PARALLEL = 2
 """A transaction that has lost its locks more often goes on in the slow lane: one at a time, so
 that many that want the same roots take turns instead of killing one another for ever."""
-TURN = 100
-"""After so many statements of a transaction others have a turn, and its time limit is looked at."""
+TURN, PLANS_A_TURN = 25, 5
+"""After so many statements of a transaction are run, or planned, others have a turn, and its time
+limit is looked at."""
 _SLOW_LANE = ("slow lane",)
 
 
@@ -212,8 +214,12 @@ class TransactionManager:
         try:
             with ExitStack() as held:
                 prepared = await self._prepare(attempt, held)
-        except HornbeamError:
+        except HornbeamError as error:
             self._locks.require_in_force(attempt.owner)
+            if isinstance(error, UniqueViolation) and await attempt.numbers.give_up():
+                raise TransactionAborted(
+                    "Identity numbers were taken by rows that were loaded.", cure="Try again."
+                ) from error
             raise
         if isinstance(prepared, TransactionResult):
             self._locks.require_in_force(attempt.owner)
@@ -224,11 +230,13 @@ class TransactionManager:
         snapshot that it looks for rows at is `held`."""
         request, began = attempt.request, self._clock.monotonic()
         state = self.state
+        replayed = request.replay.numbers if request.replay else ()
+        attempt.numbers = Numbers(self._identity, replayed)
         plans = await _plans(state, request.statements, attempt.deadline - began)
         transaction = Transaction(
             state,
             self._store,
-            Numbers(self._identity, request.replay.numbers if request.replay else ()),
+            attempt.numbers,
             self._now(request.replay),
             partial(self._searched, held, max(request.bookmark, state.catalog.since)),
             self._locks,
@@ -246,21 +254,22 @@ class TransactionManager:
             await transaction.check()
             attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
             mutations = await transaction.mutations()
-        attempt.affected = count_by_layout(mutations)
+            await transaction.move_numbers()
+        attempt.affected, attempt.growth = await count_by_layout(mutations)
         attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
         if not mutations and request.idempotency_key is None:
             seen = self._locks.clock(attempt.owner)
             return attempt.result(max(self._committer.watermark(), seen))
         hash_ = request_hash(request)
-        outcome = encode_outcome(hash_, attempt.results, attempt.affected, request.owner)
-        return Prepared(
-            transaction_id=attempt.transaction_id,
-            mutations=mutations,
-            changes=transaction.net_changes(),
-            extra_puts={OUTCOMES: [Put(bytes.fromhex(attempt.transaction_id), outcome)]},
-            catalog_version=state.catalog.version,
-            codecs=state.codecs,
-            not_before=request.bookmark,
+        outcome = await encode_outcome(hash_, attempt.results, attempt.affected, request.owner)
+        return await encoded(
+            attempt.transaction_id,
+            state.catalog.version,
+            mutations,
+            await transaction.net_changes(),
+            {OUTCOMES: [Put(bytes.fromhex(attempt.transaction_id), outcome)]},
+            state.codecs,
+            request.bookmark,
         )
 
     async def _begin(
@@ -296,12 +305,10 @@ class TransactionManager:
         # its lock, the one that has may be in the log's hands.
         self.unfinished[attempt.transaction_id] = attempt.request.owner
         self._finishing.add(answer)
-        answer.add_done_callback(partial(self._finished, attempt, prepared))
+        answer.add_done_callback(partial(self._finished, attempt))
         return answer
 
-    def _finished(
-        self, attempt: _Attempt, prepared: Prepared, answer: asyncio.Future[Committed]
-    ) -> None:
+    def _finished(self, attempt: _Attempt, answer: asyncio.Future[Committed]) -> None:
         self._finishing.discard(answer)
         error = answer.exception()  # seen, should the caller be gone
         if isinstance(error, OutcomeUnknown):
@@ -315,8 +322,7 @@ class TransactionManager:
             return
         committed = answer.result()
         self.committed += 1
-        for mutation in prepared.mutations:
-            self.growth.own[mutation.layout] += (mutation.old is None) - (mutation.new is None)
+        self.growth.own.update(attempt.growth)
         if committed.applied_future is None or committed.applied:
             self._release(attempt.owner, committed.ts)
         else:
@@ -355,12 +361,20 @@ class TransactionManager:
     # ------------------------------------------------------------ dry runs
 
     async def _dry_run(self, request: TransactionRequest) -> TransactionResult:
+        while True:
+            numbers = Numbers(self._identity, request.replay.numbers if request.replay else ())
+            try:
+                return await self._trial(request, numbers)
+            except UniqueViolation:
+                if not await numbers.give_up():
+                    raise
+
+    async def _trial(self, request: TransactionRequest, numbers: Numbers) -> TransactionResult:
         limit_s = request.timeout_s or self._limits.timeout_s
         await self.gate.enter(self._clock.monotonic() + limit_s)
         try:
             now = request.replay.now if request.replay else self._clock.wall_ms()
             replay = replace(request.replay or Replay(now), now=now)
-            numbers = Numbers(self._identity, replay.numbers)
             least = max(request.bookmark, self.state.catalog.since)
             at = await self._snapshots.read_point(least)
             with self.readers.holding(at):
@@ -374,11 +388,12 @@ class TransactionManager:
                     mutations = await transaction.mutations()
         finally:
             self.gate.leave()
+        affected, _ = await count_by_layout(mutations)
         return TransactionResult(
             "",
             0,
             results,
-            count_by_layout(mutations),
+            affected,
             mutations=tuple(mutations),
             replay=Replay(now, tuple(numbers.taken), tuple(map(_digest, results))),
         )
@@ -417,6 +432,14 @@ class TransactionManager:
         async with self.gate.closed():
             await self._committer.drain()
             yield
+
+    async def move_to(self, counter: Counter, number: int) -> None:
+        """Let an identity column go on with `number`, unless it has come farther."""
+        await self._identity.move_to(counter, number)
+
+    async def move_past(self, counter: Counter, number: int, rows: int) -> None:
+        """Rows with identity numbers as far as `number` were loaded beside the transactions."""
+        await self._identity.move_past(counter, number, rows)
 
     def use(self, catalog: Catalog) -> None:
         """Transactions that begin from now on are planned under `catalog`."""
@@ -467,8 +490,10 @@ class _Attempt:
         self.transaction_id = transaction_id
         self.owner = owner
         self.deadline = deadline
+        self.numbers: Numbers
         self.results: tuple[StatementResult, ...] = ()
         self.affected: Mapping[str, int] = {}
+        self.growth: Mapping[str, int] = {}
         self.plan_ms = self.lock_ms = self.compute_ms = 0.0
 
     def result(self, commit_ts: int, committed: Committed | None = None) -> TransactionResult:
@@ -516,11 +541,11 @@ async def _plans(
     state: CatalogState, work: Sequence[Work], limit_s: float
 ) -> list[WritePlan | None]:
     """One plan per SQL statement; the rest needs none. Raises StatementTimeout."""
-    if len(work) <= TURN and _characters(work) <= SHORT:
+    if len(work) <= PLANS_A_TURN and _characters(work) <= SHORT:
         return _planned(state, work)
     plans: list[WritePlan | None] = []
     async with _time_limit(limit_s):
-        for some in chunks(work, TURN):
+        for some in chunks(work, PLANS_A_TURN):
             plans += await state.engine.read(_characters(some), partial(_planned, state, some))
             await asyncio.sleep(0)
     return plans
@@ -534,9 +559,14 @@ def _planned(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None
     return [state.plan(w.sql) if isinstance(w, Statement) else None for w in work]
 
 
-def count_by_layout(mutations: Sequence[Mutation]) -> dict[str, int]:
-    """Stored rows touched per relation, view and index."""
-    counts: dict[str, int] = {}
-    for mutation in mutations:
-        counts[mutation.layout] = counts.get(mutation.layout, 0) + 1
-    return counts
+async def count_by_layout(mutations: Sequence[Mutation]) -> tuple[dict[str, int], dict[str, int]]:
+    """Stored rows touched per relation, view and index; and by how many each grows."""
+    touched: dict[str, int] = {}
+    growth: dict[str, int] = {}
+    for some in chunks(mutations):
+        for mutation in some:
+            name, grown = mutation.layout, (mutation.old is None) - (mutation.new is None)
+            touched[name] = touched.get(name, 0) + 1
+            growth[name] = growth.get(name, 0) + grown
+        await turn(some)
+    return touched, growth

@@ -17,9 +17,9 @@ from contextlib import asynccontextmanager
 import structlog
 from msgspec.structs import replace
 
-from schema.errors import StalePlan, Unavailable
-from storage.ports import Clock, Coordination, Versioned
-from txlayer.assignment import (
+from hornbeam_server.schema.errors import StalePlan, Unavailable
+from hornbeam_server.storage.ports import Clock, Coordination, Versioned
+from hornbeam_server.txlayer.assignment import (
     IDLE_RATE,
     PATH,
     Assignment,
@@ -30,7 +30,7 @@ from txlayer.assignment import (
     is_shut,
     next_version,
 )
-from txlayer.lookout import Lookout
+from hornbeam_server.txlayer.lookout import Lookout
 
 POLL_S = 0.05
 RETRY_S = 0.5

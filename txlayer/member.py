@@ -15,20 +15,20 @@ from typing import Any
 
 import structlog
 
-from schema.errors import Unavailable
-from storage.ports import Caller, Clock, Coordination, TableStore
-from txlayer import assignment
-from txlayer.assignment import Word
-from txlayer.catalog_keeper import CatalogKeeper, Claim
-from txlayer.committer import Committer
-from txlayer.election import Candidate, Election
-from txlayer.hlc import HybridClock
-from txlayer.links import Links
-from txlayer.lockservice import Guests
-from txlayer.manager import TransactionManager
-from txlayer.master import Master
-from txlayer.membership import POLL_S, WORD_S, Membership
-from txlayer.messages import (
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.ports import Caller, Clock, Coordination, TableStore
+from hornbeam_server.txlayer import assignment
+from hornbeam_server.txlayer.assignment import Word
+from hornbeam_server.txlayer.catalog_keeper import CatalogKeeper, Claim
+from hornbeam_server.txlayer.committer import Committer
+from hornbeam_server.txlayer.election import Candidate, Election
+from hornbeam_server.txlayer.hlc import HybridClock
+from hornbeam_server.txlayer.links import Links
+from hornbeam_server.txlayer.lockservice import Guests
+from hornbeam_server.txlayer.manager import TransactionManager
+from hornbeam_server.txlayer.master import Master
+from hornbeam_server.txlayer.membership import POLL_S, WORD_S, Membership
+from hornbeam_server.txlayer.messages import (
     Lock,
     Owned,
     Reach,
@@ -41,10 +41,10 @@ from txlayer.messages import (
     decode_request,
     encode,
 )
-from txlayer.rates import SlotRates
-from txlayer.readers import Readers
-from txlayer.snapshots import MembersSnapshots
-from txlayer.view import View
+from hornbeam_server.txlayer.rates import SlotRates
+from hornbeam_server.txlayer.readers import Readers
+from hornbeam_server.txlayer.snapshots import MembersSnapshots
+from hornbeam_server.txlayer.view import View
 
 HOT_SLOTS = 5
 """So many are told of."""

@@ -19,20 +19,20 @@ from contextlib import suppress
 import msgspec
 import structlog
 
-from schema.catalog import Catalog
-from schema.errors import Unavailable
-from storage.ports import Clock, Coordination
-from txlayer.assignment import PATH, Assignment, Word, clock_skews
-from txlayer.committer import Committer
-from txlayer.hlc import HybridClock
-from txlayer.links import Links
-from txlayer.lockservice import Guests
-from txlayer.lookout import Lookout
-from txlayer.manager import TransactionManager
-from txlayer.rates import SlotRates
-from txlayer.readers import Readers
-from txlayer.snapshots import MembersSnapshots
-from txlayer.view import View
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.ports import Clock, Coordination
+from hornbeam_server.txlayer.assignment import PATH, Assignment, Word, clock_skews
+from hornbeam_server.txlayer.committer import Committer
+from hornbeam_server.txlayer.hlc import HybridClock
+from hornbeam_server.txlayer.links import Links
+from hornbeam_server.txlayer.lockservice import Guests
+from hornbeam_server.txlayer.lookout import Lookout
+from hornbeam_server.txlayer.manager import TransactionManager
+from hornbeam_server.txlayer.rates import SlotRates
+from hornbeam_server.txlayer.readers import Readers
+from hornbeam_server.txlayer.snapshots import MembersSnapshots
+from hornbeam_server.txlayer.view import View
 
 POLL_S = 0.05
 """How often a member looks whether there may be a new version, and what it can acknowledge."""

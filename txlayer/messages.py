@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from schema.errors import Corruption
-from txlayer.locks import Age
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.txlayer.locks import Age
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage.snapshot import ReadItem
+from hornbeam_server.storage.snapshot import ReadItem
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 

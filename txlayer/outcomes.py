@@ -21,9 +21,10 @@ from typing import Any
 import msgspec
 from msgspec.msgpack import Ext
 
-from schema.errors import Corruption, IdempotencyMismatch, InvalidRequest
-from storage.ports import NEWEST, Cell, TableStore
-from txlayer.model import StatementResult, TransactionRequest, TransactionResult
+from hornbeam_server.schema.errors import Corruption, IdempotencyMismatch, InvalidRequest
+from hornbeam_server.schema.turns import made
+from hornbeam_server.storage.ports import NEWEST, Cell, TableStore
+from hornbeam_server.txlayer.model import StatementResult, TransactionRequest, TransactionResult
 
 TABLE = "s.transactions"
 _HASH_BYTES = 16
@@ -86,7 +87,7 @@ def request_hash(request: TransactionRequest) -> bytes:
     return hashlib.blake2b(encoded, digest_size=_HASH_BYTES).digest()
 
 
-def encode_outcome(
+async def encode_outcome(
     hash_of_request: bytes,
     results: Sequence[StatementResult],
     affected: Mapping[str, int],
@@ -94,7 +95,7 @@ def encode_outcome(
 ) -> bytes:
     """The row of a transaction that is about to commit."""
     statements = [
-        (result.affected, result.columns, result.types, [_packed(row) for row in result.rows])
+        (result.affected, result.columns, result.types, await made(map(_packed, result.rows)))
         for result in results
     ]
     return _encoder.encode(_Stored(hash_of_request, statements, dict(affected), owner))

@@ -8,24 +8,28 @@ are evaluated by DuckDB, row by row (`query.duckeval`), and say the same.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
 
-from query.algebra import Parameter
-from query.binder import BoundQuery, bind, bind_tree
-from query.constants import comparable, fold, named_type
-from query.duckeval import evaluate
-from query.engine import PreparedQuery, QueryEngine
-from query.expressions import compile_expression
-from query.expressions.parameters import parameter_key
-from schema.catalog import Catalog, Index
-from schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
-from schema.model import Column, Relation
-from schema.types import ColumnType, Kind, Row, Value
-from txlayer.model import Parameters
+from hornbeam_server.query.algebra import Parameter
+from hornbeam_server.query.binder import BoundQuery, bind, bind_tree
+from hornbeam_server.query.constants import comparable, fold, named_type
+from hornbeam_server.query.duckeval import evaluate
+from hornbeam_server.query.engine import PreparedQuery, QueryEngine
+from hornbeam_server.query.expressions import compile_expression
+from hornbeam_server.query.expressions.parameters import parameter_key
+from hornbeam_server.query.functions import DISPLAY, makes_or_takes_rows
+from hornbeam_server.query.parameters import Reader, read, readers, with_literals
+from hornbeam_server.query.parse import OVERRIDING
+from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
+from hornbeam_server.schema.model import Column, DefaultKind, Relation
+from hornbeam_server.schema.trees import unlink, written
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.txlayer.model import Parameters
 
 Scalar = Callable[[Row, Parameters], Value]
 
@@ -45,7 +49,7 @@ class Assignment:
         if self.exact:
             return value
         try:
-            return self.column.type.coerce(value)
+            return assigned(value, self.column.type)
         except TypeMismatch as error:
             error.message = f"Column {self.column.name}: {error.message}"
             raise
@@ -80,6 +84,17 @@ def assigned_moment(value: Value, kind: Kind) -> Value:
     if kind is Kind.DATE:
         return instant.date()
     return instant if kind is Kind.TIMESTAMPTZ else instant.replace(tzinfo=None)
+
+
+def assigned(value: Value, type_: ColumnType) -> Value:
+    """The value of an expression as one of `type_`. Base64 is for parameters: text is no bytes."""
+    if type_.kind is Kind.BYTES and isinstance(value, str):
+        raise TypeMismatch(
+            "text is not a value of type BLOB",
+            cure=r"write '\x…' (hexadecimal), CAST(… AS BYTEA), or decode(…, 'base64')",
+            type=type_.sql(),
+        )
+    return type_.coerce(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +185,13 @@ class InsertPlan:
     query_positions: tuple[int, ...]
     conflict: Conflict | None
     returning: Returning | None
-    parameter_types: Mapping[int | str, ColumnType | None]
+    bound: BoundQuery
+    readers: tuple[Reader, ...]
     by_values: tuple[ByValues, ...]
 
-    def given(self, parameters: Parameters) -> list[dict[int, Value]]:
+    def given(self, parameters: Parameters) -> Iterator[dict[int, Value]]:
         """The values of each row of VALUES, by position. Raises TypeMismatch."""
-        return [{a.position: a.value((), parameters) for a in row} for row in self.rows]
+        return ({a.position: a.value((), parameters) for a in row} for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +200,8 @@ class UpdatePlan:
     find: ByKey | BySearch
     assignments: Assignments
     returning: Returning | None
-    parameter_types: Mapping[int | str, ColumnType | None]
+    bound: BoundQuery
+    readers: tuple[Reader, ...]
     by_values: tuple[ByValues, ...]
 
 
@@ -193,7 +210,8 @@ class DeletePlan:
     relation: Relation
     find: ByKey | BySearch
     returning: Returning | None
-    parameter_types: Mapping[int | str, ColumnType | None]
+    bound: BoundQuery
+    readers: tuple[Reader, ...]
     by_values: tuple[ByValues, ...]
 
 
@@ -208,14 +226,27 @@ def needs_duckdb(plan: WritePlan, parameters: Parameters) -> bool:
 
 def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
     """Compile one write statement. Raises SqlError and its kin."""
-    bound = _with_one_now(bind(sql, catalog))
+    return _compiled(bind(sql, catalog), catalog, engine)
+
+
+def _compiled(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> WritePlan:
+    try:
+        return _compile(_with_one_now(bound), catalog, engine)
+    finally:
+        unlink(bound.ast)
+
+
+def _compile(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> WritePlan:
     match bound.ast:
-        case exp.Insert():
-            return _Compiler(bound, catalog, engine).insert(bound.ast)
-        case exp.Update():
-            return _Compiler(bound, catalog, engine).update(bound.ast)
-        case exp.Delete():
-            return _Compiler(bound, catalog, engine).delete(bound.ast)
+        case exp.Insert() as insert:
+            _require_carried_out(insert)
+            return _Compiler(bound, catalog, engine).insert(insert)
+        case exp.Update() as update:
+            _require_carried_out(update)
+            return _Compiler(bound, catalog, engine).update(update)
+        case exp.Delete() as delete:
+            _require_carried_out(delete)
+            return _Compiler(bound, catalog, engine).delete(delete)
     raise Unsupported(
         "A transaction takes INSERT, UPDATE and DELETE.",
         cure="Send SELECT to the query endpoint.",
@@ -236,11 +267,12 @@ def _with_one_now(bound: BoundQuery) -> BoundQuery:
     for node in moments:
         parameter = exp.Placeholder(this=NOW)
         parameter.meta["parameter"] = Parameter(NOW)
-        moment: exp.Expr = exp.cast(parameter, "TIMESTAMPTZ")
+        moment: exp.Expr = exp.cast(parameter, "TIMESTAMPTZ", copy=False)
         if isinstance(node, exp.CurrentDate | exp.Localtimestamp):
-            moment = exp.cast(moment, "DATE" if isinstance(node, exp.CurrentDate) else "TIMESTAMP")
+            kind = "DATE" if isinstance(node, exp.CurrentDate) else "TIMESTAMP"
+            moment = exp.cast(moment, kind, copy=False)
         if isinstance(node.parent, exp.Returning | exp.Select):
-            moment = exp.alias_(moment, node.sql(dialect="duckdb"), quoted=True)
+            moment = exp.alias_(moment, written(node, "duckdb"), quoted=True, copy=False)
         node.replace(moment)
     return replace(bound, parameter_types={**bound.parameter_types, NOW: _NOW_TYPE})
 
@@ -251,41 +283,51 @@ def _is_moment(node: exp.Expr) -> bool:
     return isinstance(node, exp.CurrentTimestamp | exp.CurrentDate | exp.Localtimestamp)
 
 
-def bind_parameters(
-    parameters: Parameters, types: Mapping[int | str, ColumnType | None], now: dt.datetime
-) -> Parameters:
-    """Check number and names of parameters and coerce each to the type it is used as.
+def bind_parameters(parameters: Parameters, plan: WritePlan, now: dt.datetime) -> Parameters:
+    """Check number and names of parameters and read each as what it is used as.
 
-    `now` is what CURRENT_TIMESTAMP means in this transaction.
+    `now` is what CURRENT_TIMESTAMP means in this transaction. Raises SqlError, TypeMismatch, and
+    Misfit for what `with_values` is for.
     """
-    if NOW in types:
-        given = {key: type_ for key, type_ in types.items() if key != NOW}
-        values: Any = bind_parameters(parameters, given, now)
-        bound: dict[Any, Any] = {key: values[key] for key in given}
-        return bound | {NOW: now}
-    if isinstance(parameters, Mapping):
-        missing = [name for name in types if name not in parameters]
-        extra = [name for name in parameters if name not in types]
-        if missing or extra:
+    values = read(plan.readers, {**_named(parameters, plan.bound), NOW: now})
+    if isinstance(parameters, Mapping) or NOW in values:
+        return values
+    return tuple(values.values())
+
+
+def with_values(
+    plan: WritePlan, parameters: Parameters, catalog: Catalog, engine: QueryEngine
+) -> tuple[WritePlan, Parameters]:
+    """The plan with literals for those values that their parameters cannot stand for, and the
+    values that are left."""
+    named: Any = {**_named(parameters, plan.bound), NOW: None}
+    bound, left = with_literals(plan.bound, plan.readers, named, catalog)
+    left.pop(NOW, None)
+    return _compiled(bound, catalog, engine), left
+
+
+def _named(parameters: Parameters, bound: BoundQuery) -> Mapping[Any, Any]:
+    """The values by number or name. Raises SqlError unless they are those of the statement."""
+    types = bound.parameter_types
+    if not isinstance(parameters, Mapping):
+        wanted = len(types) - (NOW in types)
+        if len(parameters) != wanted:
             raise SqlError(
-                "The parameters do not match the statement: "
-                + "; ".join(
-                    f"{what} {', '.join(':' + str(name) for name in names)}"
-                    for what, names in (("missing", missing), ("unknown", extra))
-                    if names
-                )
+                f"The statement has {wanted} parameters, {len(parameters)} values were given."
             )
-        return {str(name): _coerced(parameters[str(name)], t) for name, t in types.items()}
-    if len(parameters) != len(types):
+        return dict(enumerate(parameters))
+    missing = [name for name in types if name not in parameters and name != NOW]
+    extra = [name for name in parameters if name not in types or name == NOW]
+    if missing or extra:
         raise SqlError(
-            f"The statement has {len(types)} parameters, {len(parameters)} values were given."
+            "The parameters do not match the statement: "
+            + "; ".join(
+                f"{what} {', '.join(':' + str(name) for name in names)}"
+                for what, names in (("missing", missing), ("unknown", extra))
+                if names
+            )
         )
-    return tuple([_coerced(value, types.get(i)) for i, value in enumerate(parameters)])
-
-
-def _coerced(value: Any, type_: ColumnType | None) -> Value:
-    """Not rounded or cut here: a parameter may be compared; an assignment does its own."""
-    return value if type_ is None else type_.comparand(value)
+    return parameters
 
 
 class _RowScope:
@@ -297,15 +339,20 @@ class _RowScope:
         self.types = bound.parameter_types
         self.proposed = proposed
 
-    def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
-        name, table = column.name, column.table
+    def position(self, name: str) -> int:
+        """Raises UnknownName."""
         position = self.relation.positions.get(name)
         if position is None:
             raise UnknownName(
                 f"Relation {self.relation.name} has no column {name}.",
                 cure=f"It has: {', '.join(self.relation.column_names)}.",
             )
-        type_ = self.relation.columns[position].type
+        return position
+
+    def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
+        name, table = column.name, column.table
+        position = self.position(name)
+        type_ = self.relation.columns[position].type.stored()
         if not table or table in self.aliases:
             return position, type_
         if self.proposed and table == "excluded":
@@ -336,61 +383,56 @@ class _Compiler:
         self.bound, self.catalog, self.engine = bound, catalog, engine
         self.relation = catalog.schema.relation(target)
         self.alias = target
+        # Not rounded or cut: what is only assigned is coerced by its assignment.
+        self.readers = readers(bound, ColumnType.comparand)
         self.by_values: list[ByValues] = []
 
     # ------------------------------------------------------------ statements
 
     def insert(self, ast: exp.Insert) -> InsertPlan:
-        if ast.args.get("alternative") or ast.args.get("by_name") or ast.args.get("ignore"):
-            raise Unsupported(
-                "INSERT OR REPLACE, OR IGNORE and BY NAME are not supported.",
-                cure="Use INSERT … ON CONFLICT with a column list.",
-            )
         target = ast.this.this if isinstance(ast.this, exp.Schema) else ast.this
         self.alias = target.alias_or_name
         names = self._insert_columns(ast)
         source = ast.expression
+        ignored = self._ignored(ast, names)
+        positions: tuple[int, ...] = ()
         rows: tuple[tuple[Assignment, ...], ...] = ()
         query = None
         if source is None:
             rows = ((),)
         elif isinstance(source, exp.Values):
-            rows = tuple(self._values(names, item) for item in source.expressions)
+            rows = tuple(self._values(names, item, ignored) for item in source.expressions)
         else:
             query = self._select(ast, source, len(names))
+            positions = tuple(self._position(name) for name in names)
         return InsertPlan(
             self.relation,
             rows,
             query,
-            tuple(self.relation.positions[name] for name in names) if query else (),
+            positions,
             self._conflict(ast.args.get("conflict")),
             self._returning(ast.args.get("returning")),
-            self.bound.parameter_types,
+            self.bound,
+            self.readers,
             tuple(self.by_values),
         )
 
     def update(self, ast: exp.Update) -> UpdatePlan:
-        if ast.args.get("from_"):
-            raise Unsupported(
-                "UPDATE … FROM is not supported.",
-                cure="Use a subquery in WHERE, or read the values first.",
-            )
         self.alias = ast.this.alias_or_name
         assignments = self._assignments(ast.expressions, _RowScope(*self._scope()))
         find = self._find(ast, ast.args.get("where"))
         returning = self._returning(ast.args.get("returning"))
-        types = self.bound.parameter_types
         left = tuple(self.by_values)
-        return UpdatePlan(self.relation, find, assignments, returning, types, left)
+        return UpdatePlan(
+            self.relation, find, assignments, returning, self.bound, self.readers, left
+        )
 
     def delete(self, ast: exp.Delete) -> DeletePlan:
-        if ast.args.get("using"):
-            raise Unsupported("DELETE … USING is not supported.", cure="Use a subquery in WHERE.")
         self.alias = ast.this.alias_or_name
         find = self._find(ast, ast.args.get("where"))
         returning = self._returning(ast.args.get("returning"))
-        types = self.bound.parameter_types
-        return DeletePlan(self.relation, find, returning, types, tuple(self.by_values))
+        left = tuple(self.by_values)
+        return DeletePlan(self.relation, find, returning, self.bound, self.readers, left)
 
     # ------------------------------------------------------------ parts
 
@@ -407,11 +449,41 @@ class _Compiler:
             self._position(name)
         return names
 
-    def _position(self, name: str) -> int:
-        position, _ = _RowScope(*self._scope()).resolve(exp.column(name))
-        return position
+    def _ignored(self, ast: exp.Insert, names: Sequence[str]) -> frozenset[str]:
+        """Identity columns whose values are not taken (OVERRIDING USER VALUE). Raises SqlError for
+        values of those that are GENERATED ALWAYS, unless SYSTEM VALUE is overridden."""
+        overriding = ast.args.get(OVERRIDING)
+        identities = [column for column in self.relation.columns if _is_identity(column)]
+        if overriding == "user":
+            if not isinstance(ast.expression, exp.Values):
+                raise Unsupported(
+                    "OVERRIDING USER VALUE is for VALUES here.",
+                    cure="Leave the identity column out of INSERT … SELECT.",
+                )
+            return frozenset(column.name for column in identities)
+        for column in identities if overriding is None else ():
+            if _is_always(column) and column.name in names:
+                at = names.index(column.name)
+                source = ast.expression
+                given = (
+                    [_item(row, at) for row in source.expressions]
+                    if isinstance(source, exp.Values)
+                    else [source]
+                )
+                if not all(value is None or _is_default(value) for value in given):
+                    raise SqlError(
+                        f"Column {column.name} of {self.relation.name} is GENERATED ALWAYS: it"
+                        " takes no value but DEFAULT.",
+                        cure="Leave it out, or say INSERT INTO … OVERRIDING SYSTEM VALUE VALUES …",
+                    )
+        return frozenset()
 
-    def _values(self, names: tuple[str, ...], item: exp.Expr) -> tuple[Assignment, ...]:
+    def _position(self, name: str) -> int:
+        return _RowScope(*self._scope()).position(name)
+
+    def _values(
+        self, names: tuple[str, ...], item: exp.Expr, ignored: frozenset[str]
+    ) -> tuple[Assignment, ...]:
         values = item.expressions if isinstance(item, exp.Tuple) else [item]
         if len(values) != len(names):
             raise SqlError(
@@ -421,7 +493,7 @@ class _Compiler:
         return tuple(
             self._assignment(name, value, scope)
             for name, value in zip(names, values, strict=True)
-            if not _is_default(value)
+            if not _is_default(value) and name not in ignored
         )
 
     def _select(self, ast: exp.Insert, source: exp.Expr, width: int) -> Subquery:
@@ -453,18 +525,28 @@ class _Compiler:
         for item in items:
             if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
                 raise Unsupported(
-                    f"SET {item.sql(dialect='duckdb')} is not supported.",
+                    f"SET {written(item, 'duckdb')} is not supported.",
                     cure="Assign one column at a time: SET a = …, b = ….",
                 )
             if _is_default(item.expression):
                 position = self._position(item.this.name)
                 result.append(Defaulted(position, self.relation.columns[position]))
             else:
+                self._require_assignable(item.this.name)
                 result.append(self._assignment(item.this.name, item.expression, scope))
         positions = [assignment.position for assignment in result]
         if len(set(positions)) != len(positions):
             raise SqlError("A column is assigned twice.")
         return tuple(result)
+
+    def _require_assignable(self, name: str) -> None:
+        column = self.relation.columns[self._position(name)]
+        if _is_always(column):
+            raise SqlError(
+                f"Column {name} of {self.relation.name} is GENERATED ALWAYS: SET takes nothing but"
+                " DEFAULT.",
+                cure="Insert the row again, with OVERRIDING SYSTEM VALUE, and delete this one.",
+            )
 
     def _assignment(
         self, name: str, value: exp.Expr, scope: _RowScope | _ConstantScope
@@ -492,7 +574,7 @@ class _Compiler:
                 "A subquery cannot be used for a value here.",
                 cure="Read the value first, or use INSERT … SELECT.",
             )
-        if node.find(exp.AggFunc, exp.Window, exp.Explode):
+        if any(isinstance(part, exp.Window) or makes_or_takes_rows(part) for part in node.walk()):
             raise Unsupported(
                 "Aggregates, window functions and unnest cannot be used for a value here: it is"
                 " computed for each row by itself.",
@@ -509,7 +591,10 @@ class _Compiler:
         compiled = compile_expression(node, scope)
         if compiled is None or compiled.type is None or compiled.type.kind is not Kind.BOOLEAN:
             node = exp.cast(node, "BOOLEAN", dialect="duckdb")
-        scalar = self._scalar(node, scope)
+        try:
+            scalar = self._scalar(node, scope)
+        finally:
+            unlink(node)
         return lambda row, parameters: scalar(row, parameters) is True
 
     def _find(self, ast: exp.Expr, where: exp.Where | None) -> ByKey | BySearch:
@@ -531,7 +616,8 @@ class _Compiler:
             key = tuple(
                 self._bound(name, by_column[name], constant) for name in self.relation.primary_key
             )
-            return ByKey(key, self._predicate(exp.and_(*rest), scope) if rest else None)
+            condition = exp.and_(*rest, copy=False) if rest else None
+            return ByKey(key, self._predicate(condition, scope) if condition else None)
         return self._search(ast, where, scope, has_query)
 
     def _key_equality(self, node: exp.Expr) -> str | None:
@@ -557,9 +643,9 @@ class _Compiler:
         self, ast: exp.Expr, where: exp.Where | None, scope: _RowScope, has_query: bool
     ) -> BySearch:
         key = [exp.column(name, self.alias) for name in self.relation.primary_key]
-        query = exp.select(*key).from_(ast.this.copy())
+        query = exp.select(*key).from_(ast.this.copy(), copy=False)
         if where is not None:
-            query = query.where(where.this.copy())
+            query.where(where.this.copy(), copy=False)
         subquery = self._subquery(ast, query)
         if where is None:
             return BySearch(subquery, lambda _row, _parameters: True)
@@ -568,7 +654,7 @@ class _Compiler:
     def _conflict(self, node: exp.OnConflict | None) -> Conflict | None:
         if node is None:
             return None
-        keys = tuple(item.find(exp.Column).name for item in node.args.get("conflict_keys") or ())
+        keys = tuple(map(_conflict_column, node.args.get("conflict_keys") or ()))
         index = self._conflict_index(keys)
         if "NOTHING" in node.args["action"].name.upper():
             return Conflict(not keys, index, (), None)
@@ -612,10 +698,14 @@ class _Compiler:
 
     def _output(self, item: exp.Expr) -> list[tuple[str, exp.Expr]]:
         if isinstance(item, exp.Star) or item.is_star:
-            return [(name, exp.column(name)) for name in self.relation.column_names]
+            names = self.relation.column_names
+            columns: list[tuple[str, exp.Expr]] = [(name, exp.column(name)) for name in names]
+            for _, column in columns:
+                unlink(column)
+            return columns
         if isinstance(item, exp.Alias):
             return [(item.alias, item.this)]
-        return [(item.output_name or item.sql(dialect="duckdb"), item)]
+        return [(item.output_name or item.meta.get(DISPLAY) or written(item, "duckdb"), item)]
 
 
 class ByValues:
@@ -703,5 +793,76 @@ def _alike(left: ColumnType | None, right: ColumnType) -> bool:
     return left.kind is right.kind or {left.kind, right.kind} <= _EXACT_NUMBERS
 
 
+def _is_identity(column: Column) -> bool:
+    return column.default is not None and column.default.kind is DefaultKind.IDENTITY
+
+
+def _is_always(column: Column) -> bool:
+    return column.default is not None and column.default.identity.always
+
+
+def _item(row: exp.Expr, at: int) -> exp.Expr | None:
+    values = row.expressions if isinstance(row, exp.Tuple) else [row]
+    return values[at] if at < len(values) else None
+
+
 def _is_default(value: exp.Expr) -> bool:
     return isinstance(value, exp.Var) and value.name.upper() == "DEFAULT"
+
+
+_CARRIED_OUT: Mapping[type[exp.Expr], Set[str]] = {
+    exp.Insert: {"this", "expression", "default", "conflict", "returning", "with_", OVERRIDING},
+    exp.Update: {"this", "expressions", "where", "returning", "with_"},
+    exp.Delete: {"this", "where", "returning", "with_"},
+    exp.Schema: {"this", "expressions"},
+    exp.Table: {"this", "alias", "only"},
+    exp.TableAlias: {"this"},
+    exp.OnConflict: {"action", "conflict_keys", "expressions", "where"},
+    exp.Returning: {"expressions"},
+}
+"""The parts of a statement that its plan carries out. The grammar reads more."""
+
+_COLUMNS = "Use INSERT … ON CONFLICT (columns)."
+_SOME_ROWS = "Name the rows in WHERE, for example by a subquery: WHERE key IN (SELECT …)."
+_TWO_STEPS = "Use ON CONFLICT, or DELETE and INSERT in one transaction."
+_REFUSED = {
+    "alternative": ("INSERT OR REPLACE and INSERT OR IGNORE are", _COLUMNS),
+    "ignore": ("INSERT IGNORE is", _COLUMNS),
+    "by_name": ("INSERT BY NAME is", "List the columns: INSERT INTO t (columns) …"),
+    "overwrite": ("INSERT OVERWRITE is", _TWO_STEPS),
+    "exists": ("INSERT with IF EXISTS is", _TWO_STEPS),
+    "constraint": ("ON CONFLICT ON CONSTRAINT is", "Name its columns: ON CONFLICT (columns)."),
+    "index_predicate": ("ON CONFLICT (columns) with WHERE before DO is", "Leave the WHERE out."),
+    "duplicate": ("ON DUPLICATE KEY is", _COLUMNS),
+    "from_": ("UPDATE with FROM is", "Use a subquery in WHERE, or read the values first."),
+    "using": ("DELETE with USING is", "Use a subquery in WHERE."),
+    "order": ("ORDER BY in a write is", _SOME_ROWS),
+    "limit": ("LIMIT in a write is", _SOME_ROWS),
+    "columns": ("A list of columns after the alias is", "Give the relation an alias alone."),
+    "into": ("RETURNING with INTO is", "The rows come as the statement's result."),
+}
+
+
+def _require_carried_out(ast: exp.Expr) -> None:
+    """Raises Unsupported for a clause that no plan carries out: to pass it over would change other
+    rows than were named."""
+    target = ast.this
+    relation = target.this if isinstance(target, exp.Schema) else target
+    parts = [ast, target, relation, relation.args.get("alias")]
+    parts += [ast.args.get("conflict"), ast.args.get("returning")]
+    for part in filter(None, parts):
+        for clause in filter(part.args.get, part.args.keys() - _CARRIED_OUT[type(part)]):
+            words = f"{clause.strip('_').replace('_', ' ').upper()} in a write is"
+            words, cure = _REFUSED.get(clause, (words, "Leave it out."))
+            raise Unsupported(f"{words} not supported.", cure=cure)
+
+
+def _conflict_column(item: exp.Expr) -> str:
+    """Raises Unsupported for a target of ON CONFLICT that is more than a column."""
+    column = item.this if isinstance(item, exp.Ordered) else item
+    if isinstance(column, exp.Column | exp.Identifier) and not item.args.get("desc"):
+        return column.name
+    raise Unsupported(
+        f"ON CONFLICT ({written(item, 'duckdb')}) is not supported.",
+        cure="Its target is the primary key or the columns of a unique index.",
+    )

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from storage.ports import Clock
-from txlayer.assignment import SLOTS
-from txlayer.locks import LockName
-from txlayer.view import slot_of
+from hornbeam_server.storage.ports import Clock
+from hornbeam_server.txlayer.assignment import SLOTS
+from hornbeam_server.txlayer.locks import LockName
+from hornbeam_server.txlayer.view import slot_of
 
 MEASURED_S = 5.0
 

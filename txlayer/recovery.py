@@ -14,10 +14,19 @@ from typing import cast
 
 import structlog
 
-from storage.log.records import Batch, Checkpoint, Record, commits, decode, encode, merged_writes
-from storage.ports import START, Log, Position, Segment, TableStore
-from txlayer.steps import Step, Steps, no_steps
-from txlayer.tables import create_tables
+from hornbeam_server.storage.log.records import (
+    Batch,
+    Checkpoint,
+    Record,
+    commits,
+    decode,
+    encode,
+    merged_writes,
+)
+from hornbeam_server.storage.ports import START, Log, Position, Segment, TableStore
+from hornbeam_server.txlayer.logend import LostEnd, known_end
+from hornbeam_server.txlayer.steps import Step, Steps, no_steps
+from hornbeam_server.txlayer.tables import create_tables
 
 _LOG = structlog.get_logger(__name__)
 
@@ -25,15 +34,20 @@ _LOG = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """`last_ts` is the highest timestamp that may have been given out; the clock starts there.
-    Everything before `position` is applied and durable. `replayed` counts transactions."""
+    Everything before `position` is applied and durable. `replayed` counts transactions. `lost` is
+    set if the log ends before what is known to have been in it."""
 
     last_ts: int
     position: Position
     replayed: int
+    lost: LostEnd | None = None
 
 
-async def recover(store: TableStore, log: Log, *, steps: Steps = no_steps) -> Recovered:
-    """Bring the store up to the log. Nobody else may write to either meanwhile.
+async def recover(
+    store: TableStore, log: Log, *, log_name: str = "", steps: Steps = no_steps
+) -> Recovered:
+    """Bring the store up to the log. Nobody else may write to either meanwhile. `log_name` is that
+    of the log in the store's notes of how far logs reach.
 
     Raises Corruption with the position when the log is damaged after the last checkpoint, and
     Unavailable when store or log cannot be reached; it can then be called again.
@@ -44,13 +58,20 @@ async def recover(store: TableStore, log: Log, *, steps: Steps = no_steps) -> Re
         async for position, record in following:
             await replay.take(position, record)
     steps(Step.REPLAYED)
+    known = await known_end(store, log_name) if log_name else None
+    last_ts, lost = replay.last_ts, None
+    if known is not None:
+        last_ts = max(last_ts, known[1])
+        if known[0] > replay.position:
+            lost = LostEnd(log_name, replay.position, known[0])
+            _LOG.error("the end of the log is missing; commits may be lost", **lost.document())
     await store.flush()
     # Always: the log keeps its last checkpoint, and with it the clock, when all else is dropped.
-    done = Checkpoint(replay.position, replay.last_ts, replay.catalog_version)
+    done = Checkpoint(replay.position, last_ts, replay.catalog_version)
     await log.append([encode(done)])
-    _LOG.info("recovered", transactions=replay.replayed, last_ts=replay.last_ts)
+    _LOG.info("recovered", transactions=replay.replayed, last_ts=last_ts)
     steps(Step.RECOVERED)
-    return Recovered(replay.last_ts, replay.position, replay.replayed)
+    return Recovered(last_ts, replay.position, replay.replayed, lost)
 
 
 async def last_checkpoint(log: Log) -> Checkpoint | None:

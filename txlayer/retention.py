@@ -21,17 +21,19 @@ or knows an old assignment, removes what is needed.
 from __future__ import annotations
 
 from contextlib import aclosing
+from functools import partial
 from itertools import pairwise
 
 import structlog
 
-from schema.errors import Corruption
-from storage.log.following import span
-from storage.log.records import Batch, Record
-from storage.ports import START, Clock, Coordination, Log, Logs, Position, Segment
-from txlayer.assignment import PATH, Assignment
-from txlayer.lowwater import LowWater
-from txlayer.recovery import segment_records
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.log.following import span
+from hornbeam_server.storage.log.records import Batch, Record
+from hornbeam_server.storage.ports import START, Clock, Coordination, Log, Logs, Position, Segment
+from hornbeam_server.storage.together import all_tried
+from hornbeam_server.txlayer.assignment import PATH, Assignment
+from hornbeam_server.txlayer.lowwater import LowWater
+from hornbeam_server.txlayer.recovery import segment_records
 
 JOIN_S = 30.0
 GONE_S = 2 * JOIN_S
@@ -83,7 +85,8 @@ class GoneLogs:
     async def remove(self, horizon: int) -> int:
         """Remove what may go; returns how many. Raises Unavailable; to be called again and again.
 
-        Each log goes at once or not at all, so that nothing is left half-done.
+        Each log goes at once or not at all, so that nothing is left half-done. One that cannot be
+        reached does not keep the others from it.
         """
         touched = await self._logs.touched()
         known = await self._coordination.read(PATH)
@@ -99,8 +102,12 @@ class GoneLogs:
             if now - since >= GONE_S and touched[name] < horizon
         ]
         removed = 0
-        for name in sorted(old):
+
+        async def remove(name: str) -> None:
+            nonlocal removed
             removed += await self._remove(name, horizon)
+
+        await all_tried(partial(remove, name) for name in sorted(old))
         return removed
 
     async def _remove(self, name: str, horizon: int) -> bool:

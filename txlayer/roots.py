@@ -1,4 +1,4 @@
-"""From a row to its root: which lock a write takes (seed 002, VIII-A; protocol.md, terms).
+"""From a row to its root: which lock a write takes (Synergy, VIII-A; docs/protocols/README.md).
 
 The way leads up the tree edges. It ends at a row of a root relation, or at a row whose tree
 foreign key is NULL or dangles: such a row is the top of its own little tree. Only steps beyond
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from schema.catalog import Catalog
-from schema.rows import projection
-from schema.types import Row, Value
-from storage.codec.rows import Codecs
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.rows import projection
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.codec.rows import Codecs
 
 ReadRows = Callable[[str, Sequence[tuple[Value, ...]]], Awaitable[list[Row | None]]]
 """Rows of a relation by key values, in the state that the caller sees."""

@@ -15,13 +15,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from schema.errors import InvalidRequest, Unavailable
-from storage.ports import Clock
-from txlayer.committer import Committer
-from txlayer.hlc import HybridClock
-from txlayer.links import Links
-from txlayer.messages import Reach, Reached
-from txlayer.view import View
+from hornbeam_server.schema.errors import InvalidRequest, Unavailable
+from hornbeam_server.storage.ports import Clock
+from hornbeam_server.txlayer.committer import Committer
+from hornbeam_server.txlayer.hlc import HybridClock
+from hornbeam_server.txlayer.links import Links
+from hornbeam_server.txlayer.messages import Reach, Reached
+from hornbeam_server.txlayer.view import View
 
 FRESH_S = 0.025
 """What a read that asks for nothing knows of other members is so old at most."""

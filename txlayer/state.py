@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from maintain.programs import Programs, compile_programs
-from query.engine import QueryEngine
-from schema.catalog import Catalog
-from storage.codec.rows import Codecs
-from txlayer.constraints import Constraints
-from txlayer.plans import WritePlan, compile_write
-from txlayer.roots import Roots
+from hornbeam_server.maintain.programs import Programs, compile_programs
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.schema.caches import cached
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.txlayer.constraints import Constraints
+from hornbeam_server.txlayer.plans import WritePlan, compile_write
+from hornbeam_server.txlayer.roots import Roots
 
 PLAN_CACHE_SIZE = 2_000
 
@@ -29,7 +28,7 @@ class CatalogState:
         self.programs: Programs = compile_programs(catalog, self.codecs)
         self.roots = Roots(catalog, self.codecs)
         self.constraints = Constraints(catalog, self.codecs)
-        self._compile = lru_cache(PLAN_CACHE_SIZE)(lambda sql: compile_write(sql, catalog, engine))
+        self._compile = cached(lambda sql: compile_write(sql, catalog, engine), PLAN_CACHE_SIZE)
 
     def plan(self, sql: str) -> WritePlan:
         """Raises SqlError and its kin."""

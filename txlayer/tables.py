@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from schema.catalog import Catalog, State
-from storage.ports import TableStore
-from storage.together import all_settled
-from txlayer import loads
+from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.storage.ports import TableStore
+from hornbeam_server.storage.together import all_settled
+from hornbeam_server.txlayer import loads
 
 
 async def create_tables(

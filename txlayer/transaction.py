@@ -18,14 +18,18 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
-from maintain.changes import Change, Mutation
-from maintain.recompute import rows_from
-from query.engine import QueryStream
-from schema.errors import (
+from hornbeam_server.maintain.changes import Change, Mutation
+from hornbeam_server.maintain.recompute import rows_from
+from hornbeam_server.query.engine import QueryStream
+from hornbeam_server.query.parameters import Misfit
+from hornbeam_server.schema.catalog import Counter
+from hornbeam_server.schema.errors import (
     BeingLoaded,
     Corruption,
     ForeignKeyViolation,
@@ -40,16 +44,20 @@ from schema.errors import (
     UniqueViolation,
     UnknownName,
 )
-from schema.model import Column, Default, DefaultKind, OnDelete, Relation
-from schema.sqltext import literal_sql
-from schema.types import Row, Value
-from storage.codec.rows import LayoutCodec
-from storage.ports import NEWEST, Cell, TableStore
-from storage.snapshot import Overlay, ReadItem, RememberingSnapshot, Snapshot
-from txlayer.constraints import ChildCheck, ParentCheck, UniqueCheck
-from txlayer.identity import Numbers
-from txlayer.locks import LockName, LockOwner, Locks, Mode, Moment
-from txlayer.model import (
+from hornbeam_server.schema.model import Column, Default, DefaultKind, OnDelete, Relation
+from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.sizes import Budget, bytes_of
+from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.turns import ROWS_A_TURN, chunks, made, selected, turn
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.limits import MAX_ROW_BYTES
+from hornbeam_server.storage.ports import NEWEST, Cell, TableStore
+from hornbeam_server.storage.snapshot import Overlay, ReadItem, RememberingSnapshot, Snapshot
+from hornbeam_server.txlayer.constraints import ChildCheck, ParentCheck, UniqueCheck
+from hornbeam_server.txlayer.identity import Numbers
+from hornbeam_server.txlayer.locks import LockName, LockOwner, Locks, Mode, Moment
+from hornbeam_server.txlayer.model import (
     InsertRows,
     Parameters,
     Precondition,
@@ -58,7 +66,7 @@ from txlayer.model import (
     StatementResult,
     Work,
 )
-from txlayer.plans import (
+from hornbeam_server.txlayer.plans import (
     Assignments,
     ByKey,
     BySearch,
@@ -66,19 +74,28 @@ from txlayer.plans import (
     Defaulted,
     DeletePlan,
     InsertPlan,
-    Returning,
     Scalar,
     Subquery,
     UpdatePlan,
     WritePlan,
+    assigned,
     assigned_moment,
     bind_parameters,
     needs_duckdb,
+    with_values,
 )
-from txlayer.state import CatalogState
+from hornbeam_server.txlayer.state import CatalogState
 
+CONFLICTS_A_TURN = 32
+"""Rows that may be in conflict, each of which is looked for by itself."""
 MAX_CHANGES = 200_000
 """Rows one transaction may change; more belongs into several, or into `load`."""
+
+MAX_BYTES = 64 << 20
+"""Texts and bytes that one transaction may read in order to write, and that it may write."""
+MAX_STORED_BYTES = 2 * MAX_BYTES
+"""With the rows of views and indexes that follow from it."""
+_SPLIT = "Split it into transactions over fewer rows, or smaller ones."
 
 Key = tuple[Value, ...]
 T = TypeVar("T")
@@ -86,12 +103,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A statement with its parameters coerced. `by_duckdb`: some expression of it is evaluated by
-    DuckDB."""
+    """A statement with the values of its parameters. `by_duckdb`: some expression of it is
+    evaluated by DuckDB."""
 
     statement: Statement
     parameters: Parameters
     by_duckdb: bool
+
+
+class _Holders:
+    """The rows that a transaction has written, by their values of a unique index."""
+
+    def __init__(self, check: UniqueCheck) -> None:
+        self._values = check.values
+        self._rows: dict[Key, dict[bytes, Row]] = {}
+        """By values and key: until the check before the commit several rows may have the same."""
+
+    def of(self, values: Key) -> Row | None:
+        return next(iter(self._rows.get(values, {}).values()), None)
+
+    def note(self, key: bytes, before: Row | None, after: Row | None) -> None:
+        """Row `key`, which was `before`, is `after` now."""
+        if before is not None:
+            del self._rows[self._values(before)][key]
+        if after is not None:
+            self._rows.setdefault(self._values(after), {})[key] = after
 
 
 _NOTHING_BOUND = _Bound(Statement(""), (), by_duckdb=False)
@@ -120,6 +156,7 @@ class Transaction:
         self.state = state
         self._store = store
         self._identity = identity
+        self._loaded: list[tuple[Counter, list[Any]]] = []
         self._now = now
         self._snapshot = snapshot
         self._searched: Snapshot | None = None
@@ -127,14 +164,21 @@ class Transaction:
         self._owner = owner
         self._deadline = deadline
         self._held: dict[LockName, Mode] = {}
-        self.reader = RememberingSnapshot(store, state.codecs, at)
+        self.reader = RememberingSnapshot(store, state.codecs, at, _budget_of_reads())
         self._reading_since = locks.moment() if locks is not None else Moment(0, {})
         self._changes: dict[str, dict[bytes, Change]] = {}
+        self._holders: dict[str, dict[str, _Holders]] = {}
+        """Of relations and unique indexes that were asked about."""
         self._repairs: list[Mutation] = []
-        self._bound: dict[int, _Bound] = {}
+        self._bound: dict[int, tuple[WritePlan, _Bound]] = {}
         """By the identity of the statement, which each of them keeps."""
         self._given: dict[int, list[dict[int, Value]]] = {}
         """The rows of VALUES of each."""
+        self._values_budget = _budget_of_writes()
+        self._changes_budget = _budget_of_writes()
+        self._returned_budget = Budget(
+            MAX_ROW_BYTES, "What RETURNING gives, which is one row,", "stored", _SPLIT
+        )
 
     # ------------------------------------------------------------ locks
 
@@ -156,6 +200,7 @@ class Transaction:
                 await locks.acquire(owner, missing[number:], mode, self._deadline)
                 break
         self._held.update(dict.fromkeys(missing, mode))
+        await turn(missing)
         if locks.undisturbed(owner, missing, self._reading_since):
             return False
         self.reader.forget()
@@ -167,7 +212,10 @@ class Transaction:
         return held is mode or held is Mode.EXCLUSIVE
 
     async def _lock_roots(self, relation: str, rows: Sequence[Row]) -> None:
-        """Lock the roots of `rows`, and look again under the lock (protocol.md, steps 1 to 3)."""
+        """Lock the roots of `rows`, and look again under the lock.
+
+        These are the first steps of "A transaction" in docs/protocols/locks.md.
+        """
         roots = self.state.roots
         while True:
             names = await roots.find(relation, rows, self.rows)
@@ -182,6 +230,13 @@ class Transaction:
 
     async def _lock_and_read(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
         """The rows, read under the locks of their roots; None where there is none."""
+        found: list[Row | None] = []
+        for some in chunks(keys):
+            found += await self._lock_and_read_some(relation, some)
+            await turn(some)
+        return found
+
+    async def _lock_and_read_some(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
         codec = self.state.codecs(relation)
         while True:
             rows = await self.rows(relation, keys)
@@ -199,8 +254,13 @@ class Transaction:
 
     async def rows(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
         """Rows by key values with this transaction's changes."""
-        if not keys:
-            return []
+        found: list[Row | None] = []
+        for some in chunks(keys):
+            found += await self._some_rows(relation, some)
+            await turn(some)
+        return found
+
+    async def _some_rows(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
         mine = self._changes.get(relation)
         if not mine:
             return await self._committed_rows(relation, keys)
@@ -220,28 +280,28 @@ class Transaction:
             )
         changes = self._changes.setdefault(relation, {})
         known = changes.get(key)
+        replaced = known.new if known is not None else None
+        self._changes_budget.take(bytes_of(after or ()) - bytes_of(replaced or ()))
         changes[key] = Change(relation, known.old if known is not None else before, after)
-        if len(changes) > MAX_CHANGES:
-            raise LimitExceeded(
-                f"The transaction changes more than {MAX_CHANGES} rows of {relation}.",
-                cure="Split it; use load for bulk data.",
-            )
+        _require_few(relation, len(changes))
+        for holders in self._holders.get(relation, {}).values():
+            holders.note(key, replaced, after)
 
-    def net_changes(self) -> list[Change]:
+    async def net_changes(self) -> list[Change]:
         """Changes that change something, in order of first touch."""
-        return [
-            change
-            for changes in self._changes.values()
-            for change in changes.values()
-            if change.old != change.new
-        ]
+        found: list[Change] = []
+        for changes in self._changes.values():
+            found += await selected(list(changes.values()), lambda c: c.old != c.new)
+        return found
 
     async def mutations(self) -> list[Mutation]:
         """Everything stored that differs after this transaction."""
-        changes = self.net_changes()
+        changes = await self.net_changes()
         if not changes:
             return list(self._repairs)
-        return [*await self.state.programs.mutations(changes, self.reader), *self._repairs]
+        found = await self.state.programs.mutations(changes, self.reader)
+        await _require_moderate(found)
+        return [*found, *self._repairs]
 
     # ------------------------------------------------------------ reading ahead
 
@@ -257,19 +317,24 @@ class Transaction:
         wanted: dict[str, dict[Key, None]] = {}
         # An error is the statement's own: it is raised when its turn comes, if that comes.
         with suppress(HornbeamError):
-            for one, plan in zip(work, plans, strict=True):
-                if not isinstance(one, Statement) or plan is None:
-                    continue
-                for relation, key in await self._named(plan, self._bind(plan, one)):
-                    if key is not None and None not in key:
-                        wanted.setdefault(relation, {})[key] = None
+            for some in chunks(list(zip(work, plans, strict=True))):
+                for one, plan in some:
+                    if not isinstance(one, Statement) or plan is None:
+                        continue
+                    for relation, key in await self._named(*await self._bind(plan, one)):
+                        if key is not None and None not in key:
+                            wanted.setdefault(relation, {})[key] = None
+                await turn(some)
         await self.reader.prefetch({name: list(keys) for name, keys in wanted.items()})
 
     async def _named(self, plan: WritePlan, bound: _Bound) -> list[tuple[str, Key | None]]:
-        """Relations and keys; of a row that is inserted, those of its parents too."""
+        """Relations and keys; of a row that is inserted, those of its parents too. Of an INSERT of
+        many rows none: it reads them in parts, when it comes to them."""
         match plan:
             case InsertPlan():
-                return list(self._named_by(plan.relation, await self._values(plan, bound)))
+                values = await self._values(plan, bound)
+                few = values if len(values) < ROWS_A_TURN else ()
+                return list(self._named_by(plan.relation, few))
             case UpdatePlan(find=ByKey() as find) | DeletePlan(find=ByKey() as find):
                 return [(plan.relation.name, await self._key(find, bound))]
         return []
@@ -286,33 +351,47 @@ class Transaction:
 
     # ------------------------------------------------------------ statements
 
-    def _bind(self, plan: WritePlan, statement: Statement) -> _Bound:
-        """Done once: to read ahead, or else to run. Raises SqlError, TypeMismatch."""
-        bound = self._bound.get(id(statement))
-        if bound is None:
-            types = plan.parameter_types
-            parameters = bind_parameters(statement.parameters, types, self._now)
-            by_duckdb = needs_duckdb(plan, parameters)
-            bound = self._bound[id(statement)] = _Bound(statement, parameters, by_duckdb)
-        return bound
+    async def _bind(self, plan: WritePlan, statement: Statement) -> tuple[WritePlan, _Bound]:
+        """Done once: to read ahead, or else to run. The plan is another one where values are not
+        what it was made for. Raises SqlError, TypeMismatch."""
+        found = self._bound.get(id(statement))
+        if found is None:
+            given, now = statement.parameters, self._now
+            try:
+                parameters = bind_parameters(given, plan, now)
+            except Misfit:
+                catalog, engine = self.state.catalog, self.state.engine
+                plan, left = await engine.read(
+                    len(statement.sql), partial(with_values, plan, given, catalog, engine)
+                )
+                parameters = bind_parameters(left, plan, now)
+            found = plan, _Bound(statement, parameters, needs_duckdb(plan, parameters))
+            self._bound[id(statement)] = found
+        return found
 
     async def _computed(self, bound: _Bound, work: Callable[[], T]) -> T:
         """What `work` returns, which evaluates expressions of the statement."""
         return await self.state.engine.evaluate(work) if bound.by_duckdb else work()
 
+    async def _all_computed(self, bound: _Bound, items: Iterable[T]) -> list[T]:
+        """All `items`; to make one evaluates expressions of the statement."""
+        if bound.by_duckdb:
+            return await self.state.engine.evaluate(lambda: list(items))
+        return await made(items)
+
     async def _values(self, plan: InsertPlan, bound: _Bound) -> list[dict[int, Value]]:
         """The rows of VALUES. Done once, like `_bind`."""
         rows = self._given.get(id(bound.statement))
         if rows is None:
-            rows = await self._computed(bound, lambda: plan.given(bound.parameters))
-            self._given[id(bound.statement)] = rows
+            given = self._values_budget.taking(plan.given(bound.parameters), _values_of)
+            rows = self._given[id(bound.statement)] = await self._all_computed(bound, given)
         return rows
 
     async def _key(self, find: ByKey, bound: _Bound) -> Key | None:
         return await self._computed(bound, lambda: find.values(bound.parameters))
 
     async def run(self, plan: WritePlan, statement: Statement) -> StatementResult:
-        bound = self._bind(plan, statement)
+        plan, bound = await self._bind(plan, statement)
         match plan:
             case InsertPlan():
                 rows = await self._insert(plan, bound)
@@ -323,7 +402,9 @@ class Transaction:
         returning = plan.returning
         if returning is None:
             return StatementResult(len(rows))
-        return await self._computed(bound, lambda: _result(returning, rows, bound.parameters))
+        shown = (returning.row(row, bound.parameters) for row in rows)
+        shown_rows = await self._all_computed(bound, self._returned_budget.taking(shown))
+        return StatementResult(len(rows), returning.columns, returning.types, tuple(shown_rows))
 
     async def insert(self, batch: InsertRows) -> StatementResult:
         """Insert a batch of rows without SQL. Raises NotFound, TypeMismatch and the rest."""
@@ -336,20 +417,41 @@ class Transaction:
         positions = [relation.positions[name] for name in batch.columns]
         if any(len(row) != len(positions) for row in batch.rows):
             raise InvalidRequest(f"A row for {relation.name} has not {len(positions)} values.")
-        rows = await self._complete_all(relation, positions, batch.rows)
+        if len(batch.rows) > MAX_CHANGES:
+            raise LimitExceeded(
+                f"More than {MAX_CHANGES} rows in one transaction.",
+                cure="Load them in several requests, or with hornbeam load.",
+            )
+        rows: list[Row] = []
+        for some in chunks(batch.rows):
+            rows += await self._complete_all(relation, positions, some, len(rows) + 1)
+            await turn(some)
         await self.insert_rows(relation, rows)
+        for position in positions:
+            column = relation.columns[position].name
+            counter = self.state.catalog.counters.get((relation.name, column))
+            if counter is not None and rows:
+                self._loaded.append((counter, [row[position] for row in rows]))
         return StatementResult(len(rows))
+
+    async def move_numbers(self) -> None:
+        """Of identity columns behind those that were loaded. To be called when nothing is left
+        that could refuse the transaction: they stay there."""
+        for counter, numbers in self._loaded:
+            await self._identity.move_past(counter, numbers)
 
     async def _insert(self, plan: InsertPlan, bound: _Bound) -> list[Row]:
         relation = plan.relation
         given = [*await self._values(plan, bound)]
         if plan.query is not None:
             stream = await self._run_query(plan.query, bound.parameters)
-            for row in await stream.all():
-                pairs = zip(plan.query_positions, row, strict=True)
-                typed = ((i, relation.columns[i].type, value) for i, value in pairs)
-                given.append({i: t.coerce(assigned_moment(v, t.kind)) for i, t, v in typed})
-        rows = [await self._complete(relation, values) for values in given]
+            rows_found = await _gathered(stream, relation.name, _budget_of_writes())
+            _require_width(len(stream.columns), len(plan.query_positions), relation)
+            given += await made(_row_assigned(plan, row) for row in rows_found)
+        rows: list[Row] = []
+        for some in chunks(given):
+            rows += [await self._complete(relation, values) for values in some]
+            await turn(some)
         return await self.insert_rows(relation, rows, plan.conflict, bound)
 
     async def _complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
@@ -363,9 +465,14 @@ class Transaction:
         return complete
 
     async def _complete_all(
-        self, relation: Relation, positions: Sequence[int], given: Sequence[Sequence[Any]]
+        self,
+        relation: Relation,
+        positions: Sequence[int],
+        given: Sequence[Sequence[Any]],
+        first: int,
     ) -> list[Row]:
-        """`_complete` for many rows whose values are not coerced yet, column by column."""
+        """`_complete` for many rows whose values are not coerced yet, column by column. `first` is
+        the number of the first row in its batch."""
         values = dict(zip(positions, zip(*given, strict=True), strict=False))
         columns: list[Sequence[Value]] = []
         for i, column in enumerate(relation.columns):
@@ -376,7 +483,7 @@ class Transaction:
             else:
                 columns.append([await self._default(relation, column)] * len(given))
         rows = list(zip(*columns, strict=True))
-        for number, row in enumerate(rows, start=1):
+        for number, row in enumerate(rows, start=first):
             if None in row:
                 self.state.constraints.require_values(relation, row, number)
         return rows
@@ -388,7 +495,10 @@ class Transaction:
             case Default(kind=DefaultKind.NOW):
                 return assigned_moment(self._now, column.type.kind)
             case Default(kind=DefaultKind.IDENTITY):
-                return await self._identity.next(relation.name, column.name)
+                number = await self._identity.next(
+                    self.state.catalog.counters[relation.name, column.name]
+                )
+                return column.type.coerce(number)
             case Default(value=value):
                 return value
 
@@ -403,13 +513,29 @@ class Transaction:
 
         Raises SqlError if ON CONFLICT DO UPDATE means a row that it has written itself.
         """
+        written: list[Row] = []
+        written_keys: set[bytes] = set()
+        most = ROWS_A_TURN if conflict is None else CONFLICTS_A_TURN
+        for some in chunks(rows, most):
+            written += await self._insert_some(relation, some, conflict, bound, written_keys)
+            await turn(some, most)
+        return written
+
+    async def _insert_some(
+        self,
+        relation: Relation,
+        rows: Sequence[Row],
+        conflict: Conflict | None,
+        bound: _Bound,
+        written_keys: set[bytes],
+    ) -> list[Row]:
+        """`written_keys`, of the rows that the statement has written so far, grow."""
         name, codec = relation.name, self.state.codecs(relation.name)
         await self._lock_roots(name, rows)
         keys = [codec.key(row) for row in rows]
         await self._lock_existence(name, keys)
         existing = await self.rows(name, [codec.key_values(row) for row in rows])
         written: list[Row] = []
-        written_keys: set[bytes] = set()
         mine = self._changes.setdefault(name, {})
         for row, key, stored in zip(rows, keys, existing, strict=True):
             change = mine.get(key)
@@ -422,10 +548,12 @@ class Transaction:
                 written.append(row)
                 written_keys.add(key)
             elif holder is None or conflict is None:
+                values = codec.key_values(row)
+                cure = "Use another key, or ON CONFLICT with the primary key as its target."
                 raise UniqueViolation(
                     f"{name} has a row with this primary key already:"
-                    f" {_shown(relation.primary_key, codec.key_values(row))}.",
-                    cure="Use another key, or ON CONFLICT with the primary key as its target.",
+                    f" {_shown(relation.primary_key, values)}.",
+                    cure=self._numbers_cure(name, relation.primary_key, values) or cure,
                     relation=name,
                     constraint="primary key",
                 )
@@ -449,7 +577,7 @@ class Transaction:
             values = check.values(row)
             if None in values:
                 continue
-            await self._lock_unique(check, values)
+            await self._lock_unique(check, [values])
             holder = await self._holder(relation, check, values)
             if holder is not None:
                 return holder
@@ -457,15 +585,27 @@ class Transaction:
 
     async def _holder(self, relation: Relation, check: UniqueCheck, values: Key) -> Row | None:
         """The row that has `values` in a unique index, as this transaction sees it."""
-        for change in self._changes.get(relation.name, {}).values():
-            if change.new is not None and check.values(change.new) == values:
-                return change.new
+        own = (await self._own_holders(relation.name, check)).of(values)
+        if own is not None:
+            return own
         (entries,) = await self.reader.prefixes(check.index.name, [values])
         for entry in entries:
             (row,) = await self.rows(relation.name, [check.holder_key(entry.row)])
             if row is not None and check.values(row) == values:
                 return row
         return None
+
+    async def _own_holders(self, relation: str, check: UniqueCheck) -> _Holders:
+        """Of the rows that this transaction has written. From now on `_write` keeps them."""
+        holders = self._holders.setdefault(relation, {}).get(check.index.name)
+        if holders is None:
+            holders = _Holders(check)
+            for some in chunks(list(self._changes.get(relation, {}).items())):
+                for key, change in some:
+                    holders.note(key, None, change.new)
+                await turn(some)
+            self._holders[relation][check.index.name] = holders
+        return holders
 
     async def _update_conflicting(
         self,
@@ -489,12 +629,13 @@ class Transaction:
 
     async def _update(self, plan: UpdatePlan, bound: _Bound) -> list[Row]:
         rows = await self._locate(plan.relation, plan.find, bound)
-        pairs = await self._computed(
-            bound,
-            lambda: [(r, _assigned(plan.assignments, r, r, bound.parameters)) for r in rows],
-        )
-        relation, assignments = plan.relation, plan.assignments
-        pairs = [(row, await self._defaulted(relation, assignments, new)) for row, new in pairs]
+        relation, assignments, parameters = plan.relation, plan.assignments, bound.parameters
+        after = (_assigned(assignments, row, row, parameters) for row in rows)
+        changed = await self._all_computed(bound, _budget_of_writes().taking(after))
+        pairs: list[tuple[Row, Row]] = []
+        for some in chunks(list(zip(rows, changed, strict=True))):
+            pairs += [(row, await self._defaulted(relation, assignments, new)) for row, new in some]
+            await turn(some)
         return await self._replace(relation, pairs)
 
     async def _defaulted(self, relation: Relation, assignments: Assignments, row: Row) -> Row:
@@ -508,25 +649,33 @@ class Transaction:
     async def _replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> list[Row]:
         """Old rows become new ones; their keys may change too."""
         name, codec = relation.name, self.state.codecs(relation.name)
-        checks = self.state.constraints[name]
+        new_keys: list[Row] = []
+        for some in chunks(pairs):
+            await self._lock_to_replace(relation, some)
+            for old, new in some:
+                old_key = codec.key(old)
+                if old_key == codec.key(new):
+                    self._write(name, old_key, old, new)
+                else:
+                    self._write(name, old_key, old, None)
+                    new_keys.append(new)
+            await turn(some)
+        await self.insert_rows(relation, new_keys)  # the keys that they take may have become free
+        return [new for _, new in pairs]
+
+    async def _lock_to_replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> None:
+        """Of rows that move, the new roots; of those whose keys change, both existences."""
+        name, key = relation.name, self.state.codecs(relation.name).key
+        positions = self.state.constraints[name].root_positions
         for _, new in pairs:
             self.state.constraints.require_values(relation, new)
-        moved = [new for old, new in pairs if any(old[i] != new[i] for i in checks.root_positions)]
-        if moved:
-            await self._lock_roots(name, moved)
-        keys = [(codec.key(old), codec.key(new)) for old, new in pairs]
-        rekeyed = [pair for pair in keys if pair[0] != pair[1]]
-        if rekeyed:
-            await self._lock_existence(name, sorted({key for pair in rekeyed for key in pair}))
-        for (old, _), (old_key, new_key) in zip(pairs, keys, strict=True):
-            if old_key != new_key:
-                self._write(name, old_key, old, None)
-        for (old, new), (old_key, new_key) in zip(pairs, keys, strict=True):
-            if old_key == new_key:
-                self._write(name, new_key, old, new)
-            else:
-                await self.insert_rows(relation, [new])
-        return [new for _, new in pairs]
+        moved = [pair for pair in pairs if any(pair[0][i] != pair[1][i] for i in positions)]
+        if not moved:
+            return
+        await self._lock_roots(name, [new for _, new in moved])
+        keys = [(key(old), key(new)) for old, new in moved]
+        rekeyed = {one for pair in keys if pair[0] != pair[1] for one in pair}
+        await self._lock_existence(name, sorted(rekeyed))
 
     async def _delete(self, plan: DeletePlan, bound: _Bound) -> list[Row]:
         rows = await self._locate(plan.relation, plan.find, bound)
@@ -548,42 +697,52 @@ class Transaction:
                 if check.foreign_key.on_delete is OnDelete.CASCADE:
                     waiting.append((check.child, below))
                 else:
-                    await self._replace(check.child, [(row, check.nulls(row)) for row in below])
+                    await self._replace(
+                        check.child, await made((row, check.nulls(row)) for row in below)
+                    )
 
     async def _delete_level(self, relation: str, rows: Sequence[Row]) -> None:
         codec = self.state.codecs(relation)
-        keys = [codec.key(row) for row in rows]
-        await self._lock_existence(relation, keys)
-        for row, key in zip(rows, keys, strict=True):
-            self._write(relation, key, row, None)
+        for some in chunks(rows):
+            keys = [codec.key(row) for row in some]
+            await self._lock_existence(relation, keys)
+            for row, key in zip(some, keys, strict=True):
+                self._write(relation, key, row, None)
+            await turn(some)
 
     async def _below(self, check: ChildCheck, rows: Sequence[Row]) -> list[Row]:
         """Rows that reference one of `rows`, which are deleted, under their locks."""
-        gone = {check.values(row) for row in rows}
-        children = await self._children(check, list(gone))
-        keys = [self.state.codecs(check.child.name).key_values(child) for child in children]
+        gone = set(await made(map(check.values, rows)))
+        children = await self._children(check, gone)
+        keys = await made(map(self.state.codecs(check.child.name).key_values, children))
         locked = await self._lock_and_read(check.child.name, keys)
         # A child may have left before its lock was granted; none can come, the parents are locked.
-        return [row for row in locked if row is not None and check.parent_key(row) in gone]
+        present = [row for row in locked if row is not None]
+        return await selected(present, lambda row: check.parent_key(row) in gone)
 
-    async def _children(self, check: ChildCheck, parents: Sequence[Key]) -> list[Row]:
+    async def _children(self, check: ChildCheck, parents: Set[Key]) -> list[Row]:
         """Rows of the child relation that reference one of `parents`, as seen here."""
-        wanted = set(parents)
-        if not wanted:
+        if not parents:
             return []
         name, codec = check.child.name, self.state.codecs(check.child.name)
         keys: dict[Key, None] = {}
         if check.path is not None:
-            for entries in await self.reader.prefixes(check.path, list(wanted)):
-                keys.update((check.child_key(entry.row), None) for entry in entries)
+            for some in chunks(list(parents)):
+                for entries in await self.reader.prefixes(check.path, some):
+                    below = await made(check.child_key(entry.row) for entry in entries)
+                    keys.update(dict.fromkeys(below))
+                _require_few(name, len(keys))
+                await turn(some)
         else:
             async for batch in self.reader.scan(name):
-                keys.update((check.child_key(row), None) for row in batch)
-        for change in self._changes.get(name, {}).values():
-            if change.new is not None:
-                keys[codec.key_values(change.new)] = None
-        current = await self.rows(name, list(keys))
-        return [row for row in current if row is not None and check.parent_key(row) in wanted]
+                found = (row for row in batch if check.parent_key(row) in parents)
+                keys.update((check.child_key(row), None) for row in found)
+                _require_few(name, len(keys))
+                await turn(batch)
+        changed = (c.new for c in self._changes.get(name, {}).values() if c.new is not None)
+        keys.update(dict.fromkeys(await made(map(codec.key_values, changed))))
+        current = [row for row in await self.rows(name, list(keys)) if row is not None]
+        return await selected(current, lambda row: check.parent_key(row) in parents)
 
     async def _locate(self, relation: Relation, find: ByKey | BySearch, bound: _Bound) -> list[Row]:
         """The rows that a WHERE means, locked and as they are now."""
@@ -601,12 +760,17 @@ class Transaction:
         present = [row for row in rows if row is not None]
         if predicate is None or not present:
             return present
-        return await self._computed(
-            bound, lambda: [row for row in present if predicate(row, bound.parameters)]
-        )
+
+        def wanted(row: Row) -> object:
+            return predicate(row, bound.parameters)
+
+        if bound.by_duckdb:
+            return await self.state.engine.evaluate(lambda: list(filter(wanted, present)))
+        return await selected(present, wanted)
 
     async def _search(self, relation: Relation, find: BySearch, bound: _Bound) -> list[Row]:
-        keys = await (await self._run_query(find.query, bound.parameters)).all()
+        stream = await self._run_query(find.query, bound.parameters)
+        keys = await _gathered(stream, relation.name, _budget_of_reads())
         rows = await self._lock_and_read(relation.name, keys)
         if find.predicate is None:
             await self._require_unchanged(relation, keys)
@@ -614,8 +778,10 @@ class Transaction:
 
     async def _require_unchanged(self, relation: Relation, keys: Sequence[Key]) -> None:
         base = await self._base()
-        if await self.reader.get(relation.name, keys) != await base.get(relation.name, keys):
-            raise _changed_since(relation.name)
+        for some in chunks(keys):
+            if await self.reader.get(relation.name, some) != await base.get(relation.name, some):
+                raise _changed_since(relation.name)
+            await turn(some)
 
     async def _base(self) -> Snapshot:
         """The snapshot of this transaction's searches, without its own changes."""
@@ -650,17 +816,19 @@ class Transaction:
         base = await self._base()
         for layout, changed in by_layout.items():
             codec = self.state.codecs(layout)
-            keys = [codec.decode_key(mutation.key) for mutation in changed]
-            for version, mutation in zip(await base.get(layout, keys), changed, strict=True):
-                if (version.row if version is not None else None) != mutation.old:
-                    raise _changed_since(layout)
+            for some in chunks(changed):
+                keys = [codec.decode_key(mutation.key) for mutation in some]
+                for version, mutation in zip(await base.get(layout, keys), some, strict=True):
+                    if (version.row if version is not None else None) != mutation.old:
+                        raise _changed_since(layout)
+                await turn(some)
 
     # ------------------------------------------------------------ checks before the commit
 
     async def check(self) -> None:
         """Foreign keys and UNIQUE over the net changes. Raises ConstraintViolation."""
         by_relation: dict[str, list[Change]] = {}
-        for change in self.net_changes():
+        for change in await self.net_changes():
             by_relation.setdefault(change.relation, []).append(change)
         for relation, changes in by_relation.items():
             checks = self.state.constraints[relation]
@@ -674,53 +842,48 @@ class Transaction:
     async def _check_parent(
         self, relation: str, check: ParentCheck, changes: Sequence[Change]
     ) -> None:
-        wanted: dict[Key, None] = {}
-        for change in changes:
-            if change.new is None:
-                continue
-            values = check.values(change.new)
-            if None in values or (change.old is not None and check.values(change.old) == values):
-                continue
-            wanted[values] = None
-        keys, parent = list(wanted), check.foreign_key.parent
+        parent = check.foreign_key.parent
         codec = self.state.codecs(parent)
-        if not check.same_root:
-            await self._lock_existence(parent, map(codec.key_of, keys), Mode.SHARED)
-        for key, row in zip(keys, await self.rows(parent, keys), strict=True):
-            if row is None:
-                raise ForeignKeyViolation(
-                    f"{relation} references {parent}"
-                    f" {_shown(check.foreign_key.columns, key)}, which does not exist.",
-                    cure=f"Insert the row of {parent} first, or in the same transaction.",
-                    relation=relation,
-                    constraint=check.foreign_key.name,
-                    key=[literal_sql(value) for value in key],
-                )
+        newly = dict.fromkeys(await made(map(check.newly, changes)))
+        for keys in chunks([key for key in newly if key is not None]):
+            if not check.same_root:
+                await self._lock_existence(parent, map(codec.key_of, keys), Mode.SHARED)
+            for key, row in zip(keys, await self.rows(parent, keys), strict=True):
+                if row is None:
+                    raise ForeignKeyViolation(
+                        f"{relation} references {parent}"
+                        f" {_shown(check.foreign_key.columns, key)}, which does not exist.",
+                        cure=f"Insert the row of {parent} first, or in the same transaction.",
+                        relation=relation,
+                        constraint=check.foreign_key.name,
+                        key=[literal_sql(value) for value in key],
+                    )
+            await turn(keys)
 
     async def _check_unique(
         self, relation: str, check: UniqueCheck, changes: Sequence[Change]
     ) -> None:
         codec = self.state.codecs(relation)
         taken: dict[Key, Key] = {}
-        for change in changes:
-            old = check.values(change.old) if change.old is not None else None
-            new = check.values(change.new) if change.new is not None else None
-            if old == new:
-                continue
-            for values in (old, new):
-                if values is not None and None not in values:
-                    await self._lock_unique(check, values)
-            if change.new is None or new is None or None in new:
-                continue
-            if new in taken:
-                raise _duplicate(relation, check, new)
-            taken[new] = codec.key_values(change.new)
-        changed = {codec.key(row) for c in changes for row in (c.old, c.new) if row is not None}
-        found = await self.reader.prefixes(check.index.name, list(taken)) if taken else []
-        for values, entries in zip(taken, found, strict=True):
-            for entry in entries:
-                if codec.key_of(check.holder_key(entry.row)) not in changed:
-                    raise _duplicate(relation, check, values)
+        changed: set[bytes] = set()
+        for some in chunks(changes):
+            await self._lock_unique(check, chain.from_iterable(map(check.freed_and_taken, some)))
+            for change in some:
+                changed.update(codec.key(row) for row in (change.old, change.new) if row)
+                values = check.newly(change)
+                if values is None or change.new is None:
+                    continue
+                if values in taken:
+                    raise self._duplicate(relation, check, values)
+                taken[values] = codec.key_values(change.new)
+            await turn(some)
+        for some_values in chunks(list(taken)):
+            found = await self.reader.prefixes(check.index.name, some_values)
+            for values, entries in zip(some_values, found, strict=True):
+                for entry in entries:
+                    if codec.key_of(check.holder_key(entry.row)) not in changed:
+                        raise self._duplicate(relation, check, values)
+            await turn(some_values)
         await self._check_unchanged_holders(relation, check, changes, taken)
 
     async def _check_unchanged_holders(
@@ -728,24 +891,51 @@ class Transaction:
     ) -> None:
         """A row changed elsewhere but keeping its unique values still holds them."""
         codec = self.state.codecs(relation)
-        for change in changes:
-            if change.new is None:
-                continue
-            values = check.values(change.new)
-            if values in taken and taken[values] != codec.key_values(change.new):
-                raise _duplicate(relation, check, values)
+        for some in chunks(changes):
+            for row in (change.new for change in some if change.new is not None):
+                values = check.values(row)
+                if values in taken and taken[values] != codec.key_values(row):
+                    raise self._duplicate(relation, check, values)
+            await turn(some)
 
-    async def _lock_unique(self, check: UniqueCheck, values: Key) -> None:
-        prefix = self.state.codecs(check.index.name).prefix(values)
-        await self.lock([("unique", check.index.name, prefix)])
+    def _duplicate(self, relation: str, check: UniqueCheck, values: Key) -> UniqueViolation:
+        columns = tuple(part.column for part in check.index.columns)
+        return UniqueViolation(
+            f"{relation} has a row with {_shown(columns, values)} already.",
+            cure=self._numbers_cure(relation, columns, values)
+            or "Use another value, or ON CONFLICT.",
+            relation=relation,
+            constraint=check.index.name,
+        )
+
+    def _numbers_cure(
+        self, relation: str, columns: Sequence[str], values: Sequence[Value]
+    ) -> str | None:
+        """How to mend an identity column that has given a number which a row has already. None:
+        `values` of `columns` were given by the statement."""
+        for column, value in zip(columns, values, strict=True):
+            if (relation, column, value) in self._identity.taken:
+                table, name = identifier(relation), identifier(column)
+                return (
+                    f"Identity column {column} lies behind numbers that rows were given: ALTER"
+                    f" TABLE {table} ALTER COLUMN {name} RESTART WITH n, where n is free and behind"
+                    f" (SELECT max({name}) FROM {table})."
+                )
+        return None
+
+    async def _lock_unique(self, check: UniqueCheck, values: Iterable[Key]) -> None:
+        name, prefix = check.index.name, self.state.codecs(check.index.name).prefix
+        await self.lock([("unique", name, prefix(each)) for each in dict.fromkeys(values)])
 
     async def _check_children(
         self, relation: str, check: ChildCheck, changes: Sequence[Change]
     ) -> None:
-        gone = [check.values(c.old) for c in changes if c.old is not None and c.new is None]
-        if gone and (children := await self._children(check, gone)):
+        deleted = (c.old for c in changes if c.old is not None and c.new is None)
+        gone = dict.fromkeys(await made(map(check.values, deleted)))
+        if children := await self._children(check, gone.keys()):
+            first = next(iter(gone))
             raise ForeignKeyViolation(
-                f"{relation} {_shown(check.foreign_key.parent_columns, gone[0])} is referenced by"
+                f"{relation} {_shown(check.foreign_key.parent_columns, first)} is referenced by"
                 f" {len(children)} row(s) of {check.child.name}.",
                 cure=f"Delete them first, or declare {check.foreign_key.name} ON DELETE CASCADE.",
                 relation=check.child.name,
@@ -762,7 +952,7 @@ class Transaction:
             if not known or await self._version(item.layout, item.key) != item.ts:
                 raise ReadConflict(
                     f"A row of {item.layout} that this transaction read has changed since.",
-                    cure="Begin again and read it anew.",
+                    cure="Begin again and read it again.",
                 )
         for condition in preconditions:
             relation, key = self._precondition_key(condition)
@@ -860,12 +1050,29 @@ class Transaction:
         return [version.row if version is not None else None for version in found]
 
 
+def _require_width(given: int, wanted: int, relation: Relation) -> None:
+    """Raises SqlError. Only DuckDB knows how many columns a struct is unnested to."""
+    if given != wanted:
+        raise SqlError(
+            f"INSERT INTO {relation.name}: {wanted} columns, the SELECT gives {given}.",
+            cure="Name the columns that are written, and give each a value.",
+        )
+
+
 def _decoded(codec: LayoutCodec, cell: Cell | None) -> Row | None:
     """None for what cannot be decoded, too."""
     try:
         return codec.decode(cell.value) if cell is not None else None
     except Corruption:
         return None
+
+
+def _row_assigned(plan: InsertPlan, row: Row) -> dict[int, Value]:
+    """The values, by position, that a row of the SELECT of an INSERT assigns. Raises
+    TypeMismatch."""
+    columns = plan.relation.columns
+    typed = ((i, columns[i].type, v) for i, v in zip(plan.query_positions, row, strict=True))
+    return {i: assigned(assigned_moment(value, t.kind), t) for i, t, value in typed}
 
 
 def _assigned(assignments: Assignments, old: Row, seen: Row, parameters: Parameters) -> Row:
@@ -887,13 +1094,48 @@ def _updated_conflicting(
     return _assigned(conflict.assignments, row, both, parameters)
 
 
-def _result(returning: Returning, rows: Sequence[Row], parameters: Parameters) -> StatementResult:
-    return StatementResult(
-        len(rows),
-        returning.columns,
-        returning.types,
-        tuple(returning.row(row, parameters) for row in rows),
+async def _gathered(stream: QueryStream, relation: str, budget: Budget) -> list[Row]:
+    """All rows of a query that are for `relation`. Raises LimitExceeded."""
+    rows: list[Row] = []
+    async with aclosing(stream.batches()) as batches:
+        async for batch in batches:
+            for some in chunks(batch):
+                rows += budget.taking(some)
+                await turn(some)
+            _require_few(relation, len(rows))
+    return rows
+
+
+def _require_few(relation: str, rows: int) -> None:
+    if rows > MAX_CHANGES:
+        raise LimitExceeded(
+            f"The transaction changes more than {MAX_CHANGES} rows of {relation}.",
+            cure="Split it; use load for bulk data.",
+        )
+
+
+async def _require_moderate(mutations: Sequence[Mutation]) -> None:
+    """What follows from changes may be much more than these: a view repeats a parent's columns in
+    the row of each child."""
+    budget = Budget(
+        MAX_STORED_BYTES, "What the transaction stores, with views and indexes,", "stored", _SPLIT
     )
+    for some in chunks(mutations):
+        for mutation in some:
+            budget.take(bytes_of(mutation.new or ()))
+        await turn(some)
+
+
+def _budget_of_reads() -> Budget:
+    return Budget(MAX_BYTES, "What the transaction reads in order to write", "read", _SPLIT)
+
+
+def _budget_of_writes() -> Budget:
+    return Budget(MAX_BYTES, "What the transaction writes", "written", _SPLIT)
+
+
+def _values_of(row: Mapping[int, Value]) -> Iterable[Value]:
+    return row.values()
 
 
 def _changed_since(layout: str) -> TransactionAborted:
@@ -910,16 +1152,6 @@ def _written_twice(relation: Relation, key: Key) -> SqlError:
 
 def _targets_key(conflict: Conflict) -> bool:
     return conflict.any_key or conflict.index is None
-
-
-def _duplicate(relation: str, check: UniqueCheck, values: Key) -> UniqueViolation:
-    columns = tuple(part.column for part in check.index.columns)
-    return UniqueViolation(
-        f"{relation} has a row with {_shown(columns, values)} already.",
-        cure="Use another value, or ON CONFLICT.",
-        relation=relation,
-        constraint=check.index.name,
-    )
 
 
 def _shown(columns: Sequence[str], values: Sequence[Value]) -> str:

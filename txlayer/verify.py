@@ -11,23 +11,23 @@ as any other change (`RepairRows`).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-import duckdb
+from hornbeam_server.query.duck import from_record_batch, quoted, to_record_batch
+from hornbeam_server.query.session import DuckSession
+from hornbeam_server.query.workers.pool import Workers
+from hornbeam_server.schema.catalog import Catalog, JoinView, Layout
+from hornbeam_server.schema.errors import NotFound
+from hornbeam_server.schema.model import ForeignKey, Relation
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.batches import bytes_of_values
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.ports import TableStore
 
-from query.duck import connect, from_record_batch, quoted, to_record_batch
-from schema.catalog import Catalog, JoinView, Layout
-from schema.errors import NotFound
-from schema.model import ForeignKey, Relation
-from schema.types import Row
-from storage.codec.rows import Codecs
-from storage.ports import TableStore
-
-BATCH_ROWS = 8_192
+BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20
+"""A batch of stored rows ends when it has reached either."""
 SAMPLE_ROWS = 20
 """Differing rows that a report shows of each kind; all of them are counted and repaired."""
 
@@ -76,9 +76,9 @@ async def verify(
     codecs: Codecs,
     store: TableStore,
     at: int,
+    workers: Workers,
     *,
     names: Sequence[str] | None = None,
-    spill_folder: Path | None = None,
     progress: Progress = lambda _name, _done, _total: None,
 ) -> VerifyReport:
     """Check `names` (default: all readable views and indexes, and all foreign keys) at `at`.
@@ -91,7 +91,7 @@ async def verify(
         if names is None
         else []
     )
-    check = _Check(catalog, codecs, store, at, spill_folder)
+    check = _Check(catalog, codecs, store, at, workers)
     total = len(targets) + len(foreign_keys)
     checked: list[Checked] = []
     try:
@@ -113,12 +113,12 @@ async def verify_deferred(
     store: TableStore,
     at: int,
     queries: Mapping[str, str],
+    workers: Workers,
     *,
-    spill_folder: Path | None = None,
     progress: Progress = lambda _name, _done, _total: None,
 ) -> list[Checked]:
     """Check deferred views that are as of `at`; `queries` say by name what they are there."""
-    check = _Check(catalog, codecs, store, at, spill_folder)
+    check = _Check(catalog, codecs, store, at, workers)
     checked: list[Checked] = []
     try:
         for done, (name, query) in enumerate(queries.items()):
@@ -149,10 +149,10 @@ class _Check:
         codecs: Codecs,
         store: TableStore,
         at: int,
-        spill_folder: Path | None,
+        workers: Workers,
     ) -> None:
         self._catalog, self._codecs, self._store, self._at = catalog, codecs, store, at
-        self._duck = connect(spill_folder=spill_folder)
+        self._duck = DuckSession(workers, restartable=False)
         self._loaded: set[str] = set()
         self._misplaced: dict[str, dict[bytes, bytes]] = {}
         """Layout → key → the key that the row there belongs under."""
@@ -169,40 +169,36 @@ class _Check:
         await self._load(name)
         outputs = ", ".join(map(quoted, layout.column_names))
         expected = f"SELECT {outputs} FROM ({_definition(self._catalog, source)})"
-        try:
-            return await asyncio.to_thread(self._compare, layout, view, expected)
-        finally:
-            self._duck.execute(f"DROP TABLE {_table(name)}")
-            self._loaded.discard(name)
+        found = await self._compare(layout, view, expected)
+        await self._forget(name)
+        return found
 
     async def deferred(self, name: str, query: str) -> Checked:
         """Its rows as a bag: what tells equal ones apart is only stored."""
         for relation in self._catalog.deferred_view[name].relations:
             await self._load(relation)
-            self._duck.execute(
+            await self._duck.run(
                 f"CREATE OR REPLACE TEMP VIEW {quoted(relation)} AS"
                 f" SELECT * FROM {_table(relation)}"
             )
         await self._load(name)
         visible = ", ".join(quoted(column.name) for column in self._catalog.visible(name))
-        try:
-            return await asyncio.to_thread(self._compare_bags, name, visible, query)
-        finally:
-            self._duck.execute(f"DROP TABLE {_table(name)}")
-            self._loaded.discard(name)
+        found = await self._compare_bags(name, visible, query)
+        await self._forget(name)
+        return found
 
-    def _compare_bags(self, name: str, visible: str, query: str) -> Checked:
+    async def _compare_bags(self, name: str, visible: str, query: str) -> Checked:
         stored = f"SELECT {visible} FROM {_table(name)}"
         # As a table of the same types: in it the answer is cast to what is stored of it.
-        self._duck.execute(
+        await self._duck.run(
             f"CREATE TEMP TABLE expected AS {stored} LIMIT 0;"
             f"INSERT INTO expected SELECT * FROM ({query})"
         )
         expected = "SELECT * FROM expected"
-        missing = self._count(f"SELECT count(*) FROM ({expected} EXCEPT ALL {stored})")
-        extra = self._count(f"SELECT count(*) FROM ({stored} EXCEPT ALL {expected})")
-        rows = self._count(f"SELECT count(*) FROM {_table(name)}")
-        self._duck.execute("DROP TABLE expected")
+        missing = await self._count(f"SELECT count(*) FROM ({expected} EXCEPT ALL {stored})")
+        extra = await self._count(f"SELECT count(*) FROM ({stored} EXCEPT ALL {expected})")
+        rows = await self._count(f"SELECT count(*) FROM {_table(name)}")
+        await self._duck.run("DROP TABLE expected")
         misplaced = len(self._misplaced.pop(name, {}))
         return Checked(name, "deferred view", rows, missing, extra, misplaced=misplaced)
 
@@ -215,59 +211,67 @@ class _Check:
             f"SELECT count(*) FROM {_table(relation.name)} c"
             f" WHERE {present} AND NOT EXISTS (SELECT 1 FROM {_table(fk.parent)} p WHERE {on})"
         )
-        rows = self._count(f"SELECT count(*) FROM {_table(relation.name)}")
-        missing = await asyncio.to_thread(self._count, orphans)
+        rows = await self._count(f"SELECT count(*) FROM {_table(relation.name)}")
+        missing = await self._count(orphans)
         return Checked(f"{relation.name}.{fk.name}", "foreign key", rows, missing=missing)
 
-    def _compare(self, layout: Layout, view: JoinView | None, expected: str) -> Checked:
+    async def _compare(self, layout: Layout, view: JoinView | None, expected: str) -> Checked:
         stored = f"SELECT * FROM {_table(layout.name)}"
         key = [part.column for part in layout.key]
-        self._duck.execute(
+        await self._duck.run(
             f"CREATE TEMP TABLE missing AS ({expected}) EXCEPT ALL ({stored});"
             f"CREATE TEMP TABLE extra AS ({stored}) EXCEPT ALL ({expected})"
         )
         both = " AND ".join(f"m.{quoted(c)} IS NOT DISTINCT FROM e.{quoted(c)}" for c in key)
-        different = self._count(f"SELECT count(*) FROM missing m JOIN extra e ON {both}")
-        missing = self._count("SELECT count(*) FROM missing") - different
-        extra = self._count("SELECT count(*) FROM extra") - different
-        damaged = self._rows(layout, "SELECT * FROM missing UNION SELECT * FROM extra")
+        different = await self._count(f"SELECT count(*) FROM missing m JOIN extra e ON {both}")
+        missing = await self._count("SELECT count(*) FROM missing") - different
+        extra = await self._count("SELECT count(*) FROM extra") - different
+        damaged, sample = await self._damaged(layout)
         misplaced = self._misplaced.pop(layout.name, {})
-        codec = self._codecs(layout.name)
         result = Checked(
             layout.name,
             "view" if view is not None and layout.name == view.name else "index",
-            self._count(f"SELECT count(*) FROM {_table(layout.name)}"),
+            await self._count(f"SELECT count(*) FROM {_table(layout.name)}"),
             missing,
             extra,
             different,
             len(misplaced),
-            keys=tuple(
-                dict.fromkeys(
-                    [*(codec.key(row) for row in damaged), *misplaced, *misplaced.values()]
-                )
-            ),
-            sample=tuple(damaged[:SAMPLE_ROWS]),
+            keys=tuple(dict.fromkeys([*damaged, *misplaced, *misplaced.values()])),
+            sample=sample,
         )
-        self._duck.execute("DROP TABLE missing; DROP TABLE extra")
+        await self._duck.run("DROP TABLE missing; DROP TABLE extra")
         return result
 
-    def _rows(self, layout: Layout, sql: str) -> list[Row]:
-        reader = self._duck.sql(sql).to_arrow_reader(BATCH_ROWS)
-        types = [column.type for column in layout.columns]
-        return [row for batch in reader for row in from_record_batch(batch, types)]
+    async def _damaged(self, layout: Layout) -> tuple[list[bytes], tuple[Row, ...]]:
+        """The keys of rows that differ, and some of these rows."""
+        key, types = self._codecs(layout.name).key, [column.type for column in layout.columns]
+        keys: list[bytes] = []
+        sample: tuple[Row, ...] = ()
+        sql = "SELECT * FROM missing UNION SELECT * FROM extra"
+        async with aclosing(self._duck.query(sql, {})) as batches:
+            async for batch in batches:
+                rows = from_record_batch(batch, types)
+                keys += map(key, rows)
+                sample = (*sample, *rows)[:SAMPLE_ROWS]
+        return keys, sample
 
-    def _count(self, sql: str) -> int:
-        ((count,),) = self._duck.sql(sql).fetchall()
-        return int(count)
+    async def _count(self, sql: str) -> int:
+        async with aclosing(self._duck.query(sql, {})) as batches:
+            async for batch in batches:
+                return int(batch[0][0].as_py())
+        raise AssertionError("count(*) has a row")
+
+    async def _forget(self, name: str) -> None:
+        self._loaded.discard(name)
+        await self._duck.run(f"DROP TABLE {_table(name)}")
 
     async def _load(self, name: str) -> None:
         """Make the stored rows of a relation, view or index a table."""
         if name in self._loaded:
             return
         codec, layout = self._codecs(name), self._catalog.layout(name)
-        table = _table(name)
-        empty = to_record_batch(layout.columns, [])
-        _create(self._duck, table, empty)
+        table = _loaded(name)
+        await self._duck.append(table, to_record_batch(layout.columns, []), first=True)
         async for batch in self._batches(name):
             rows = []
             for key, value in batch:
@@ -276,31 +280,21 @@ class _Check:
                 if (own := codec.key(row)) != key:
                     self._misplaced.setdefault(name, {})[key] = own
             records = to_record_batch(layout.columns, rows)
-            await asyncio.to_thread(_insert, self._duck, table, records)
+            await self._duck.append(table, records, first=False)
         self._loaded.add(name)
 
     async def _batches(self, name: str) -> AsyncIterator[list[tuple[bytes, bytes]]]:
         table = self._catalog.layout(name).table
         buffer: list[tuple[bytes, bytes]] = []
+        size = 0
         async for cells in self._store.scan(table, b"", None, self._at):
             buffer += [(cell.key, cell.value) for cell in cells]
-            if len(buffer) >= BATCH_ROWS:
+            size += bytes_of_values(cells)
+            if len(buffer) >= BATCH_ROWS or size >= BATCH_BYTES:
                 yield buffer
-                buffer = []
+                buffer, size = [], 0
         if buffer:
             yield buffer
-
-
-def _create(duck: duckdb.DuckDBPyConnection, table: str, batch: Any) -> None:
-    duck.register("incoming", batch)
-    duck.execute(f"CREATE TEMP TABLE {table} AS SELECT * FROM incoming")
-    duck.unregister("incoming")
-
-
-def _insert(duck: duckdb.DuckDBPyConnection, table: str, batch: Any) -> None:
-    duck.register("incoming", batch)
-    duck.execute(f"INSERT INTO {table} SELECT * FROM incoming")
-    duck.unregister("incoming")
 
 
 def _definition(catalog: Catalog, name: str) -> str:
@@ -323,5 +317,9 @@ def _equal(left: str, left_columns: Iterable[str], right: str, right_columns: It
     return " AND ".join(f"{left}.{quoted(a)} = {right}.{quoted(b)}" for a, b in pairs)
 
 
+def _loaded(name: str) -> str:
+    return "stored " + name
+
+
 def _table(name: str) -> str:
-    return quoted("stored " + name)
+    return quoted(_loaded(name))

@@ -8,9 +8,9 @@ from collections.abc import Set
 from crc32c import crc32c
 from msgspec import msgpack
 
-from schema.errors import Unavailable
-from txlayer.assignment import SLOTS, Assignment, Member
-from txlayer.locks import LockName
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.txlayer.assignment import SLOTS, Assignment, Member
+from hornbeam_server.txlayer.locks import LockName
 
 
 def slot_of(name: LockName) -> int:

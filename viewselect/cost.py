@@ -1,50 +1,64 @@
-"""The one objective: what views save the workload's queries, less what keeping them costs.
+"""The objective of view selection: savings of the workload's queries minus the views' upkeep.
 
-Unit: *row reads per unit of workload*, the unit of `query/access.py`, whose planner also gives
-the costs of queries: with and without views, each over the best indexes that their filters want.
-So what is chosen here is what the executor will find cheap. A block's cost is multiplied by its
-statement's weight. Upkeep is update frequency × fan-out × cost per view row, for the view's rows
-and for those of its view-indexes. Storage is counted in bytes, and decides between equals.
+The unit is *row reads per unit of workload*, the unit of `query/access.py`. Its planner also
+computes the costs of queries, with and without views, each with the best indexes for their filters.
+So selection and the executor agree on costs. A block's cost is multiplied by its statement's
+weight. Upkeep is update frequency × fan-out × cost per view row, for the view's rows and the rows
+of its view-indexes. Storage is in bytes, and breaks ties.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
-from query.access import GET_COST, SEEK_COST, Access, Reach, Term
-from query.algebra import Block, StatementKind
-from query.joins import order_joins
-from schema.catalog import Catalog, Forest, Index, JoinView, Layout, State
-from schema.graph import topological_order
-from schema.model import Column, KeyPart, Relation, Schema
-from schema.types import Kind
-from viewselect.cover import Use, ViewPath, best_cover, join_view, occurrences, over_views
-from viewselect.indexes import (
+from hornbeam_server.query.access import GET_COST, SEEK_COST, Access, Reach, Term
+from hornbeam_server.query.algebra import Block, StatementKind
+from hornbeam_server.query.cover import MAX_CANDIDATES
+from hornbeam_server.query.joins import KnownPaths, order_joins
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, JoinView, Layout, State
+from hornbeam_server.schema.graph import topological_order
+from hornbeam_server.schema.model import Column, KeyPart, Relation, Schema
+from hornbeam_server.schema.types import Kind
+from hornbeam_server.viewselect.cover import (
+    Use,
+    ViewPath,
+    best_cover,
+    join_view,
+    occurrences,
+    over_views,
+)
+from hornbeam_server.viewselect.indexes import (
     Wanted,
     base_indexes,
     maintenance_indexes,
     shared,
     wanted_indexes,
 )
-from viewselect.workload import ReadBlock, Workload, Write
+from hornbeam_server.viewselect.watch import Watch
+from hornbeam_server.viewselect.workload import ReadBlock, Workload, Write
 
 WRITE_COST = 4.0
-"""One row put, its share of the log included, in scanned rows."""
+"""Cost of writing one row, including its share of the log, in scanned rows."""
 ROUND_COST = 20.0
-"""One round to the store, however many rows it asks for, in scanned rows: a source of a query, or
-a level of a path that upkeep reads. On the embedded store a batch of awaits, over HBase an RPC."""
+"""Cost of one round trip to the store, for any number of rows, in scanned rows. Every source of a
+query, and every level of a path that upkeep reads, takes one. It is a batch of awaits on the
+embedded store, and an RPC over HBase."""
 HIDDEN_SHARE = 0.1
-"""Share of a block's cost that counts when WHERE says more than its filters do (a subquery, OR):
-conditions that the executor may well use but that cannot be priced here."""
+"""Share of a block's cost that counts when WHERE has conditions besides its filters (a subquery,
+OR): the executor may use them, but they cannot be priced here."""
 MIN_GAIN = 0.1
-"""Share of a block's cost that one more index has to save."""
+"""Minimum share of a block's cost that one more index must save."""
+MAX_TRIED = 8
+"""Maximum relations of a block whose indexes are tried one by one: the number of plans grows with
+the square of the relations. For a larger block, all indexes are chosen at once."""
 ROOT_ROWS = 1_000
-"""Rows of a relation that references nothing, when unknown."""
+"""Assumed rows of a relation that references nothing."""
 FAN_OUT = 10
-"""Rows of a relation per row of its largest parent, when unknown (1 where the foreign key is the
-primary key)."""
+"""Assumed rows of a relation per row of its largest parent (1 if the foreign key is the primary
+key)."""
 
 _BYTES = {
     Kind.INTEGER: 5, Kind.BIGINT: 9, Kind.DECIMAL: 8, Kind.DOUBLE: 9, Kind.BOOLEAN: 1,
@@ -57,11 +71,13 @@ _ROW_OVERHEAD = 24
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is known of the data. Missing rows: ROOT_ROWS, or FAN_OUT × the largest parent's.
-    Missing bytes: from the column types, a text half as long as it may be (at most 64 bytes)."""
+    """Statistics of the data. Missing row counts default to ROOT_ROWS, or FAN_OUT × the rows of the
+    largest parent. Missing bytes follow from the column types; a text counts as half its maximum
+    length (at most 64 bytes). `expected`: relations whose row counts the caller has given."""
 
     row_counts: Mapping[str, int] = field(default_factory=dict)
     row_bytes: Mapping[str, float] = field(default_factory=dict)
+    expected: frozenset[str] = frozenset()
 
     def rows(self, schema: Schema) -> dict[str, int]:
         """Rows of every relation."""
@@ -70,6 +86,12 @@ class Statistics:
             guess = _guessed_rows(schema.relation(name), found)
             found[name] = max(1, self.row_counts.get(name, guess))
         return found
+
+    def origin(self, name: str) -> Literal["counted", "given", "assumed"]:
+        """The origin of a relation's row count."""
+        if name in self.expected:
+            return "given"
+        return "counted" if name in self.row_counts else "assumed"
 
     def bytes_of(self, schema: Schema, relation: str) -> float:
         """Average bytes of a stored row."""
@@ -96,7 +118,7 @@ def column_bytes(column: Column) -> float:
 
 @dataclass(frozen=True)
 class BlockCost:
-    """A block over views: its cost in row reads, once, and the indexes that it counts on."""
+    """A block over views: its cost in row reads per execution, and the indexes that it assumes."""
 
     uses: tuple[Use, ...]
     cost: float
@@ -105,8 +127,8 @@ class BlockCost:
 
 @dataclass(frozen=True)
 class ViewCost:
-    """A view's price. `upkeep` in row reads per unit of workload; `fan_out` is view rows per row
-    of the topmost relation; `size` includes the view-indexes."""
+    """The cost of a view. `upkeep` is in row reads per unit of workload; `fan_out` is view rows per
+    row of the topmost relation; `size` is in bytes and includes the view-indexes."""
 
     rows: int
     size: float
@@ -117,7 +139,7 @@ class ViewCost:
 
 @dataclass(frozen=True)
 class Score:
-    """A set of views under the objective. `joins` is the weight of the joins they cover."""
+    """The objective of a set of views. `joins` is the weight of the joins that the views cover."""
 
     views: tuple[ViewPath, ...]
     blocks: tuple[BlockCost, ...]
@@ -134,15 +156,22 @@ class Score:
 
     @property
     def order(self) -> tuple[float, float]:
-        """Greater is better."""
+        """A sort key; greater is better."""
         return round(self.objective, 6), -self.size
 
 
 class Objective:
-    """Scores sets of views; remembers what it has computed."""
+    """Scores sets of views, and caches the results."""
 
-    def __init__(self, schema: Schema, workload: Workload, statistics: Statistics) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        workload: Workload,
+        statistics: Statistics,
+        watch: Watch | None = None,
+    ) -> None:
         self.schema, self.statistics = schema, statistics
+        self.watch = Watch() if watch is None else watch
         self.rows = statistics.rows(schema)
         self.base = readable_catalog(schema, self.rows, (), base_indexes(schema))
         writes = tuple(replace(w, rows=self._written_rows(w, workload)) for w in workload.writes)
@@ -157,13 +186,13 @@ class Objective:
 
     @cached_property
     def base_size(self) -> float:
-        """Bytes of the base relations, indexes left out."""
+        """Bytes of the base relations, without indexes."""
         names = self.schema.names
         return sum(self.rows[n] * self.statistics.bytes_of(self.schema, n) for n in names)
 
     @property
     def scored(self) -> int:
-        """Sets of views that were scored so far: the work that was done."""
+        """Number of sets of views scored so far, a measure of the work."""
         return len(self._scores)
 
     def view(self, path: ViewPath) -> JoinView:
@@ -172,9 +201,10 @@ class Objective:
         return self._views[path]
 
     def score(self, views: Iterable[ViewPath]) -> Score:
-        """The score of a set of views; the order in which they are given does not matter."""
+        """The score of a set of views; their order does not matter."""
         key = frozenset(views)
         if key not in self._scores:
+            self.watch.check()
             ordered = tuple(sorted(key, key=lambda view: (view.relations, view.keys)))
             self._scores[key] = self._score(ordered)
         return self._scores[key]
@@ -197,13 +227,30 @@ class Objective:
             joins=sum(r.weight * (len(u.aliases) - 1) for r, b in pairs for u in b.uses),
         )  # fmt: skip
 
+    def worth(self, score: Score) -> dict[ViewPath, float]:
+        """The estimated savings of each view minus its upkeep, without pricing any plan: a block's
+        savings are divided among its views in proportion to the joins that they cover."""
+        found = {view: -cost.upkeep for view, cost in score.costs.items()}
+        for read, block in zip(self.workload.reads, score.blocks, strict=True):
+            joins = sum(len(use.aliases) - 1 for use in block.uses)
+            for use in block.uses:
+                share = (len(use.aliases) - 1) / joins
+                saved = self.block_cost(read, ()).cost - block.cost
+                found[use.view] += read.weight * saved * share
+        return found
+
     # queries
 
     def _over(self, read: ReadBlock, useful: tuple[ViewPath, ...]) -> BlockCost:
-        """A block over those views that it could use."""
+        """The cost of a block over the best of the views that it could use."""
         key = read.number, useful
         if key not in self._covers:
-            uses = (use for view in useful for use in self._occurrences(read, view))
+            uses = [use for view in useful for use in self._occurrences(read, view)]
+            if len(uses) > MAX_CANDIDATES:
+                self.watch.cut(
+                    f"views of SELECTs that could use more than {MAX_CANDIDATES}: only those are "
+                    "compared that hold the most joins", read.statement
+                )  # fmt: skip
             self._covers[key] = best_cover(uses)
         return self.block_cost(read, self._covers[key])
 
@@ -221,7 +268,7 @@ class Objective:
         return self._uses[key]
 
     def block_cost(self, read: ReadBlock, uses: tuple[Use, ...]) -> BlockCost:
-        """Cost of a block, once, with `uses` of views and the indexes that make it cheaper."""
+        """Cost of one execution of a block, with `uses` of views and the indexes that help it."""
         key = read.number, uses
         if key not in self._blocks:
             self._blocks[key] = self._block_cost(read, uses)
@@ -231,19 +278,26 @@ class Objective:
         views = {use.view: self.view(use.view) for use in uses}
         block = over_views(read.block, uses, views)
         bare = readable_catalog(self.schema, self.rows, views.values(), self.base.indexes)
-        cost, chosen = plan_cost(bare, block), tuple[Wanted, ...]()
-        candidates = [
-            wanted
+        candidates = {
+            wanted: wanted.index(bare).name
             for source in block.sources
             for wanted in wanted_indexes(block, source.alias, bare, read.statement)
-        ]
-        while candidates:
-            trials = [(plan_cost(_with(bare, (*chosen, w)), block), w) for w in candidates]
-            best, wanted = min(trials, key=lambda trial: trial[0])
-            if best > cost * (1 - MIN_GAIN):
-                break
-            cost, chosen = best, (*chosen, wanted)
-            candidates = [w for w in candidates if w != wanted]
+        }
+        known: KnownPaths = {}
+
+        def price(indexes: tuple[Wanted, ...]) -> tuple[float, frozenset[str]]:
+            self.watch.spend(len(block.sources))
+            steps = plan_steps(_with(bare, indexes), block, known)
+            return _cost(block, steps), frozenset(step.layout.name for step in steps)
+
+        choose = _one_by_one
+        if len(read.block.sources) > MAX_TRIED:
+            choose = _all_at_once
+            self.watch.cut(
+                f"indexes of SELECTs that read more than {MAX_TRIED} relations: they are chosen "
+                "all at once, not one by one", read.statement
+            )  # fmt: skip
+        cost, chosen = choose(candidates, price)
         return BlockCost(uses, cost, (*chosen, *self._hidden(read, block, uses, bare, chosen)))
 
     def _hidden(
@@ -256,9 +310,8 @@ class Objective:
     ) -> Iterator[Wanted]:
         """View-indexes for conditions that cannot be priced (`o_c_id IN (SELECT …)`).
 
-        A view that would be read as a whole must be as easy to reach as its base relations are:
-        by those of their keys and indexes whose first column the block uses for anything but its
-        joins.
+        A view that would be scanned must have the access paths of its base relations: the keys and
+        indexes whose first column the block uses outside its joins.
         """
         steps = () if block.conjunctive else plan_steps(_with(bare, chosen), block)
         scanned = {step.alias for step in steps if step.reach is Reach.SCAN}
@@ -307,14 +360,14 @@ class Objective:
         )  # fmt: skip
 
     def _index_layouts(self, view: JoinView, wanted: Iterable[Wanted]) -> list[Layout]:
-        """View-indexes, and the maintenance indexes needed besides them."""
+        """View-indexes, and the maintenance indexes needed in addition."""
         catalog = _with(readable_catalog(self.schema, self.rows, [view], ()), wanted)
         upkeep = tuple(maintenance_indexes(view, catalog, self.workload.updates))
         catalog = replace(catalog, indexes=(*catalog.indexes, *upkeep))
         return [catalog.layout(index.name) for index in catalog.indexes]
 
     def _write_cost(self, view: JoinView, indexes: Sequence[frozenset[str]], write: Write) -> float:
-        """Row reads per unit of workload to keep `view` under one write statement."""
+        """Row reads per unit of workload to maintain `view` under one write statement."""
         if write.relation not in view.path:
             return 0.0
         last = write.relation == view.last
@@ -343,22 +396,58 @@ class Objective:
         return 1.0
 
 
-def plan_steps(catalog: Catalog, block: Block) -> tuple[Access, ...]:
-    """How the executor would read the sources of `block`, in that order."""
+Price = Callable[[tuple[Wanted, ...]], tuple[float, frozenset[str]]]
+"""Indexes → the block's cost with them, and the names of the layouts that its plan reads."""
+
+
+def _one_by_one(candidates: Mapping[Wanted, str], price: Price) -> tuple[float, tuple[Wanted, ...]]:
+    """The cost of a block and its indexes, chosen greedily: repeatedly add the index that saves the
+    most, as long as it saves enough. `candidates` maps indexes to their names."""
+    (cost, _), chosen, left = price(()), tuple[Wanted, ...](), list(candidates)
+    while left:
+        trials = [(price((*chosen, w))[0], w) for w in left]
+        best, wanted = min(trials, key=lambda trial: trial[0])
+        if best > cost * (1 - MIN_GAIN):
+            break
+        cost, chosen = best, (*chosen, wanted)
+        left = [w for w in left if w != wanted]
+    return cost, chosen
+
+
+def _all_at_once(
+    candidates: Mapping[Wanted, str], price: Price
+) -> tuple[float, tuple[Wanted, ...]]:
+    """The same for a large block: take the indexes that its plan uses when it has all of them, then
+    drop each index that does not save enough."""
+    cost, used = price(tuple(candidates))
+    chosen = tuple(wanted for wanted, name in candidates.items() if name in used)
+    for wanted in chosen:
+        fewer = tuple(w for w in chosen if w != wanted)
+        without, _ = price(fewer)
+        if cost > without * (1 - MIN_GAIN):
+            cost, chosen = without, fewer
+    return cost, chosen
+
+
+def plan_steps(
+    catalog: Catalog, block: Block, known: KnownPaths | None = None
+) -> tuple[Access, ...]:
+    """The executor's access paths to the sources of `block`, in the order of its plan."""
     order = tuple((o.alias, Term(o.column, o.descending, o.nulls_first)) for o in block.order)
-    return order_joins(catalog, block, order=order, limited=block.limit and bool(order))
+    limited = block.limit and bool(order)
+    return order_joins(catalog, block, order=order, limited=limited, known=known)
 
 
-def plan_cost(catalog: Catalog, block: Block) -> float:
+def _cost(block: Block, steps: Sequence[Access]) -> float:
     """Row reads of the executor's own plan for `block`."""
     share = 1.0 if block.conjunctive else HIDDEN_SHARE
-    return sum(ROUND_COST + share * step.cost for step in plan_steps(catalog, block))
+    return sum(ROUND_COST + share * step.cost for step in steps)
 
 
 def readable_catalog(
     schema: Schema, rows: Mapping[str, int], views: Iterable[JoinView], indexes: Iterable[Index]
 ) -> Catalog:
-    """A catalog in which all may be read; its version says nothing."""
+    """A catalog in which every view and index is readable; its version has no meaning."""
     views, indexes = tuple(views), tuple(indexes)
     names = (*(view.name for view in views), *(index.name for index in indexes))
     states = tuple((name, State.READABLE) for name in names)
@@ -368,7 +457,7 @@ def readable_catalog(
 
 
 def _with(catalog: Catalog, wanted: Iterable[Wanted]) -> Catalog:
-    """`catalog` with more indexes. One that is there already is not made again."""
+    """`catalog` with more indexes; an index that exists already is not added again."""
     made = {i.name: i for w in wanted if (i := w.index(catalog)).name not in catalog.index}
     states = tuple((name, State.READABLE) for name in made)
     return replace(

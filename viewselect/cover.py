@@ -1,8 +1,8 @@
-"""Which views a query block uses, and how the block looks over them.
+"""The choice of views for a query block, and the rewriting of the block over them.
 
-`marked_paths` chooses views for a block in given trees (seed 002, VI-A); `best_cover` uses views
-that are there, as `query/rewrite.py` will; `over_views` is the paper's rewriting (VI-B) on the
-algebra, which is all that costs and indexes need.
+`marked_paths` selects views for a block in given trees (Synergy, VI-A). `best_cover` chooses among
+existing views, as `query/rewrite.py` does at run time. `over_views` is the paper's rewriting (VI-B)
+on the algebra, which is sufficient for costs and indexes.
 
 Beyond the paper, a block may use a relation several times, so paths are paths of aliases.
 """
@@ -13,19 +13,17 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from query.algebra import Block, EquiJoin, ForeignKeyJoin, Source
-from schema.catalog import JoinView, ViewColumn
-from schema.model import Schema
-from viewselect.workload import EdgeId, ReadBlock
-
-MAX_CANDIDATES = 14
-"""Uses among which the best disjoint ones are searched, as in `query/rewrite.py`."""
+from hornbeam_server.query.algebra import Block, EquiJoin, ForeignKeyJoin, Source
+from hornbeam_server.query.cover import MAX_CANDIDATES, best_disjoint
+from hornbeam_server.schema.catalog import JoinView, ViewColumn
+from hornbeam_server.schema.model import Schema
+from hornbeam_server.viewselect.workload import EdgeId, ReadBlock
 
 
 @dataclass(frozen=True, slots=True)
 class ViewPath:
-    """A candidate view (definition 5) by names: relations from the ancestor down, and the foreign
-    key of each but the first."""
+    """A candidate view (definition 5) by names: the relations from the ancestor down, and the
+    foreign key of each relation except the first."""
 
     relations: tuple[str, ...]
     keys: tuple[str, ...]
@@ -40,7 +38,7 @@ class ViewPath:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """`view` in place of `aliases`, which are the lower end of its path, in path order."""
+    """The use of `view` in place of `aliases`: the lower end of its path, in path order."""
 
     view: ViewPath
     aliases: tuple[str, ...]
@@ -54,12 +52,12 @@ class Use:
 
 
 def marked_paths(read: ReadBlock, edges: Collection[EdgeId]) -> tuple[Use, ...]:
-    """The views that VI-A selects for a block; `edges` are those of the trees.
+    """The views that VI-A selects for a block; `edges` are the edges of the trees.
 
-    Mark the joined edges. While there is one, choose a path of marked edges from an alias without
-    incoming marked edge to one without outgoing marked edge; un-mark its aliases and their
-    outgoing edges. The paper leaves open which path comes first: the longest, among equals the
-    one whose aliases come first in the query.
+    Mark the joined edges. While there is a marked edge, choose a path of marked edges from an alias
+    without incoming marked edge to an alias without outgoing marked edge; un-mark its aliases and
+    their outgoing edges. The paper leaves the order of paths open. Here the longest path comes
+    first; among equals, the path whose aliases come first in the query.
     """
     above = _marked(read, edges)
     order = {source.alias: number for number, source in enumerate(read.block.sources)}
@@ -77,7 +75,7 @@ def marked_paths(read: ReadBlock, edges: Collection[EdgeId]) -> tuple[Use, ...]:
 
 
 def _marked(read: ReadBlock, edges: Collection[EdgeId]) -> dict[str, ForeignKeyJoin]:
-    """Child alias → its marked join, the first one written if there are several."""
+    """Child alias → its marked join; if there are several, the first in the query."""
     above: dict[str, ForeignKeyJoin] = {}
     for edge, join in read.joins:
         if edge in edges:
@@ -103,14 +101,14 @@ def _view_path(block: Block, path: Sequence[str], above: dict[str, ForeignKeyJoi
     )
 
 
-# -- using views that are there
+# -- using existing views
 
 
 def occurrences(read: ReadBlock, view: ViewPath, schema: Schema) -> Iterator[Use]:
     """Aliases of the block, at least two, that form the lower end of the view's path.
 
-    What lies above them must exist for every row, or the view would lack rows: foreign keys above
-    have to be NOT NULL.
+    Every row must have all its ancestors above these aliases, or the view would lack rows: so the
+    foreign keys above must be NOT NULL.
     """
 
     def climb(level: int, aliases: tuple[str, ...]) -> Iterator[Use]:
@@ -134,33 +132,21 @@ def _complete_above(view: ViewPath, level: int, schema: Schema) -> bool:
 
 
 def best_cover(uses: Iterable[Use]) -> tuple[Use, ...]:
-    """The disjoint uses that take most joins out of a block; among equals of the shortest views."""
+    """The disjoint uses that cover the most joins of a block; among equals, the shortest views."""
 
     def weight(use: Use) -> tuple[int, int]:
         return len(use.aliases) - 1, -len(use.view.relations)
 
     ranked = sorted(uses, key=weight, reverse=True)[:MAX_CANDIDATES]
-    best: tuple[tuple[int, int], tuple[Use, ...]] = ((0, 0), ())
-
-    def search(start: int, taken: tuple[Use, ...], total: tuple[int, int]) -> None:
-        nonlocal best
-        if total > best[0]:
-            best = total, taken
-        for number in range(start, len(ranked)):
-            use = ranked[number]
-            if not any(set(use.aliases) & set(other.aliases) for other in taken):
-                joins, length = weight(use)
-                search(number + 1, (*taken, use), (total[0] + joins, total[1] + length))
-
-    search(0, (), (0, 0))
-    return best[1]
+    chosen = best_disjoint([frozenset(use.aliases) for use in ranked], [weight(u) for u in ranked])
+    return tuple(ranked[number] for number in chosen)
 
 
 # -- VI-B
 
 
 def view_name(schema: Schema, view: ViewPath) -> str:
-    """`<r1>__<r2>__<r3>`, with the lengths of the names behind it where that is ambiguous."""
+    """`<r1>__<r2>__<r3>`, with the lengths of the names appended if it is ambiguous."""
     name = "__".join(view.relations)
     if any("__" in r or r.startswith("_") or r.endswith("_") for r in view.relations):
         name += "__" + "_".join(str(len(relation)) for relation in view.relations)
@@ -168,7 +154,7 @@ def view_name(schema: Schema, view: ViewPath) -> str:
 
 
 def join_view(schema: Schema, view: ViewPath) -> JoinView:
-    """The view itself, its columns named as `ViewColumn` says."""
+    """The view of a path, with columns named as `ViewColumn` describes."""
     relations = [schema.relation(name) for name in view.relations]
     count: dict[str, int] = {}
     for relation in relations:
@@ -195,7 +181,7 @@ def _unused(name: str, taken: Collection[str]) -> str:
 
 @dataclass(frozen=True)
 class Renaming:
-    """Where (alias, column) of a block is found once `uses` are in place."""
+    """Maps each (alias, column) of a block to its alias and column after `uses` are applied."""
 
     block: Block
     uses: tuple[Use, ...]
@@ -223,9 +209,9 @@ class Renaming:
 
 
 def over_views(block: Block, uses: tuple[Use, ...], views: dict[ViewPath, JoinView]) -> Block:
-    """`block` with the aliases of each use replaced by one source; joins inside it are gone.
+    """`block` with the aliases of each use replaced by one source, without the joins inside it.
 
-    The new alias is `Use.alias`. Foreign-key joins are left out: nothing asks for them any more.
+    The new alias is `Use.alias`. The result has no foreign-key joins, since no caller needs them.
     """
     to = Renaming(block, uses, views)
     replaced = {alias for use in uses for alias in use.aliases}

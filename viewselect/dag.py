@@ -1,14 +1,14 @@
-"""From the schema graph to a graph with at most one edge between two relations (V-B2, step 1)."""
+"""Reduction of the schema graph to at most one edge between two relations (V-B2, step 1)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from viewselect.graph import Edge, Graph
+from hornbeam_server.viewselect.graph import Edge, Graph
 
 
 def to_dag(graph: Graph) -> Graph:
-    """Keep the heaviest edge of each pair; among equals the one declared first."""
+    """Keep the heaviest edge of each pair of relations; among equals, the edge declared first."""
     kept: dict[tuple[str, str], Edge] = {}
     for edge in graph.edges:
         pair = edge.parent, edge.child

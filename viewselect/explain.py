@@ -1,24 +1,24 @@
-"""Why a plan is as it is: per query, relation, view and join, in frozen reports.
+"""Explanation of a plan, per query, relation, view and join, as frozen reports.
 
-`report` prints them. All costs are in row reads (`cost`), weights as in the workload.
+`report` prints them. Costs are in row reads (`cost`); weights are the workload's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from query.access import Access, Reach, describe_keys
-from query.algebra import Block, ForeignKeyJoin
-from viewselect.cost import BlockCost, plan_steps
-from viewselect.cover import Use, over_views, view_name
-from viewselect.outcome import Outcome
-from viewselect.workload import EdgeId, ReadBlock, edge_of
+from hornbeam_server.query.access import Access, Reach, describe_keys
+from hornbeam_server.query.algebra import Block, ForeignKeyJoin
+from hornbeam_server.viewselect.cost import FAN_OUT, ROOT_ROWS, BlockCost, plan_steps
+from hornbeam_server.viewselect.cover import Use, ViewPath, over_views, view_name
+from hornbeam_server.viewselect.outcome import Outcome
+from hornbeam_server.viewselect.workload import EdgeId, ReadBlock, edge_of
 
 if TYPE_CHECKING:
-    from viewselect.plan import SelectionPlan
+    from hornbeam_server.viewselect.plan import SelectionPlan
 
 _REACH = {
     Reach.POINT: "one row by",
@@ -30,9 +30,9 @@ _REACH = {
 
 @dataclass(frozen=True)
 class QueryReport:
-    """One read statement. `cost` and `base_cost` (without views, with the indexes it would want)
-    are per execution; `reads` says what is read and by what, `uncovered` what joins stay. SELECTs
-    that read `deferred` views are in none of these."""
+    """One read statement. `cost` and `base_cost` (without views, with the best indexes) are per
+    execution. `reads` lists the access paths, `uncovered` the joins that no view covers. SELECTs
+    that read `deferred` views do not count in these fields."""
 
     statement: str
     weight: float
@@ -47,18 +47,22 @@ class QueryReport:
 
 @dataclass(frozen=True)
 class RelationReport:
-    """Where a relation hangs. `path` runs from the root to it."""
+    """A relation's place in the forest. `path` runs from the root to the relation. `rows_are` says
+    whether its row count is counted, given by the caller, or assumed."""
 
     relation: str
     root: str
     path: tuple[str, ...]
     rows: int
     why: str
+    rows_are: str
 
 
 @dataclass(frozen=True)
 class ViewReport:
-    """A view's price and worth. `value` is what the objective would lose without it."""
+    """The cost and value of a view. `value` is the loss of the objective without the view.
+    `assumed` lists the relations on its path whose row counts are assumed, which makes all these
+    numbers estimates."""
 
     name: str
     path: tuple[str, ...]
@@ -70,6 +74,7 @@ class ViewReport:
     by_statement: tuple[tuple[str, float], ...]
     serves: tuple[str, ...]
     indexes: tuple[str, ...]
+    assumed: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -84,8 +89,8 @@ class IndexReport:
 
 @dataclass(frozen=True)
 class MethodReport:
-    """One method under the plan's options. `joins` are covered by its views, `reachable` by all
-    views along its trees, both by weight."""
+    """One method under the plan's options. `joins` is the weight of the joins that its views cover;
+    `reachable` is the weight that all views along its trees could cover."""
 
     method: str
     chosen: bool
@@ -101,7 +106,9 @@ class MethodReport:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything there is to say; sizes in bytes. `joins` is the weight of all joins."""
+    """The whole explanation; sizes are in bytes. `joins` is the weight of all joins. `cut` lists
+    the places where the search was incomplete. `assumed` lists the relations with assumed row
+    counts; `note` explains the assumption and how to give real counts."""
 
     roots: tuple[str, ...] | None
     budget: float | None
@@ -113,11 +120,25 @@ class Explanation:
     dropped: tuple[tuple[str, str], ...]
     indexes: tuple[IndexReport, ...]
     queries: tuple[QueryReport, ...]
+    cut: tuple[str, ...]
+    notes: tuple[str, ...]
+    """The columns whose stored type differs from the declared type, with their stored type."""
+    assumed: tuple[str, ...]
+    note: str
+
+
+NOTE = (
+    f"Rows that are neither counted nor given are assumed: {ROOT_ROWS:,} of a relation that"
+    f" references nothing, {FAN_OUT} for each row of the largest relation that one references."
+    " Sizes, costs and choices rest on them. Give the rows that are expected (--rows"
+    " RELATION=NUMBER, row_counts in REST), or plan again when there are rows."
+)
 
 
 def explain(plan: SelectionPlan) -> Explanation:
-    """Explain a plan; computed when asked for."""
+    """Explain a plan. This scores further sets of views, so it takes time."""
     objective = plan.objective
+    assumed = _assumed(plan, plan.graph.relations)
     return Explanation(
         roots=plan.options.given_roots,
         budget=plan.options.budget,
@@ -129,6 +150,10 @@ def explain(plan: SelectionPlan) -> Explanation:
         dropped=tuple(_dropped(plan)),
         indexes=tuple(_indexes(plan)),
         queries=tuple(_queries(plan)),
+        cut=objective.watch.cuts,
+        notes=plan.schema.notes,
+        assumed=assumed,
+        note=NOTE if assumed else "",
     )
 
 
@@ -148,13 +173,18 @@ def _method(plan: SelectionPlan, outcome: Outcome) -> MethodReport:
     )
 
 
+def _assumed(plan: SelectionPlan, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if plan.statistics.origin(name) == "assumed")
+
+
 # -- relations
 
 
 def _relation(plan: SelectionPlan, name: str) -> RelationReport:
     path = plan.forest.path(name)
     rows = plan.objective.rows[name]
-    return RelationReport(name, path[0], path, rows, _why_there(plan, name))
+    origin = plan.statistics.origin(name)
+    return RelationReport(name, path[0], path, rows, _why_there(plan, name), origin)
 
 
 def _why_there(plan: SelectionPlan, name: str) -> str:
@@ -173,7 +203,7 @@ def _why_there(plan: SelectionPlan, name: str) -> str:
         if relation == name
         for words in [f"by {key} to {_parent(plan, name, key)}" if key else "without parent"]
     ]
-    return f"by {edge.foreign_key.name}; others: " + ", ".join(others)
+    return f"by {edge.foreign_key.name}" + ("; others: " if others else "") + ", ".join(others)
 
 
 def _less(difference: float) -> str:
@@ -201,10 +231,9 @@ def _why_no_parent(plan: SelectionPlan, name: str) -> str:
 
 
 def _views(plan: SelectionPlan) -> Iterator[ViewReport]:
-    score = plan.chosen.score
+    score, values = plan.chosen.score, _values(plan)
     for path in score.views:
         view, cost = plan.objective.view(path), score.costs[path]
-        without = plan.objective.score({*score.views} - {path})
         serves = dict.fromkeys(
             read.statement
             for read, block in zip(plan.workload.reads, score.blocks, strict=True)
@@ -212,9 +241,20 @@ def _views(plan: SelectionPlan) -> Iterator[ViewReport]:
         )
         yield ViewReport(
             view.name, view.path, cost.rows, cost.size, cost.fan_out, cost.upkeep,
-            score.objective - without.objective, cost.by_statement, tuple(serves),
+            values[path], cost.by_statement, tuple(serves),
             tuple(index.name for index in plan.indexes if index.on == view.name),
+            _assumed(plan, view.path),
         )  # fmt: skip
+
+
+def _values(plan: SelectionPlan) -> Mapping[ViewPath, float]:
+    """The loss of the objective without each view; an estimate if the search was cut."""
+    score = plan.chosen.score
+    if plan.objective.watch.spent:
+        plan.objective.watch.cut("values of views: each is its part in what its queries save")
+        return plan.objective.worth(score)
+    without = {view: plan.objective.score({*score.views} - {view}) for view in score.views}
+    return {view: score.objective - other.objective for view, other in without.items()}
 
 
 def _dropped(plan: SelectionPlan) -> Iterator[tuple[str, str]]:
@@ -228,7 +268,7 @@ def _dropped(plan: SelectionPlan) -> Iterator[tuple[str, str]]:
 
 
 def size_words(size: float) -> str:
-    """Bytes for people."""
+    """A number of bytes with a readable unit (decimal)."""
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}"
@@ -298,7 +338,7 @@ def _read_words(step: Access) -> str:
 
 
 def _uncovered(plan: SelectionPlan, read: ReadBlock, chosen: BlockCost) -> Iterator[str]:
-    """Every join that no view takes out of a block, with the reason."""
+    """Every join of a block that no view covers, with the reason."""
     block = read.block
     if len(block.sources) < 2:
         return

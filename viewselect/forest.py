@@ -1,44 +1,47 @@
-"""The default way to trees, `--method optimal`: the forest with the greatest objective.
+"""The default search for trees, `--method optimal`: the forest with the greatest objective.
 
-A forest gives every relation at most one parent edge. Only edges that the workload joins along
-matter to views; others are kept where they lead to those, or where deletes go down them. If views
-were of two relations only, the objective would be a sum over edges, and since the graph is
-acyclic the best edge of each relation would be the best forest. Longer paths make it not
-additive; so those best edges are where the search begins, together with the paper's forest: sweep
-after sweep, it gives each relation the edge that is best as things are, or makes it a root. Small
-problems are searched exhaustively instead. Among equals the edge that is joined more often wins.
+A forest gives every relation at most one parent edge. Only edges that the workload joins matter to
+views; other edges are kept if they lead to joined edges, or if deletes cascade along them. If views
+had two relations only, the objective would be a sum over edges, and since the graph is acyclic,
+the best edge of each relation would give the best forest. With longer paths it is not additive. So
+the search is a local search that starts from those best edges and from the paper's forest: each
+sweep gives every relation the edge that is best in the current forest, or makes it a root. Small
+problems are searched exhaustively instead. Among equals, the edge that is joined more often wins.
 
-With roots given, a root has no parent, and a relation whose chain of parents does not end in a
-given root has none either. Learned roots are the relations that are best left without parent.
+With given roots, a root has no parent, and neither has a relation whose chain of parents does not
+end in a given root. Learned roots are the relations for which no parent edge is best.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import product, takewhile
 
-from schema.model import OnDelete
-from viewselect.cost import Objective
-from viewselect.cover import ViewPath, marked_paths
-from viewselect.graph import Edge, Graph
-from viewselect.select import Selection, keep_paying, select_views
-from viewselect.workload import EdgeId, ReadBlock
+from hornbeam_server.schema.model import OnDelete
+from hornbeam_server.viewselect.cost import Objective
+from hornbeam_server.viewselect.cover import ViewPath, marked_paths
+from hornbeam_server.viewselect.graph import Edge, Graph
+from hornbeam_server.viewselect.select import Selection, keep_paying, select_views
+from hornbeam_server.viewselect.workload import EdgeId, ReadBlock
 
 EXHAUSTIVE = 256
-"""Forests that are all tried; more are searched."""
+"""Up to this number of forests, the search is exhaustive."""
 MAX_SWEEPS = 50
-"""Sweeps of one search. All but the last improve the objective, so this only bounds the time."""
+"""Maximum sweeps of one search. Every sweep except the last improves the objective, so this only
+bounds the time."""
 MAX_SCORES = 10_000
-"""Sets of views that are scored before a search stops where it is: a schema of 30 relations and
-40 queries stays below. A count, not a time, so that a plan does not depend on the machine."""
+"""Maximum sets of views that a search scores before it stops: a schema of 30 relations and 40
+queries stays below. A count, not a time, so that a plan does not depend on the machine."""
+
+_CUT = "trees: not all were compared, the search for better ones was ended"
 
 Parents = dict[str, Edge]
 Options = dict[str, tuple[Edge | None, ...]]
 
 
 class ForestSearch:
-    """Searches forests over `graph`; `roots` None: they are learned."""
+    """Searches forests over `graph`. If `roots` is None, the search also chooses the roots."""
 
     def __init__(self, graph: Graph, objective: Objective, roots: Sequence[str] | None) -> None:
         self.graph, self.objective = graph, objective
@@ -50,8 +53,8 @@ class ForestSearch:
         self._selections: dict[frozenset[ViewPath], Selection] = {}
 
     def _edges(self, relation: str) -> list[Edge]:
-        """Edges that may matter: joined ones; below given roots others too, since a chain that
-        leads to a root may need them. Heaviest first."""
+        """Edges that may matter, heaviest first: the joined edges; with given roots also all other
+        edges, since a chain to a root may need them."""
         edges = sorted(self.graph.into(relation), key=lambda edge: -edge.weight)
         if self.roots is None:
             return [edge for edge in edges if edge.weight > 0]
@@ -60,7 +63,7 @@ class ForestSearch:
     # value
 
     def feasible(self, parents: Mapping[str, Edge]) -> Parents:
-        """`parents` without edges that do not hang below a given root."""
+        """`parents` without the edges that are not below a given root."""
         if self.roots is None:
             return dict(parents)
         kept: Parents = {}
@@ -73,7 +76,7 @@ class ForestSearch:
         return kept
 
     def selection(self, parents: Mapping[str, Edge]) -> Selection:
-        """The views of a forest that pay."""
+        """The views of a forest that are worth their upkeep."""
         edges = {edge.id for edge in self.feasible(parents).values()}
         views = frozenset(
             view for read in self.objective.workload.reads for view in self._marked(read, edges)
@@ -97,10 +100,16 @@ class ForestSearch:
         """The best forest; never worse than one of `starts`."""
         found = [self.feasible(start) for start in starts]
         if math.prod(map(len, self.options.values())) <= EXHAUSTIVE:
-            found += self.forests()
+            found += takewhile(lambda _: not self._ended(), self.forests())
         else:
             found = [self.climb(start) for start in (self.best_edges(), *found)]
         return self.with_cascades(self.without_idle(max(found, key=self.value)))
+
+    def _ended(self) -> bool:
+        """Is the effort of the search used up? If so, note it for the plan."""
+        if self.objective.watch.spent:
+            self.objective.watch.cut(_CUT)
+        return self.objective.watch.spent
 
     def forests(self) -> Iterator[Parents]:
         """All forests over the edges that may matter."""
@@ -109,14 +118,14 @@ class ForestSearch:
             yield self.feasible({name: edge for name, edge in chosen if edge is not None})
 
     def best_edges(self) -> Parents:
-        """Per relation the edge that is worth most by itself, parents first."""
+        """The edge of each relation with the greatest objective by itself, parents first."""
         chosen: Parents = {}
         for relation, options in self.options.items():
-            alone = ((self._edge_value(edge), edge) for edge in options if edge is not None)
-            allowed = [entry for entry in alone if relation in self.feasible(
-                {**chosen, relation: entry[1]})]  # fmt: skip
+            allowed = [edge for edge in options if edge is not None and relation in self.feasible(
+                {**chosen, relation: edge})]  # fmt: skip
             if allowed:
-                chosen[relation] = max(allowed, key=lambda entry: entry[0])[1]
+                heaviest = allowed[0]
+                chosen[relation] = heaviest if self._ended() else max(allowed, key=self._edge_value)
         return chosen
 
     def _edge_value(self, edge: Edge) -> tuple[float, float]:
@@ -124,18 +133,22 @@ class ForestSearch:
         return keep_paying(self.objective, views).score.order
 
     def climb(self, start: Mapping[str, Edge]) -> Parents:
-        """Give one relation after the other its best edge, or make it a root, while that helps."""
+        """Local search: give each relation its best edge, or make it a root, while that helps."""
         here = self.feasible(start)
         for _ in range(MAX_SWEEPS):
             before = self.value(here)
             for relation, options in self.options.items():
+                if self._ended():
+                    return here
                 if self.objective.scored > MAX_SCORES:
+                    self.objective.watch.cut(_CUT)
                     return here
                 flips = (self.flipped(here, relation, edge) for edge in options)
                 better = max(flips, key=self.value)
                 here = better if self.value(better) > self.value(here) else here
             if self.value(here) == before:
-                break
+                return here
+        self.objective.watch.cut(_CUT)
         return here
 
     def flipped(self, parents: Mapping[str, Edge], relation: str, edge: Edge | None) -> Parents:
@@ -143,7 +156,7 @@ class ForestSearch:
         return self.feasible(others | ({relation: edge} if edge is not None else {}))
 
     def without_idle(self, parents: Mapping[str, Edge]) -> Parents:
-        """Leave out edges that no query joins and that lead to none: locks stay finer."""
+        """Drop edges that no query joins and that lead to no joined edge, for finer locks."""
         found = dict(parents)
         for relation in reversed(self.graph.relations):
             below = any(edge.parent == relation for edge in found.values())
@@ -152,8 +165,8 @@ class ForestSearch:
         return found
 
     def with_cascades(self, parents: Mapping[str, Edge]) -> Parents:
-        """Add edges that no query joins, where a delete goes down them: CASCADE and SET NULL
-        stay under one root then. Views are the same with and without them."""
+        """Add edges that no query joins if deletes cascade along them, so that CASCADE and SET NULL
+        stay under one root. The edges do not change the views."""
         found = dict(parents)
         for relation in self.graph.relations:
             for edge in self._cascading(relation, found):

@@ -1,8 +1,8 @@
 """The schema graph: relations, and an edge from parent to child per foreign key.
 
-Source: seed 002, definitions 1 to 3. A multigraph: a relation may reference another twice.
-Self-references take no part in it. The weight of an edge is the weight of the workload's joins
-along it, that of a path the sum over its edges (V-B2).
+Source: Synergy, definitions 1 to 3. It is a multigraph: a relation may reference another twice.
+Self-references are not part of it. The weight of an edge is the weight of the workload's joins
+along it; the weight of a path is the sum over its edges (V-B2).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import islice
 
-from schema.graph import topological_order
-from schema.model import ForeignKey, Schema
-from viewselect.workload import EdgeId
+from hornbeam_server.schema.graph import topological_order
+from hornbeam_server.schema.model import ForeignKey, Schema
+from hornbeam_server.viewselect.workload import EdgeId
 
 MAX_PATHS = 10_000
-"""Paths between two relations that are looked at. A DAG of n relations can have 2^n of them."""
+"""Maximum paths compared between two relations. A DAG of n relations can have 2^n paths."""
 
 
 @dataclass(frozen=True)
 class Edge:
-    """`parent` → `child`, by `foreign_key` of the child."""
+    """The edge `parent` → `child`, by `foreign_key` of the child."""
 
     child: str
     foreign_key: ForeignKey
@@ -39,7 +39,7 @@ class Edge:
 
 
 def path_weight(path: Iterable[Edge]) -> Fraction:
-    """Exact, so that what is equal stays equal when more edges are added."""
+    """The exact weight of a path, so that equal paths stay equal when both get more edges."""
     return sum((Fraction(edge.weight) for edge in path), Fraction(0))
 
 
@@ -78,9 +78,10 @@ class Graph:
     def paths(self, start: str, end: str) -> list[tuple[Edge, ...]]:
         """Paths from `start` to `end`, heaviest first.
 
-        Among equals the shorter one, then the one whose relations come first in topological
-        order, then in order of declaration. So the order of two paths does not change when both
-        are continued alike, which step 4 of V-B2 needs to give trees. At most MAX_PATHS.
+        Among equals, the shorter path comes first, then the path whose relations come first in
+        topological order, then the order of declaration. So the order of two paths does not change
+        when the same edges are appended to both; step 4 of V-B2 needs this to produce trees. At
+        most MAX_PATHS.
         """
         return sorted(islice(self._walk(start, end), MAX_PATHS), key=self._order)
 
@@ -88,7 +89,7 @@ class Graph:
         return -path_weight(path), len(path), [self.rank[edge.child] for edge in path]
 
     def _walk(self, start: str, end: str) -> Iterator[tuple[Edge, ...]]:
-        """Depth first; what comes after `end` in topological order cannot lead to it."""
+        """Depth-first search. Relations after `end` in topological order cannot lead to it."""
         for edge in self._below[start]:
             if edge.child == end:
                 yield (edge,)

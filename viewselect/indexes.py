@@ -1,7 +1,7 @@
-"""Indexes: declared ones, those that foreign keys need, and those that the workload pays for.
+"""Indexes: declared indexes, those that foreign keys need, and those that the workload justifies.
 
-Names are `<on>__by_<columns>`. Foreign-key indexes find the children of a row; filter indexes
-(base relations) and view-indexes (seed 002, VI-C) serve a query's filters; maintenance indexes
+Names are `<on>__by_<columns>`. Foreign-key indexes find the children of a row. Filter indexes (on
+base relations) and view-indexes (Synergy, VI-C) serve a query's filters. Maintenance indexes
 (VII-C) lead from an ancestor's key to the view rows that hold it.
 """
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from query.algebra import Block, Comparison, Filter
-from schema.catalog import Catalog, Index, JoinView, Layout, Purpose
-from schema.model import DeclaredIndex, ForeignKey, KeyPart, Relation, Schema
-from schema.types import Kind
+from hornbeam_server.query.algebra import Block, Comparison, Filter
+from hornbeam_server.schema.catalog import Catalog, Index, JoinView, Layout, Purpose
+from hornbeam_server.schema.model import DeclaredIndex, ForeignKey, KeyPart, Relation, Schema
+from hornbeam_server.schema.types import Kind
 
 MAX_EQUALITIES = 3
-"""Equality columns of one index. A fourth one hardly narrows the range, and every column makes
-each index key longer; the rest of the filters is checked on what is included."""
+"""Maximum equality columns of one index. A fourth column hardly narrows the range and makes every
+index key longer; the remaining filters are checked on the included columns."""
 
 _EQUAL = {Comparison.EQ, Comparison.IN, Comparison.IS_NULL}
 _RANGE = {Comparison.LT, Comparison.LE, Comparison.GT, Comparison.GE, Comparison.PREFIX}
@@ -30,7 +30,7 @@ def index_name(on: str, columns: Sequence[KeyPart]) -> str:
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """`name`, with `_` behind it until it is not taken."""
+    """`name`, with `_` appended until it is not taken."""
     while name in taken:
         name += "_"
     return name
@@ -40,7 +40,7 @@ def free_name(name: str, taken: Container[str]) -> str:
 
 
 def base_indexes(schema: Schema) -> tuple[Index, ...]:
-    """Declared indexes, then those that foreign keys need besides them."""
+    """Declared indexes, then the indexes that foreign keys need in addition."""
     declared = [_declared(index) for index in schema.indexes]
     found = list(declared)
     for relation in schema.relations:
@@ -59,7 +59,7 @@ def _declared(index: DeclaredIndex) -> Index:
 
 
 def _leads(relation: Relation, key: ForeignKey, indexes: Iterable[Index]) -> bool:
-    """Do the key of the relation or an index of it begin with the foreign key, in any order?"""
+    """Does the relation's key or one of its indexes begin with the foreign key, in any order?"""
     keys = [relation.primary_key]
     keys += [tuple(p.column for p in i.columns) for i in indexes if i.on == relation.name]
     wanted = sorted(key.columns)
@@ -88,11 +88,11 @@ class Wanted:
     statements: tuple[str, ...] = ()
 
     def begins(self, other: Wanted) -> bool:
-        """Is this one's column list the beginning of the other's?"""
+        """Is this index's column list a prefix of the other's?"""
         return self.on == other.on and other.columns[: len(self.columns)] == self.columns
 
     def merge(self, other: Wanted) -> Wanted:
-        """One index for both: `self.begins(other)`."""
+        """One index that serves both. Requires `self.begins(other)`."""
         return replace(
             other,
             include=self.include | other.include,
@@ -114,12 +114,12 @@ class Wanted:
 
 
 def wanted_indexes(block: Block, alias: str, catalog: Catalog, statement: str) -> Iterator[Wanted]:
-    """Indexes that could serve one source of a block, and that nothing serves so far.
+    """Indexes that could serve one source of a block, without those that an existing key serves.
 
-    For its filters: equality columns first, in the order of the relation's columns; then those of
-    ORDER BY, so that a LIMIT ends the scan early, or else one column with a range. A LIKE makes
-    an index only if its pattern begins with a literal: a parameter may well be '%x%'. And one for
-    each join, to be found from the other side.
+    One index for its filters: equality columns first, in the order of the relation's columns; then
+    the columns of ORDER BY, so that a LIMIT ends the scan early, otherwise one column with a range.
+    A LIKE counts only if its pattern begins with a literal, since a parameter may be '%x%'. One
+    index for each join, for look-ups from the other side.
     """
     source = catalog.layout(block.relation(alias))
     kinds = {column.name: column.type.kind for column in source.columns}
@@ -162,36 +162,39 @@ def _join_parts(block: Block, alias: str) -> Iterator[tuple[KeyPart, ...]]:
 
 
 def _served(catalog: Catalog, source: Layout, parts: tuple[KeyPart, ...]) -> bool:
-    """Does the key or an index of the source begin with the same columns?"""
+    """Does the source's key or one of its indexes begin with the same columns?"""
     names = [source.name, *(index.name for index in catalog.indexes_on(source.name))]
     return any(catalog.layout(name).key[: len(parts)] == parts for name in names)
 
 
 def shared(wanted: Iterable[Wanted]) -> tuple[Wanted, ...]:
-    """One index for all that begin alike: the longest serves the shorter ones as well."""
-    found: list[Wanted] = []
+    """One index for all with a common prefix: the longest index serves the shorter ones as well."""
+    by_source: dict[str, list[Wanted]] = {}
     for item in sorted(wanted, key=lambda item: -len(item.columns)):
+        found = by_source.setdefault(item.on, [])
         for number, longer in enumerate(found):
             if item.begins(longer):
                 found[number] = item.merge(longer)
                 break
         else:
             found.append(item)
-    return tuple(sorted(found, key=lambda item: index_name(item.on, item.columns)))
+    every = (item for found in by_source.values() for item in found)
+    return tuple(sorted(every, key=lambda item: index_name(item.on, item.columns)))
 
 
-# -- indexes that the upkeep of views wants
+# -- indexes that view maintenance needs
 
 
 def maintenance_indexes(
     view: JoinView, catalog: Catalog, updated: Callable[[str], bool]
 ) -> Iterator[Index]:
-    """From each updated ancestor two or more levels above the last relation to its view rows.
+    """Indexes from updated ancestors, two or more levels above the last relation, to view rows.
 
-    Nearer ones are led by foreign-key indexes, and some by the view's own key or a view-index:
-    columns that the path's joins make equal are as good as the ancestor's own.
+    For nearer ancestors the foreign-key index is enough. No index is needed if the view's own key
+    or a view-index begins with the ancestor's key, or with columns that the path's joins equate
+    with it.
     """
-    equal = equal_columns(view)
+    equal = view.equal_columns
     for level in range(len(view.path) - 2):
         ancestor = catalog.schema.relation(view.path[level])
         columns = [equal[view.names[ancestor.name, c]] for c in ancestor.primary_key]
@@ -211,12 +214,3 @@ def _reached(
     names = [view.name, *(index.name for index in catalog.indexes_on(view.name))]
     keys = ([equal[part.column] for part in catalog.layout(name).key] for name in names)
     return any(sorted(key[: len(columns)]) == sorted(columns) for key in keys)
-
-
-def equal_columns(view: JoinView) -> dict[str, str]:
-    """View column → the topmost view column of the path that always has the same value."""
-    equal = {column.name: column.name for column in view.columns}
-    for child, edge in zip(view.path[1:], view.edges, strict=True):
-        for column, parent_column in zip(edge.columns, edge.parent_columns, strict=True):
-            equal[view.names[child, column]] = equal[view.names[edge.parent, parent_column]]
-    return equal

@@ -1,19 +1,20 @@
-"""What one method came to: its trees, its views and their score."""
+"""The outcome of one method: its trees, its views and their score."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from viewselect.cost import Score
-from viewselect.graph import Edge
-from viewselect.select import Selection
+from hornbeam_server.viewselect.cost import Score
+from hornbeam_server.viewselect.graph import Edge
+from hornbeam_server.viewselect.select import Selection
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`parents`: relation → tree edge. `reachable`: weight of the joins that views along the trees
-    could cover, kept or not. `alternatives`: the objective with one other edge (or none)."""
+    """`parents`: relation → tree edge. `reachable`: weight of the joins that all views along the
+    trees could cover. `alternatives`: (relation, foreign key or None) → the objective if that were
+    the relation's tree edge."""
 
     method: str
     parents: Mapping[str, Edge]

@@ -1,8 +1,8 @@
-"""Candidate generation as the paper has it, read literally (seed 002, V-B2): `--method paper`.
+"""Candidate generation exactly as in the paper (Synergy, V-B2): `--method paper`.
 
-The weight of a path counts the workload's joins on it. So a long path wins over a short one, if
-only its upper part is joined often: TPC-W's `orders` goes under Country by way of `address`, and
-Customer's tree is left without views. `forest` does better.
+The weight of a path counts the workload's joins on it. So a long path can win over a short one
+even if only its upper part is joined often: TPC-W's `orders` goes under Country through `address`,
+and Customer's tree has no views. `forest` finds better trees.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from viewselect.dag import to_dag
-from viewselect.graph import Edge, Graph, path_weight
+from hornbeam_server.viewselect.dag import to_dag
+from hornbeam_server.viewselect.graph import Edge, Graph, path_weight
 
 Parents = Mapping[str, Edge]
 """A forest: relation → its tree edge."""
 
 
 def paper_forest(graph: Graph, roots: Sequence[str]) -> dict[str, Edge]:
-    """The rooted trees of `roots`. Without roots (the paper takes them from the designer) the
-    relations that reference nothing are taken."""
+    """The rooted trees of `roots`. In the paper, the designer gives the roots; without roots, the
+    roots are the relations that reference nothing."""
     dag = to_dag(graph)
     forest: dict[str, Edge] = {}
     for root, edges in rooted_graphs(dag, roots or dag.sources).items():
@@ -31,8 +31,8 @@ def paper_forest(graph: Graph, roots: Sequence[str]) -> dict[str, Edge]:
 def rooted_graphs(dag: Graph, roots: Sequence[str]) -> dict[str, set[tuple[str, str]]]:
     """Step 3: root → edges of its rooted graph, in forward topological order.
 
-    Of all paths to a relation the heaviest that holds one root only, and no relation that is
-    assigned to another root.
+    A relation gets the heaviest path to it that has only one root, and no relation that is assigned
+    to another root.
     """
     graphs: dict[str, set[tuple[str, str]]] = {root: set() for root in roots}
     assigned = {root: root for root in roots}
@@ -57,6 +57,6 @@ def rooted_tree(graph: Graph, root: str) -> dict[str, Edge]:
     while left:
         path = graph.paths(root, left[-1])[0]
         for edge in path:
-            tree.setdefault(edge.child, edge)  # heaviest paths share the way to what they share
+            tree.setdefault(edge.child, edge)  # heaviest paths agree up to a shared relation
         left = [relation for relation in left if relation not in tree]
     return tree

@@ -1,8 +1,8 @@
-"""The trees of a catalog as a picture: SVG in our own small layered layout, and Mermaid.
+"""Pictures of a catalog's trees: SVG with a small layered layout, and Mermaid.
 
-Relations stand in layers, parents above children, each under its parents where that is possible
-(barycentres). Tree edges are solid and in their tree's colour, other foreign keys dashed. In a
-relation's box stand the views that end in it.
+Relations are in layers, parents above children, each below its parents where possible
+(barycentres). Tree edges are solid and have their tree's colour; other foreign keys are dashed. A
+relation's box lists the views that end in it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 
-from schema.catalog import Catalog, JoinView
-from schema.graph import topological_order
-from schema.model import ForeignKey, Schema
+from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.graph import topological_order
+from hornbeam_server.schema.model import ForeignKey, Schema
 
 COLOURS = (
     "#1f77b4", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf", "#bcbd22",
 )  # fmt: skip
 PLAIN = "#8a8f98"
-"""Colour of a relation that is alone in its tree, and of edges outside trees."""
+"""Colour of a relation that is the only one of its tree, and of edges outside trees."""
 
 _CHARACTER = 7.4
 _LINE = 15
@@ -31,7 +31,7 @@ _LEGEND_WIDTH = 500
 
 @dataclass(frozen=True)
 class Box:
-    """A relation in the picture; `x`, `y` is its upper left corner, in pixels."""
+    """A relation in the picture; `x`, `y` is its upper left corner. All numbers are in pixels."""
 
     relation: str
     views: tuple[str, ...]
@@ -53,7 +53,7 @@ class _Edge:
 
 
 def forest_svg(catalog: Catalog) -> str:
-    """A self-contained SVG document."""
+    """The trees as a self-contained SVG document."""
     boxes = _layout(catalog)
     colours = _colours(catalog)
     width = max([_LEGEND_WIDTH, *(box.x + box.width for box in boxes.values())]) + _MARGIN
@@ -71,7 +71,7 @@ def forest_svg(catalog: Catalog) -> str:
 
 
 def forest_mermaid(catalog: Catalog) -> str:
-    """A Mermaid flow chart: solid arrows are tree edges, dotted ones other foreign keys."""
+    """A Mermaid flow chart: solid arrows are tree edges, dotted arrows are other foreign keys."""
     lines = ["flowchart TD"]
     number = {name: f"n{i}" for i, name in enumerate(catalog.schema.names)}
     for name, node in number.items():
@@ -105,7 +105,7 @@ def _ending(catalog: Catalog, relation: str) -> list[JoinView]:
 
 
 def _colours(catalog: Catalog) -> dict[str, str]:
-    """Relation → colour of its tree; relations alone in theirs are plain."""
+    """Relation → colour of its tree, or PLAIN if the tree has no other relation."""
     roots = {name: catalog.forest.root(name) for name in catalog.schema.names}
     grown = [root for root in catalog.schema.names if list(roots.values()).count(root) > 1]
     colour = {root: COLOURS[i % len(COLOURS)] for i, root in enumerate(grown)}
@@ -137,7 +137,7 @@ def _sized(catalog: Catalog, relation: str) -> Box:
 
 
 def _layers(schema: Schema) -> list[list[str]]:
-    """Every relation one layer below the lowest of its parents."""
+    """The relations by layer: each is one layer below the lowest of its parents."""
     depth: dict[str, int] = {}
     for name in topological_order(schema):
         above = [fk.parent for fk in schema.relation(name).foreign_keys if fk.parent != name]
@@ -149,8 +149,8 @@ def _layers(schema: Schema) -> list[list[str]]:
 
 
 def _ordered(layers: list[list[str]], edges: Iterable[_Edge]) -> list[list[str]]:
-    """Order each layer by the mean place of neighbours, sweeping down and up; tree edges count
-    for more, so that trees stay together."""
+    """Order each layer by the mean position of neighbours, in sweeps down and up. Tree edges have
+    a greater weight, so that trees stay together."""
     near: dict[str, list[tuple[str, int]]] = {name: [] for layer in layers for name in layer}
     for edge in edges:
         weight = 3 if edge.in_tree else 1
@@ -192,8 +192,8 @@ def _box_marks(box: Box, colour: str) -> str:
 
 
 def _edge_marks(catalog: Catalog, boxes: dict[str, Box], colours: dict[str, str]) -> Iterator[str]:
-    """Curves from the lower side of the parent to the upper side of the child, side by side."""
-    edges = sorted(_edges(catalog), key=lambda edge: edge.in_tree)  # tree edges lie on top
+    """Curves from the lower side of the parent to the upper side of the child."""
+    edges = sorted(_edges(catalog), key=lambda edge: edge.in_tree)  # draw tree edges last, on top
     leaving = _ports(edges, boxes, down=True)
     arriving = _ports(edges, boxes, down=False)
     for edge in edges:
@@ -217,7 +217,7 @@ def _edge_marks(catalog: Catalog, boxes: dict[str, Box], colours: dict[str, str]
 def _ports(
     edges: Iterable[_Edge], boxes: dict[str, Box], *, down: bool
 ) -> dict[tuple[str, str], float]:
-    """Where each edge meets its box: spread along the side, in the order of the other ends."""
+    """The x of each edge at its box: evenly spaced on the side, in the order of the other ends."""
     sides: dict[str, list[_Edge]] = {}
     for edge in edges:
         sides.setdefault(edge.key.parent if down else edge.child, []).append(edge)
@@ -241,7 +241,7 @@ def _curve(x1: float, y1: float, x2: float, y2: float) -> tuple[str, str]:
 
 
 def _loop(box: Box) -> tuple[str, str]:
-    """A self-reference, at the right side."""
+    """The path and the tip of a self-reference, at the right side of the box."""
     x, top, low = box.x + box.width, box.y + 8, box.y + 22
     far = x + 26
     path = f"M{x:.1f},{top:.1f} C{far:.1f},{top - 6:.1f} {far:.1f},{low + 6:.1f} {x:.1f},{low:.1f}"

@@ -1,4 +1,4 @@
-"""The way in: `plan` chooses trees, views and indexes; `SelectionPlan` holds and explains them."""
+"""The entry point: `plan` chooses trees, views and indexes; `SelectionPlan` holds them."""
 
 from __future__ import annotations
 
@@ -8,31 +8,39 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from query.algebra import BoundStatement
-from schema.catalog import Catalog, Forest, Index, JoinView, State, WorkloadStatement
-from schema.errors import InvalidRequest
-from schema.model import Schema
-from viewselect.cost import Objective, Statistics, readable_catalog
-from viewselect.explain import Explanation, explain
-from viewselect.forest import ForestSearch
-from viewselect.graph import Edge, Graph, schema_graph
-from viewselect.indexes import base_indexes, free_name, maintenance_indexes
-from viewselect.outcome import Outcome
-from viewselect.paper import paper_forest
-from viewselect.picture import forest_mermaid, forest_svg
-from viewselect.report import plan_json, plan_summary, plan_text
-from viewselect.select import Selection, keep_budget, select_views
-from viewselect.workload import Workload, read_workload
+from hornbeam_server.query.algebra import BoundStatement
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    Forest,
+    Index,
+    JoinView,
+    State,
+    WorkloadStatement,
+)
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.schema.model import Schema
+from hornbeam_server.viewselect.cost import Objective, Statistics, readable_catalog
+from hornbeam_server.viewselect.explain import Explanation, explain
+from hornbeam_server.viewselect.forest import ForestSearch
+from hornbeam_server.viewselect.graph import Edge, Graph, schema_graph
+from hornbeam_server.viewselect.indexes import base_indexes, free_name, maintenance_indexes
+from hornbeam_server.viewselect.outcome import Outcome
+from hornbeam_server.viewselect.paper import paper_forest
+from hornbeam_server.viewselect.picture import forest_mermaid, forest_svg
+from hornbeam_server.viewselect.report import plan_json, plan_summary, plan_text
+from hornbeam_server.viewselect.select import Selection, keep_budget, select_views
+from hornbeam_server.viewselect.watch import Watch
+from hornbeam_server.viewselect.workload import Workload, read_workload
 
 __all__ = ["PlanOptions", "SelectionPlan", "Statistics", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What the administrator decides.
+    """The administrator's options.
 
-    `roots` None, or `learn_roots`: roots are learned. `budget`: views and their indexes take at
-    most this many times the bytes of the base relations.
+    If `roots` is None, or with `learn_roots`, the plan chooses the roots. `budget` limits the size
+    of views and their indexes, as a multiple of the base relations' bytes.
     """
 
     roots: tuple[str, ...] | None = None
@@ -45,7 +53,7 @@ class PlanOptions:
         return None if self.learn_roots else self.roots
 
     def check(self, schema: Schema) -> None:
-        """Raises InvalidRequest."""
+        """Raise InvalidRequest for an unknown method or root, or an invalid budget."""
         if self.method not in ("optimal", "paper"):
             raise InvalidRequest(
                 f"there is no method {self.method!r}", cure="choose optimal or paper"
@@ -62,9 +70,9 @@ class PlanOptions:
 
 @dataclass(frozen=True)
 class SelectionPlan:
-    """The trees, views and indexes for a schema and workload, with what led to them.
+    """The trees, views and indexes for a schema and workload, and the data behind the choice.
 
-    `outcomes` holds both methods under the same options, the chosen one under `options.method`.
+    `outcomes` has both methods under the same options; `options.method` is the chosen one.
     """
 
     schema: Schema
@@ -87,7 +95,8 @@ class SelectionPlan:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The plan as if built, with the rows that it was priced with; for explanations only."""
+        """The catalog as if the plan were built, with the row counts of its cost estimates. For
+        explanations only."""
         rows = self.objective.rows
         made = readable_catalog(self.schema, rows, self.views, self.indexes)
         return replace(made, forest=self.forest)
@@ -105,7 +114,7 @@ class SelectionPlan:
         return plan_summary(self.explanation)
 
     def json(self) -> dict[str, Any]:
-        """The whole explanation for machines."""
+        """The whole explanation as JSON."""
         return plan_json(self.explanation)
 
     def svg(self) -> str:
@@ -115,11 +124,11 @@ class SelectionPlan:
         return forest_mermaid(self.catalog)
 
     def to_catalog(self, version: int, base: Catalog | None = None) -> Catalog:
-        """The catalog that puts this plan into force after `base`.
+        """The catalog that applies this plan after `base`.
 
-        What is there already and stays as it is keeps its state and table. All else is BUILDING,
-        under an incarnation that its name never had before. A schema without data may be marked
-        READABLE by the caller.
+        Views and indexes that exist in `base` and do not change keep their state and table. All
+        others are BUILDING, with an incarnation that their name never had before. If the schema
+        has no data, the caller may mark them READABLE.
         """
         base = base or Catalog(0, Schema(()), Forest(()))
         catalog = Catalog(
@@ -139,14 +148,14 @@ class SelectionPlan:
         return replace(catalog, states=tuple(states.items()), incarnations=tuple(numbers.items()))
 
     def _known_rows(self, base: Catalog) -> dict[str, int]:
-        """Counted rows, of what there still is. Guesses are left out."""
+        """Counted rows of the relations and views that still exist, without assumed rows."""
         names = {*self.schema.names, *(view.name for view in self.views)}
         counted = {**base.row_count, **self.statistics.row_counts}
         return {name: rows for name, rows in counted.items() if name in names}
 
 
 def _unchanged(name: str, new: Catalog, base: Catalog) -> bool:
-    """Do the stored rows of `name` stay what they are?"""
+    """Do the stored rows of `name` stay unchanged?"""
     if name in new.schema:
         return name in base.schema
     if base.state.get(name) in (None, State.DROPPING):
@@ -168,10 +177,12 @@ def plan(
     statistics: Statistics,
     *,
     base: Catalog | None = None,
+    watch: Watch | None = None,
 ) -> SelectionPlan:
-    """Choose trees, views and indexes. Raises InvalidRequest and CircularReference.
+    """Choose trees, views and indexes. Raises InvalidRequest and CircularReference, and
+    StatementTimeout when `watch` is stopped.
 
-    Row counts that `statistics` lacks are taken from `base`, the catalog in force.
+    Row counts missing in `statistics` are taken from `base`, the current catalog.
     """
     options.check(schema)
     if base is not None:
@@ -179,7 +190,7 @@ def plan(
         statistics = replace(statistics, row_counts={**known, **statistics.row_counts})
     read = read_workload(schema, workload)
     graph = schema_graph(schema, read.join_weights)
-    objective = Objective(schema, read, statistics)
+    objective = Objective(schema, read, statistics, watch)
     outcomes = _outcomes(graph, objective, options)
     chosen = outcomes[options.method]
     views = tuple(objective.view(path) for path in chosen.score.views)
@@ -190,8 +201,8 @@ def plan(
 
 
 def _outcomes(graph: Graph, objective: Objective, options: PlanOptions) -> dict[str, Outcome]:
-    """Both methods. The paper cannot learn roots: it takes those given, or all relations that
-    reference nothing."""
+    """Run both methods. The paper's method cannot learn roots: without given roots it uses all
+    relations that reference nothing."""
     paper = paper_forest(graph, options.roots or ())
     edges = {edge.id for edge in paper.values()}
     literal = Selection(objective.score(select_views(objective.workload, edges)))
@@ -214,7 +225,7 @@ def _outcomes(graph: Graph, objective: Objective, options: PlanOptions) -> dict[
 
 
 def _reachable(objective: Objective, parents: Mapping[str, Edge]) -> float:
-    """Weight of the joins that the trees' views could cover, whether they pay or not."""
+    """Weight of the joins that the trees' views could cover, regardless of their upkeep."""
     edges = {edge.id for edge in parents.values()}
     return objective.score(select_views(objective.workload, edges)).joins
 
@@ -222,7 +233,10 @@ def _reachable(objective: Objective, parents: Mapping[str, Edge]) -> float:
 def _alternatives(
     search: ForestSearch, parents: Mapping[str, Edge]
 ) -> dict[tuple[str, str | None], float]:
-    """(relation, foreign key or None) → objective if that were its tree edge."""
+    """(relation, foreign key or None) → the objective if that were the relation's tree edge."""
+    if search.objective.watch.spent:
+        search.objective.watch.cut("reasons: what other trees would be worth was not computed")
+        return {}
     return {
         (relation, edge.foreign_key.name if edge else None): search.value(
             search.flipped(parents, relation, edge)
@@ -234,14 +248,14 @@ def _alternatives(
 
 
 def _forest(graph: Graph, parents: Mapping[str, Edge]) -> Forest:
-    """Every relation without parent is a root: of a tree, or only of itself."""
+    """The forest of `parents`. Every relation without parent is a root, if only of itself."""
     roots = tuple(name for name in graph.relations if name not in parents)
     edges = ((name, parents[name].foreign_key) for name in graph.relations if name in parents)
     return Forest(roots, tuple(edges))
 
 
 def _indexes(objective: Objective, chosen: Outcome, views: Sequence[JoinView]) -> tuple[Index, ...]:
-    """All indexes, each under a name of its own."""
+    """All indexes of the plan, with unique names."""
     schema, rows = objective.schema, objective.rows
     found = list(base_indexes(schema))
     bare = readable_catalog(schema, rows, views, found)

@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from viewselect.explain import Explanation, QueryReport, RelationReport, size_words
+from hornbeam_server.viewselect.explain import Explanation, QueryReport, RelationReport, size_words
 
 
 def plan_json(explanation: Explanation) -> dict[str, Any]:
-    """Every report, by the names of its fields. Sizes in bytes, costs in row reads."""
+    """Every report, by the names of its fields. Sizes are in bytes, costs in row reads."""
     return asdict(explanation)
 
 
 def plan_summary(explanation: Explanation) -> str:
-    """Trees, the comparison of both methods, and views."""
+    """Types, trees, the comparison of both methods, and views."""
     return "\n".join(_summary(explanation))
 
 
 def plan_text(explanation: Explanation) -> str:
-    """All of it."""
+    """The whole explanation."""
     return "\n".join(_all(explanation))
 
 
@@ -38,10 +38,24 @@ def _all(x: Explanation) -> Iterator[str]:
 
 
 def _summary(x: Explanation) -> Iterator[str]:
+    if x.notes:
+        yield "TYPES"
+        yield from (f"  {note}" for note in x.notes)
+        yield ""
     yield "TREES " + ("(learned roots)" if x.roots is None else f"(roots {', '.join(x.roots)})")
     yield from _trees(x.relations)
     yield ""
-    yield f"METHODS (row reads per unit of workload; base relations {size_words(x.base_size)})"
+    yield "ROWS"
+    yield from table(
+        ("relation", "rows", "that are"),
+        [(r.relation, f"{r.rows:,}", r.rows_are) for r in x.relations],
+    )
+    if x.note:
+        yield f"  {x.note}"
+    yield ""
+    about = "about " if x.assumed else ""
+    size = f"{about}{size_words(x.base_size)}, as the column types have it"
+    yield f"METHODS (row reads per unit of workload; base relations {size})"
     yield from table(
         ("method", "objective", "saved", "upkeep", "joins covered", "by its trees", "storage"),
         [
@@ -58,17 +72,22 @@ def _summary(x: Explanation) -> Iterator[str]:
     yield ""
     yield "VIEWS"
     yield from table(
-        ("view", "rows", "storage", "fan-out", "upkeep", "value", "serves"),
+        ("view", "rows", "storage", "fan-out", "upkeep", "value", "serves", "by rows that are"),
         [
             (
                 v.name, f"{v.rows:,}", size_words(v.size), f"{v.fan_out:,.1f}",
                 f"{v.upkeep:,.0f}", f"{v.value:,.0f}", ", ".join(v.serves),
+                "assumed" if v.assumed else "counted",
             )
             for v in x.views
         ],
     )  # fmt: skip
     for path, reason in x.dropped:
         yield f"  not kept: {path}: {reason}"
+    if x.cut:
+        yield ""
+        yield "CUT SHORT (too much to search; a smaller workload is searched further)"
+        yield from (f"  {words}" for words in x.cut)
 
 
 def _trees(relations: Sequence[RelationReport]) -> Iterator[str]:
@@ -102,7 +121,7 @@ def _served(query: QueryReport) -> Iterator[str]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns padded with blanks, under a rule; numbers to the right."""
+    """The lines of a table: a head with a rule, and padded columns; numbers are right-aligned."""
     lines = [tuple(head), *map(tuple, rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     right = [bool(rows) and all(row[i][:1].isdigit() or row[i][:1] == "-" for row in rows)

@@ -1,8 +1,7 @@
-"""From trees to the views worth keeping: selection, what pays, what fits the budget.
+"""Selection of views from trees: candidates, then those worth their upkeep, then the budget.
 
-Source: seed 002, VI-A. Beyond the paper: a view that costs more upkeep than it saves is dropped,
-one whose queries another view serves as well is dropped (views are shared between queries), and
-a storage budget is kept.
+Source: Synergy, VI-A. Beyond the paper, a view is dropped if its upkeep exceeds its savings, or if
+another view serves its queries as well (queries share views), or if it exceeds the storage budget.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from viewselect.cost import Objective, Score
-from viewselect.cover import ViewPath, marked_paths
-from viewselect.workload import EdgeId, Workload
+from hornbeam_server.viewselect.cost import Objective, Score
+from hornbeam_server.viewselect.cover import ViewPath, marked_paths
+from hornbeam_server.viewselect.workload import EdgeId, Workload
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """A candidate that was selected for a query and then dropped. `value` is what it added to the
-    objective at that time, in row reads per unit of workload."""
+    """A candidate that was selected for a query and then dropped. `value` is its contribution to
+    the objective when it was dropped, in row reads per unit of workload; `size` is in bytes."""
 
     view: ViewPath
     value: float
@@ -33,7 +32,7 @@ class Selection:
 
 
 def select_views(workload: Workload, edges: Collection[EdgeId]) -> frozenset[ViewPath]:
-    """The union over the workload of the views that each query selects (VI-A)."""
+    """The union of the views that the queries of the workload select (VI-A)."""
     return frozenset(use.view for read in workload.reads for use in marked_paths(read, edges))
 
 
@@ -42,6 +41,8 @@ def keep_paying(objective: Objective, views: Iterable[ViewPath]) -> Selection:
     kept, dropped = frozenset(views), list[Dropped]()
     while kept:
         score = objective.score(kept)
+        if objective.watch.spent:
+            return _drop_estimated(objective, Selection(score, tuple(dropped)))
         without = [(objective.score(kept - {view}), view) for view in score.views]
         best, view = max(without, key=lambda entry: entry[0].order)
         if best.order <= score.order:
@@ -51,9 +52,20 @@ def keep_paying(objective: Objective, views: Iterable[ViewPath]) -> Selection:
     return Selection(objective.score(kept), tuple(dropped))
 
 
+def _drop_estimated(objective: Objective, selection: Selection) -> Selection:
+    """Repeatedly drop, all at once, the views whose upkeep exceeds their share of the savings, by
+    an estimate."""
+    objective.watch.cut("views that do not pay: dropped by an estimate, not one after the other")
+    score, dropped = selection.score, list(selection.dropped)
+    while losing := [(v, worth) for v, worth in objective.worth(score).items() if worth <= 0]:
+        dropped += [Dropped(view, worth, score.costs[view].size) for view, worth in losing]
+        score = objective.score({*score.views} - {view for view, _ in losing})
+    return Selection(score, tuple(dropped))
+
+
 def keep_budget(objective: Objective, selection: Selection, limit: float) -> Selection:
-    """Drop views until they and their indexes take at most `limit` bytes: least value per byte
-    first, so that a larger budget keeps all that a smaller one does."""
+    """Drop views until they and their indexes take at most `limit` bytes. The view with the
+    smallest value per byte goes first, so a larger budget keeps every view of a smaller one."""
     score, dropped = selection.score, list(selection.dropped)
     while score.size > limit:
         without = [(objective.score({*score.views} - {view}), view) for view in score.views]
@@ -64,7 +76,7 @@ def keep_budget(objective: Objective, selection: Selection, limit: float) -> Sel
 
 
 def _density(score: Score, without: Score, view: ViewPath) -> float:
-    """Value per byte of one view, all others kept."""
+    """Value per byte of one view, given all others."""
     return (score.objective - without.objective) / max(1.0, score.costs[view].size)
 
 

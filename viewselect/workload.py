@@ -1,4 +1,4 @@
-"""The workload as view selection sees it: SELECT blocks to serve, and writes to pay for."""
+"""The workload for view selection: SELECT blocks to serve, and writes that cause upkeep."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from query.algebra import Block, BoundStatement, ForeignKeyJoin, StatementKind
-from schema.catalog import WorkloadStatement
-from schema.model import Schema
+from hornbeam_server.query.algebra import Block, BoundStatement, ForeignKeyJoin, StatementKind
+from hornbeam_server.schema.catalog import WorkloadStatement
+from hornbeam_server.schema.model import Schema
 
 EdgeId = tuple[str, str]
-"""(child relation, name of its foreign key): an edge of the schema graph, hashed quickly."""
+"""(child relation, name of its foreign key): an edge of the schema graph; cheap to hash."""
 
 ASSUMED_WRITES = 0.01
-"""Inserts and updates of each relation per unit of read weight, when a workload holds no write
-at all: an application of which only the queries are known still writes now and then."""
+"""Assumed inserts and updates of each relation per unit of read weight, if a workload has no
+writes: an application whose workload lists only queries still writes occasionally."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReadBlock:
-    """One SELECT block; `number` counts the workload's blocks. Blocks of writes are `plain`: they
-    find rows in base relations, and are never rewritten over views."""
+    """One SELECT block; `number` is its position among the workload's blocks. Blocks of writes are
+    `plain`: they find rows in base relations, and are never rewritten over views."""
 
     number: int
     statement: str
@@ -43,8 +43,8 @@ class ReadBlock:
 
 @dataclass(frozen=True)
 class Write:
-    """A write statement: `weight` × `rows` rows of `relation` per unit of workload. `columns` are
-    those that an UPDATE assigns."""
+    """A write statement: it writes `weight` × `rows` rows of `relation` per unit of workload.
+    `columns` are the columns that an UPDATE assigns."""
 
     statement: str
     kind: StatementKind
@@ -56,8 +56,8 @@ class Write:
 
 @dataclass(frozen=True)
 class DeferredRead:
-    """A SELECT block that reads deferred `views`, which Spark keeps: no join with them is for a
-    view to hold, and there is nothing to price."""
+    """A SELECT block that reads deferred `views`, which Spark maintains. No join view can hold a
+    join with them, and the block has no cost here."""
 
     statement: str
     views: tuple[str, ...]
@@ -65,7 +65,7 @@ class DeferredRead:
 
 @dataclass(frozen=True)
 class Workload:
-    """Reads and writes with their weights; `statements` in order of the file."""
+    """Reads and writes with their weights; `statements` are in the order of the file."""
 
     statements: tuple[WorkloadStatement, ...]
     reads: tuple[ReadBlock, ...]
@@ -74,8 +74,8 @@ class Workload:
 
     @cached_property
     def join_weights(self) -> dict[EdgeId, float]:
-        """Edge → weight of the joins along it (the paper's heuristic, V-B2). Joins that only
-        follow from others are not counted."""
+        """Edge → weight of the joins along it (the paper's heuristic, V-B2). Joins implied by
+        other joins do not count."""
         weights: dict[EdgeId, float] = {}
         for read in self.reads:
             for edge, join in read.joins:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Annotated
+
 import msgspec
 from fastapi import Request, Response
 
-from api import answers
-from api.access import Role, needs
-from api.audit import note
-from api.documents import build_document, load_document
-from api.models import BuildBody, FinishedBody, LoadBody, LoadedBody, LoadEndBody
-from api.requests import Db, encoded, tagged
-from schema.errors import InvalidRequest
-from storage.ports import Put
+from hornbeam_server.api import answers
+from hornbeam_server.api.access import Role, needs
+from hornbeam_server.api.audit import note
+from hornbeam_server.api.documents import build_document, load_document
+from hornbeam_server.api.models import (
+    MAX_NAMES,
+    BuildBody,
+    FinishedBody,
+    LoadBody,
+    LoadedBody,
+    LoadEndBody,
+)
+from hornbeam_server.api.requests import Db, encoded, in_steps, tagged
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.storage.ports import Put
 
 router = tagged("builds")
 ADMIN = needs(Role.ADMIN)
@@ -22,11 +32,31 @@ class _Puts(msgspec.Struct, forbid_unknown_fields=True):
     """A body of `POST /v1/puts`: rows by physical table."""
 
     ts: int
-    writes: dict[str, list[Put]]
+    writes: Annotated[dict[str, msgspec.Raw], msgspec.Meta(max_length=MAX_NAMES)]
     flush: bool = False
 
 
-_decoder = msgspec.msgpack.Decoder(_Puts)
+MAX_PUTS = 1_000_000
+"""Rows of one table in one body."""
+_body = msgspec.msgpack.Decoder(_Puts)
+_rows = msgspec.msgpack.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_PUTS)])
+_row = msgspec.msgpack.Decoder(Put)
+
+
+def _decoded(content: bytes) -> tuple[_Puts, dict[str, list[Put]]]:
+    """Row by row, as `api/bodies.py` says why. Raises InvalidRequest."""
+    try:
+        body = _body.decode(content)
+        writes = {
+            name: [_row.decode(row) for row in _rows.decode(rows)]
+            for name, rows in body.writes.items()
+        }
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(
+            f"The body is not what is put: {error}.",
+            cure=f"Send MessagePack of ts, writes and flush, at most {MAX_PUTS} rows of a table.",
+        ) from None
+    return body, writes
 
 
 @router.get("/v1/builds", responses=answers.of(list[answers.Build], 503), openapi_extra=ADMIN)
@@ -112,7 +142,7 @@ async def begin_load(body: LoadBody, request: Request, db: Db) -> Response:
 async def finish_loaded(body: LoadedBody, db: Db) -> Response:
     """Of a range of keys of a relation, all rows that are loaded are stored, and on disk: its own,
     those of its indexes, and those of the views whose last relation it is. Safe to repeat."""
-    await db.keeper.finish_load(body.number, body.relation, body.span(), body.rows)
+    await db.keeper.finish_load(body.number, body.relation, body.span(), body.rows, body.reach())
     return encoded(load_document(db))
 
 
@@ -151,11 +181,9 @@ async def put_rows(request: Request, db: Db) -> Response:
     MessagePack: `ts`, `writes` (by physical table, lists of key and value), and `flush` (true: on
     return all that was put is on disk).
     """
-    try:
-        body = _decoder.decode(await request.body())
-    except msgspec.DecodeError as error:
-        raise InvalidRequest(f"The body is not what is put: {error}.") from None
-    await db.put(body.writes, body.ts)
+    content = await request.body()
+    body, writes = await in_steps(request, len(content), partial(_decoded, content))
+    await db.put(writes, body.ts)
     if body.flush:
         await db.store.flush()
-    return encoded({"rows": sum(map(len, body.writes.values()))})
+    return encoded({"rows": sum(map(len, writes.values()))})

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
-from api import answers
-from api.access import Role, needs
-from api.audit import note
-from api.documents import changes_document, export_document
-from api.models import ChangesBody, ExportBody
-from api.requests import Db, encoded, tagged
-from schema.errors import NotFound
+from hornbeam_server.api import answers
+from hornbeam_server.api.access import Role, needs
+from hornbeam_server.api.audit import note
+from hornbeam_server.api.documents import changes_document, export_document
+from hornbeam_server.api.models import ChangesBody, ExportBody
+from hornbeam_server.api.requests import Db, encoded, tagged
+from hornbeam_server.schema.errors import NotFound
 
 router = tagged("exports")
 ADMIN = needs(Role.ADMIN)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
-from api import answers
-from api.access import Role, needs
-from api.audit import note
-from api.documents import batch_document, group_document
-from api.models import FinishBody, RebuildBody, ResultBody
-from api.requests import Asking, Db, ReadDb, encoded, tagged
+from hornbeam_server.api import answers
+from hornbeam_server.api.access import Role, needs
+from hornbeam_server.api.audit import note
+from hornbeam_server.api.documents import batch_document, group_document
+from hornbeam_server.api.models import FinishBody, RebuildBody, ResultBody
+from hornbeam_server.api.requests import Asking, Db, ReadDb, encoded, tagged
 
 router = tagged("groups")
 ADMIN = needs(Role.ADMIN)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from api import answers
-from api.access import Role, needs
-from api.authorization import shown_status
-from api.requests import Asking, Db, encoded, metrics_of, serving_of, tagged
+from hornbeam_server.api import answers
+from hornbeam_server.api.access import Role, needs
+from hornbeam_server.api.authorization import shown_status
+from hornbeam_server.api.requests import Asking, Db, encoded, metrics_of, serving_of, tagged
 
 router = tagged("health")
 ANYBODY, READER = needs(None), needs(Role.READER)

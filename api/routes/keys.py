@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import Path, Request, Response
 
-from api import answers, keys
-from api.access import Role, needs
-from api.audit import note
-from api.models import KeyBody
-from api.requests import Db, encoded, key_ring_of, principal_of, tagged
+from hornbeam_server.api import answers, keys
+from hornbeam_server.api.access import Role, needs
+from hornbeam_server.api.audit import note
+from hornbeam_server.api.models import KeyBody
+from hornbeam_server.api.requests import Db, encoded, key_ring_of, principal_of, tagged
 
 router = tagged("keys")
 ADMIN = needs(Role.ADMIN)

@@ -8,13 +8,13 @@ from typing import Annotated
 
 from fastapi import Header, Request, Response
 
-from api import answers
-from api.access import Role, needs
-from api.database import Database
-from api.documents import explanation_document
-from api.metrics import now_s
-from api.models import ExplainBody, QueryBody
-from api.requests import (
+from hornbeam_server.api import answers
+from hornbeam_server.api.access import Role, needs
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.documents import explanation_document
+from hornbeam_server.api.metrics import now_s
+from hornbeam_server.api.models import ExplainBody, QueryBody
+from hornbeam_server.api.requests import (
     Asking,
     ReadDb,
     authorizer_of,
@@ -27,8 +27,8 @@ from api.requests import (
     tagged,
     timeout_s,
 )
-from api.settings import Settings
-from api.streams import ARROW, arrow_response, json_response, unless_gone
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.api.streams import ARROW, arrow_response, json_response, unless_gone
 
 router = tagged("queries")
 READER = needs(Role.READER)

@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import Query, Response
+from fastapi import Header, Query, Request, Response
 
-from api import answers
-from api.access import Role, needs, visible_catalog
-from api.database import Database
-from api.documents import (
+from hornbeam_server.api import answers
+from hornbeam_server.api.access import Role, needs, visible_catalog
+from hornbeam_server.api.audit import note
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.documents import (
     deferred_view_document,
     graph_document,
     plan_document,
     schema_document,
     view_document,
 )
-from api.models import ApplyBody, PlanBody
-from api.requests import Asking, Db, ReadDb, encoded, tagged
-from schema.catalog import Catalog
-from schema.errors import NotFound
-from viewselect.picture import forest_mermaid, forest_svg
+from hornbeam_server.api.models import ApplyBody, PlanBody, RestartBody
+from hornbeam_server.api.planning import in_thread
+from hornbeam_server.api.requests import Asking, Db, ReadDb, encoded, settings_of, tagged
+from hornbeam_server.api.streams import NDJSON, plan_response, unless_gone
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.ddl import load_restart
+from hornbeam_server.schema.errors import NotFound, StatementTimeout
+from hornbeam_server.viewselect.picture import forest_mermaid, forest_svg
+from hornbeam_server.viewselect.watch import Report
 
 router = tagged("schema")
 READER, ADMIN = needs(Role.READER), needs(Role.ADMIN)
@@ -30,14 +35,39 @@ READER, ADMIN = needs(Role.READER), needs(Role.ADMIN)
 @router.post(
     "/v1/schema/plan",
     responses=answers.leading_to(
-        answers.of(answers.Plan, 400, 413, 422, 429, 503), apply=answers.APPLY_IT
+        answers.of(answers.Plan, 400, 413, 422, 429, 503, 504), apply=answers.APPLY_IT
     ),
     openapi_extra=ADMIN,
 )
-async def plan(body: PlanBody, db: Db) -> Response:
-    """Choose trees, views and indexes for a schema and a workload. Changes nothing."""
-    planned = await asyncio.to_thread(db.plan_schema, body.request())
-    return encoded(plan_document(planned))
+async def plan(
+    body: PlanBody,
+    request: Request,
+    db: Db,
+    accept: Annotated[str, Header(description=f"`{NDJSON}` for lines of progress.")] = "",
+) -> Response:
+    """Choose trees, views and indexes for a schema and a workload. Changes nothing.
+
+    `Accept` chooses the plan alone, or lines of progress (a share of the work that the search may
+    spend; most end before) and then a line with the plan under `plan`. A search that was cut says
+    so in `text` and in `plan.cut`. A client that leaves ends it.
+    """
+    asked, limit = body.request(), settings_of(request).max_timeout_s
+
+    async def planned(report: Report = lambda _: None) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(limit):
+                return await in_thread(
+                    lambda watch: plan_document(db.plan_schema(asked, watch)), report
+                )
+        except TimeoutError:
+            raise StatementTimeout(
+                f"Planning ran into the time limit of {limit:g} s.",
+                cure="Plan a smaller workload, or raise max_timeout_s.",
+            ) from None
+
+    if NDJSON in accept:
+        return await unless_gone(request.receive, plan_response(planned))
+    return encoded(await unless_gone(request.receive, planned()))
 
 
 @router.post(
@@ -59,6 +89,28 @@ async def apply(body: ApplyBody, db: Db) -> Response:
     )
     building = [name for name, build in db.keeper.builds.items() if not build.finished]
     return encoded({"catalog_version": catalog.version, "building": building})
+
+
+@router.post(
+    "/v1/schema/restart",
+    responses=answers.of(answers.Restarted, 400, 404, 413, 422, 429, 503, 507),
+    openapi_extra=ADMIN,
+)
+async def restart(body: RestartBody, request: Request, db: Db) -> Response:
+    """Say which number an identity column gives next, at all nodes from now on. Nothing keeps it
+    from giving numbers that rows have already."""
+    restart = load_restart(body.sql, db.catalog.schema)
+    note(request.scope, restarted=f"{restart.relation}.{restart.column}")
+    counter = await db.keeper.restart(restart.relation, restart.column, restart.at)
+    return encoded(
+        {
+            "relation": counter.relation,
+            "column": counter.column,
+            "next": counter.at,
+            "value": restart.value,
+            "catalog_version": db.catalog.version,
+        }
+    )
 
 
 @router.get("/v1/schema", responses=answers.of(answers.Schema, 503), openapi_extra=READER)

@@ -7,13 +7,13 @@ from typing import Annotated
 
 from fastapi import Path, Request, Response
 
-from api import answers
-from api.access import Principal, Role, needs
-from api.audit import note
-from api.authorization import discreet_violation, shown_transaction
-from api.documents import transaction_document
-from api.models import TransactionBody
-from api.requests import (
+from hornbeam_server.api import answers
+from hornbeam_server.api.access import Principal, Role, needs
+from hornbeam_server.api.audit import note
+from hornbeam_server.api.authorization import discreet_violation, shown_transaction
+from hornbeam_server.api.documents import transaction_document
+from hornbeam_server.api.models import TransactionBody
+from hornbeam_server.api.requests import (
     Asking,
     Db,
     IdempotencyKey,
@@ -27,7 +27,7 @@ from api.requests import (
     tagged,
     timeout_s,
 )
-from schema.errors import ConstraintViolation, NotFound
+from hornbeam_server.schema.errors import ConstraintViolation, NotFound
 
 router = tagged("transactions")
 WRITER = needs(Role.WRITER)

@@ -7,15 +7,23 @@ from typing import Annotated
 
 from fastapi import Header, Request, Response
 
-from api import answers
-from api.access import Role, needs
-from api.audit import note
-from api.authorization import discreet_violation, require_verify
-from api.bulk import name_bad_row, name_orphan, read_rows
-from api.models import RepairBody, VerifyBody
-from api.requests import Asking, Db, IdempotencyKey, encoded, metrics_of, settings_of, tagged
-from api.streams import verify_response
-from schema.errors import ConstraintViolation, NotFound, TypeMismatch
+from hornbeam_server.api import answers
+from hornbeam_server.api.access import Role, needs
+from hornbeam_server.api.audit import note
+from hornbeam_server.api.authorization import discreet_violation, require_verify
+from hornbeam_server.api.bulk import name_bad_row, name_orphan, read_rows
+from hornbeam_server.api.models import RepairBody, VerifyBody
+from hornbeam_server.api.requests import (
+    Asking,
+    Db,
+    IdempotencyKey,
+    encoded,
+    metrics_of,
+    settings_of,
+    tagged,
+)
+from hornbeam_server.api.streams import verify_response
+from hornbeam_server.schema.errors import ConstraintViolation, NotFound, TypeMismatch
 
 router = tagged("upkeep")
 
@@ -60,7 +68,7 @@ async def load(
     db: Db,
     asking: Asking,
     idempotency_key: IdempotencyKey = None,
-    content_type: Annotated[str, Header()] = "text/csv",
+    content_type: Annotated[str, Header()] = "",
 ) -> Response:
     """Insert the rows of a CSV (with a header row) or an Arrow stream as one transaction.
 

@@ -9,7 +9,7 @@ from itertools import count
 
 import happybase
 
-from cluster import Cluster
+from hornbeam_server.cluster import Cluster
 
 TABLE = b"bare"
 CELL = {b"d:v": b"x" * 100}

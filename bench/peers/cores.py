@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from cluster import Cluster
+from hornbeam_server.cluster import Cluster
 
 HBASE = "HBase, HDFS, ZooKeeper"
 

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from api.planning import PlanRequest, plan_schema
 from bench import microdata
 from bench.peers.port import Design, Row, Task
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.data import RELATIONS, Population, Size
-from schema.catalog import Catalog, State
-from schema.render import render_ddl
-from schema.workload import load_workload
-from txlayer.catalog_keeper import NO_CATALOG
+from hornbeam_server.api.planning import PlanRequest, plan_schema
+from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.schema.render import render_ddl
+from hornbeam_server.schema.workload import load_workload
+from hornbeam_server.txlayer.catalog_keeper import NO_CATALOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Source:
 
 
 def tpcw(size: Size) -> Source:
-    """The evaluation of seed 002, with its roots."""
+    """The evaluation of Synergy, with its roots."""
     population = Population(size)
     return Source(
         SCHEMA.read_text(),

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from bench.peers.jdbc import Connection, file_sizes, start_java
 from bench.peers.phoenix_cluster import PhoenixCluster
-from storage.hbase import names
+from hornbeam_server.storage.hbase import names
 
 
 class HBaseFiles:

@@ -1,4 +1,4 @@
-"""Figures of a run, and how they compare with the goals and with the paper (seed 002, section IX).
+"""Figures of a run, and how they compare with the goals and with the paper (Synergy, section IX).
 
 All are derived from the results. Times are medians: a few runs on a shared machine have outliers. A
 ratio of two systems is the mean, as in the paper, of the ratios of their medians, over the

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from bench.peers.phoenix_cluster import PhoenixCluster
 from bench.peers.phoenix_sql import Said
 from bench.peers.port import Cannot, Row
-from cluster import Address, artefacts
-from cluster.configuration import java_flags
-from schema.errors import Unavailable
+from hornbeam_server.cluster import Address, artefacts
+from hornbeam_server.cluster.configuration import java_flags
+from hornbeam_server.schema.errors import Unavailable
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _FIRST_DAY = _EPOCH.date()

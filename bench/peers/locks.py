@@ -1,5 +1,5 @@
 """What locks cost: transactions over many roots next to as many rows of one, and the paper's locks
-by themselves (seed 002, IX)."""
+by themselves (Synergy, IX)."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from bench.peers.paper_protocol import Slave
 from bench.peers.port import Cannot, Design, Row, Task, Write
 from bench.peers.results import PAPER
 from hornbeam.embedded import LoopThread
-from query.engine import QueryEngine
-from schema.errors import HornbeamError
-from storage.ports import Log, TableStore
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.schema.errors import HornbeamError
+from hornbeam_server.storage.ports import Log, TableStore
 
 BATCH = 500
 """Rows written at once while loading."""

@@ -42,19 +42,19 @@ from typing import Any
 import msgspec
 
 from bench.peers.port import Cannot, Row
-from maintain.changes import Change, Mutation
-from maintain.programs import compile_programs
-from query.engine import QueryEngine
-from schema.catalog import Catalog
-from schema.model import DefaultKind, Relation
-from schema.types import Value
-from storage.codec.rows import FORMAT, Codecs, LayoutCodec
-from storage.local.system import SystemClock
-from storage.ports import NEWEST, TOMBSTONE, Log, Put, TableStore
-from storage.snapshot import Snapshot
-from txlayer.hlc import HybridClock
-from txlayer.model import Parameters
-from txlayer.plans import (
+from hornbeam_server.maintain.changes import Change, Mutation
+from hornbeam_server.maintain.programs import compile_programs
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.model import DefaultKind, Relation
+from hornbeam_server.schema.types import Value
+from hornbeam_server.storage.codec.rows import FORMAT, Codecs, LayoutCodec
+from hornbeam_server.storage.local.system import SystemClock
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Log, Put, TableStore
+from hornbeam_server.storage.snapshot import Snapshot
+from hornbeam_server.txlayer.hlc import HybridClock
+from hornbeam_server.txlayer.model import Parameters
+from hornbeam_server.txlayer.plans import (
     ByKey,
     BySearch,
     Defaulted,
@@ -66,8 +66,8 @@ from txlayer.plans import (
     compile_write,
     needs_duckdb,
 )
-from txlayer.roots import RootName, Roots
-from txlayer.tables import create_tables
+from hornbeam_server.txlayer.roots import RootName, Roots
+from hornbeam_server.txlayer.tables import create_tables
 
 FREE, HELD = b"\x00", b"\x01"
 DIRTY = b"\x81"
@@ -229,7 +229,7 @@ class Slave:
         plan = self._plans.get(sql)
         if plan is None:
             plan = self._plans[sql] = compile_write(sql, self._catalog, self._engine)
-        given = bind_parameters(values, plan.parameter_types, dt.datetime.now(dt.UTC))
+        given = bind_parameters(values, plan, dt.datetime.now(dt.UTC))
         self._transactions += 1
         await self._log.append([msgspec.msgpack.encode((self._transactions, sql, given))])
         match plan:

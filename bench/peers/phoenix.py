@@ -1,7 +1,7 @@
 """Phoenix over HBase, three ways.
 
 * *Phoenix plain*: base tables and covered indexes, each statement on its own (auto-commit).
-* *Baseline*: the same in Omid's transactions, one for each statement; that of seed 002, where the
+* *Baseline*: the same in Omid's transactions, one for each statement; that of Synergy, where the
   oracle was Tephra, which Phoenix has given up since.
 * *MVCC-A*: our views and their indexes as tables and indexes of Phoenix, kept by the application
   in Omid's transactions (`phoenix_views`), and its reads rewritten over them by hand, which our
@@ -27,8 +27,8 @@ from bench.peers.jdbc import Connection, file_sizes, start_java
 from bench.peers.phoenix_cluster import PHOENIX_VERSIONS, PhoenixCluster
 from bench.peers.phoenix_sql import Said
 from bench.peers.port import Row, Task, Write
-from schema.catalog import Catalog, Index, JoinView
-from schema.model import Column
+from hornbeam_server.schema.catalog import Catalog, Index, JoinView
+from hornbeam_server.schema.model import Column
 
 BATCH = 500
 """Rows in a transaction while loading."""

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from cluster import Cluster, artefacts, processes
-from cluster.configuration import java_flags
-from cluster.control import OnChange
-from cluster.layout import HOST, Address
-from cluster.ports import free_ports
-from cluster.processes import Mark
-from schema.errors import Unavailable
+from hornbeam_server.cluster import Cluster, artefacts, processes
+from hornbeam_server.cluster.configuration import java_flags
+from hornbeam_server.cluster.control import OnChange
+from hornbeam_server.cluster.layout import HOST, Address
+from hornbeam_server.cluster.ports import free_ports
+from hornbeam_server.cluster.processes import Mark
+from hornbeam_server.schema.errors import Unavailable
 
 _HERE = Path(__file__).parent
 PHOENIX_POM = _HERE / "pom.xml"

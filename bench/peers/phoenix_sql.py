@@ -24,11 +24,11 @@ from sqlglot import exp
 from sqlglot.generator import Generator
 
 from bench.peers.port import Cannot
-from query.binder import bind
-from query.rewrite import rewrite
-from schema.catalog import Catalog, Index
-from schema.model import Column, KeyPart
-from schema.types import ColumnType, Kind
+from hornbeam_server.query.binder import bind
+from hornbeam_server.query.rewrite import rewrite
+from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.model import Column, KeyPart
+from hornbeam_server.schema.types import ColumnType, Kind
 
 TRANSACTIONAL = "TRANSACTIONAL=true, TRANSACTION_PROVIDER='OMID'"
 _TYPES = {

@@ -1,7 +1,7 @@
-"""Join views kept by the application, as seed 002 does on Phoenix (MVCC-A). Pure.
+"""Join views kept by the application, as Synergy does on Phoenix (MVCC-A). Pure.
 
 What is to be done to the views when a statement writes a base relation, said in Phoenix's SQL, to
-be run in the statement's transaction after it. As in seed 002, VII: an insert into a view's last
+be run in the statement's transaction after it. As in Synergy, VII: an insert into a view's last
 relation inserts the view's row, with what the other relations on the path hold; an update changes
 all view rows that hold the row, which an index on the view finds; a delete deletes by key. Rows of
 relations that are not a view's last have no view rows when they are inserted or deleted: foreign
@@ -16,9 +16,9 @@ from sqlglot import exp
 
 from bench.peers.phoenix_sql import Said, key_values, said, type_name, written_out
 from bench.peers.port import Cannot
-from query.binder import bind
-from schema.catalog import Catalog, Index, JoinView, Purpose
-from schema.model import Column, KeyPart, Relation
+from hornbeam_server.query.binder import bind
+from hornbeam_server.schema.catalog import Catalog, Index, JoinView, Purpose
+from hornbeam_server.schema.model import Column, KeyPart, Relation
 
 
 def view_columns(view: JoinView, catalog: Catalog) -> list[Column]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from schema.catalog import Catalog
+from hornbeam_server.schema.catalog import Catalog
 
 Row = tuple[Any, ...]
 

@@ -37,10 +37,10 @@ from typing import Any, Self, TypeVar
 from bench.peers import postgres_sql
 from bench.peers.port import Cannot, Design, Row, Task, Write
 from bench.peers.results import POSTGRES, POSTGRES_VIEWS
-from cluster.layout import HOST
-from cluster.ports import free_ports
-from schema.errors import Unavailable
-from schema.render import identifier
+from hornbeam_server.cluster.layout import HOST
+from hornbeam_server.cluster.ports import free_ports
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.schema.render import identifier
 
 BINARIES = Path("/usr/lib/postgresql")
 USER = "postgres"

@@ -1,6 +1,6 @@
 """Hornbeam's SQL, relations, indexes and join views said in PostgreSQL's dialect. Pure.
 
-A view is a materialised one. What a write means for it is what seed 002 says (VII): an insert or a
+A view is a materialised one. What a write means for it is what Synergy says (VII): an insert or a
 delete touches the views in which its relation is the last, since foreign keys restrict; an update
 touches all that hold the relation.
 """
@@ -14,11 +14,11 @@ from sqlglot import exp
 from sqlglot.generators.postgres import PostgresGenerator
 
 from bench.peers.port import Cannot
-from query.binder import bind
-from query.rewrite import rewrite
-from schema.catalog import Catalog, Index, JoinView
-from schema.model import KeyPart
-from schema.render import identifier, render_ddl
+from hornbeam_server.query.binder import bind
+from hornbeam_server.query.rewrite import rewrite
+from hornbeam_server.schema.catalog import Catalog, Index, JoinView
+from hornbeam_server.schema.model import KeyPart
+from hornbeam_server.schema.render import identifier, render_ddl
 
 
 class _Writer(PostgresGenerator):

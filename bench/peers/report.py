@@ -1,4 +1,4 @@
-"""The report of a run: a JSON document, its page, and the README's tables.
+"""The report of a run: a JSON document, its page, and the tables of docs/performance.md.
 
 The document holds the findings for readers; they are derived again from the results when it is
 read, so that both cannot disagree. Reasons for missed goals come from a profile, thus from people:
@@ -111,7 +111,7 @@ def write(report: Report, output: Path) -> None:
 
 
 def markdown(report: Report) -> str:
-    """For the README: what is asked, and the sums of each system."""
+    """The tables of docs/performance.md: each goal, and the sums of each system."""
     return f"{_goals(report.findings)}\n{_sums(report.results)}"
 
 

@@ -1,4 +1,4 @@
-"""The evaluation of seed 002 (section IX) on this machine: `make bench-peers`.
+"""The evaluation of Synergy (section IX) on this machine: `make bench-peers`.
 
 Hornbeam, Phoenix without and with transactions, our views kept by an application over Phoenix, the
 paper's own protocol, and PostgreSQL, with the same data and the same statements, interleaved; all
@@ -68,13 +68,13 @@ from bench.peers.throughput import Points, throughput
 from bench.peers.whole import Reader, drained
 from bench.tpcw.data import TODAY, Size
 from bench.tpcw.sessions import MIXES
-from query.binder import bind
-from query.rewrite import rewrite
-from schema.catalog import Catalog
-from schema.collector import settle_collector
-from schema.errors import HornbeamError
-from storage.hbase.store import HBaseStore
-from storage.hdfs.log import HdfsLog
+from hornbeam_server.query.binder import bind
+from hornbeam_server.query.rewrite import rewrite
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.collector import settle_collector
+from hornbeam_server.schema.errors import HornbeamError
+from hornbeam_server.storage.hbase.store import HBaseStore
+from hornbeam_server.storage.hdfs.log import HdfsLog
 
 BARE_ROUNDS = 200
 COMPARED_CUSTOMERS = 500

@@ -28,7 +28,7 @@ from bench.peers.results import Throughput
 from bench.peers.throughput import APART
 from bench.tpcw.data import Size
 from bench.tpcw.sessions import Counter, Measured, Parameters, Shopper, StatementFailed
-from cluster import Cluster
+from hornbeam_server.cluster import Cluster
 
 DRIVERS = "shoppers and drivers"
 REST = "nodes, PostgreSQL, others"

@@ -24,7 +24,7 @@ from bench.peers.measuring import Told
 from bench.peers.results import Throughput, Timing
 from bench.tpcw.data import Size
 from bench.tpcw.sessions import Measured, Shopping, shop_in_process
-from cluster import Cluster
+from hornbeam_server.cluster import Cluster
 
 APART = 1_000_000
 """New keys of one point, and of the next."""

@@ -1,4 +1,4 @@
-"""Whole joins, all rows of two and of three relations, by scans of views and by joining (seed 002,
+"""Whole joins, all rows of two and of three relations, by scans of views and by joining (Synergy,
 IX-B).
 
 Timed is how long it takes until all rows are in this process, in the form that the driver has for

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from bench.tpch import SCHEMA, VIEWS
 from hornbeam import Connection
-from maintain.deltas.nesting import written_out
-from query.parse import DIALECT
-from schema.ddl import load_ddl
-from schema.errors import InvalidRequest
+from hornbeam_server.maintain.deltas.nesting import written_out
+from hornbeam_server.query.parse import DIALECT
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import InvalidRequest
 
 RELATIONS = (
     "region",

@@ -1,4 +1,4 @@
-"""TPC-W: schema and statements of the evaluation in seed 002, data, and sessions of shoppers."""
+"""TPC-W: schema and statements of the evaluation in Synergy, data, and sessions of shoppers."""
 
 from pathlib import Path
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from api.database import Database
 from bench.measure import percentile
 from bench.tpcw.data import COUNTRIES, SUBJECTS, Size, user_name
+from hornbeam_server.api.database import Database
 
 Values = tuple[Any, ...]
 

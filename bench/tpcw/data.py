@@ -159,7 +159,7 @@ TODAY = dt.datetime(2026, 1, 1, 12)
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much data. `orders_per_customer` is 0.9 in the specification, 10 in seed 002."""
+    """How much data. `orders_per_customer` is 0.9 in the specification, 10 in Synergy."""
 
     customers: int = 1_000
     items: int = 1_000

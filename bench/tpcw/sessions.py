@@ -43,7 +43,7 @@ from bench.tpcw.data import (
     customer_row,
     user_name,
 )
-from schema.workload import load_workload
+from hornbeam_server.schema.workload import load_workload
 
 Parameters = Sequence[Any]
 PATIENCE_S = 30.0

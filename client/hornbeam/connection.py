@@ -1,17 +1,17 @@
 """Connections: transactions, bookmarks, retries.
 
 Outside autocommit a transaction is optimistic. It begins with its first read, which fixes its
-snapshot. Writes stay with the client; each is tried on the server at once (a dry run over the
-writes before it), so that row counts, RETURNING and errors come at the call that caused them.
-Reads see the snapshot with those writes, and the rows they read are remembered. `commit` sends
-everything as one transaction, which succeeds if no row that was read has changed.
+snapshot. Writes stay in the client; each is also tried on the server at once (a dry run on top of
+the writes before it), so that row counts, RETURNING and errors come at the call that caused them.
+Reads see the snapshot with those writes, and the client records the rows that they read. `commit`
+sends everything as one transaction, which succeeds if no row that was read has changed.
 
-A trial's answer may say what it took from outside (numbers of identity columns, the time) and
-what came of it (`replay`). That goes back with everything that repeats the trial, so that what
-the caller was told stays true, and the commit is refused where it cannot.
+The answer of a dry run may contain its external inputs (numbers of identity columns, the time) and
+their results (`replay`). The client sends them back with every request that repeats the dry run. So
+the results that the caller has stay valid, and the server refuses the commit if they cannot.
 
-A trial repeats the writes before it. Where their results are not needed one by one, `pipeline`
-sends them together, as `executemany` does.
+A dry run repeats the writes before it. If the results are not needed one by one, `pipeline` sends
+the writes together, as `executemany` does.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def connect(
 ) -> Connection:
     """Open `hornbeam://host:port` or an embedded `hornbeam:///folder`.
 
-    `?autocommit=true`, `?use_views=false`, `?timeout_s=5` and `?max_staleness_s=10` in the URL do
-    what the arguments do. `timeout_s` limits each statement; one that reads deferred views that
-    are staler than `max_staleness_s` waits for a batch for some time, and fails. Over HTTP nothing
-    is sent before the first statement. Raises InterfaceError for a URL that is none, DatabaseError
-    when a folder cannot be opened.
+    `?autocommit=true`, `?use_views=false`, `?timeout_s=5` and `?max_staleness_s=10` in the URL are
+    the same as the arguments. `timeout_s` limits each statement. A statement that reads deferred
+    views that are staler than `max_staleness_s` waits some time for a batch, and then fails. Over
+    HTTP nothing is sent before the first statement. Raises InterfaceError for an invalid URL,
+    DatabaseError when a folder cannot be opened.
     """
     target = parse_url(url)
     options = dict(target.options)
@@ -87,11 +87,12 @@ def _seconds(name: str, value: str | float) -> float:
 
 
 class Connection:
-    """A PEP 249 connection. One thread at a time (threadsafety 1).
+    """A PEP 249 connection. Used by one thread at a time (threadsafety 1).
 
-    `bookmark` is the commit timestamp of the last transaction here: later reads on this
-    connection, or on another one it is passed to, see it (but for deferred views, and what is read
-    with them). `use_views` and `max_staleness_s` count from the next statement on.
+    `bookmark` is the commit timestamp of the last transaction on this connection. Later reads on
+    this connection, or on another connection that gets the bookmark, see that transaction (except
+    in statements that read deferred views). `use_views` and `max_staleness_s` apply from the next
+    statement on.
     """
 
     Warning = errors.Warning
@@ -139,8 +140,8 @@ class Connection:
     def commit(self) -> None:
         """Make the transaction's writes durable, all or none.
 
-        Raises OperationalError with code "read-conflict" when a row it read has changed; begin
-        again then (`run` does so by itself).
+        Raises OperationalError with code "read-conflict" when a row that the transaction read has
+        changed. Then retry the transaction (`run` does so automatically).
         """
         self._check_open()
         self._check_sound()
@@ -153,12 +154,12 @@ class Connection:
         self.bookmark = max(self.bookmark, bookmark)
 
     def rollback(self) -> None:
-        """Forget the transaction; the server knows nothing of it."""
+        """Discard the transaction. The server holds no state of it."""
         self._check_open()
         self._forget()
 
     def close(self) -> None:
-        """Roll back and release. Idempotent."""
+        """Roll back, and release the transport. Idempotent."""
         if not self._closed:
             self._forget()
             self._closed = True
@@ -181,8 +182,9 @@ class Connection:
 
     @property
     def behind_s(self) -> float:
-        """For so many seconds the node of the last answer had heard of no commits, since it has
-        lost the others; 0.0: it has not. What it answers was true then."""
+        """Staleness in seconds of the node of the last answer. A node that is disconnected from the
+        others reports the seconds since it last heard of commits: its answers are as of then. 0.0:
+        the node is connected."""
         return self.transport.behind_s
 
     @property
@@ -191,16 +193,16 @@ class Connection:
 
     @property
     def in_transaction(self) -> bool:
-        """Has a transaction begun that commit or rollback would end?"""
+        """Whether a transaction is open that commit or rollback would end."""
         return bool(self._writes) or self._snapshot is not None or self._failed
 
     @contextmanager
     def pipeline(self) -> Iterator[None]:
-        """Inside the block writes are collected; they are sent together at its end, or when a
-        result of one is asked for, or by a read. In autocommit they are then one transaction.
+        """Collect the writes of the block, and send them together: at the end of the block, before
+        a read, or when a result of a write is accessed. In autocommit they are one transaction.
 
-        Constraints are checked where the writes are sent, so a child may come before its parent.
-        If one of them fails, all of the transaction must be rolled back.
+        Constraints are checked when the writes are sent, so a child may come before its parent. If
+        a write fails, the whole transaction must be rolled back.
         """
         self._pipelines += 1
         try:
@@ -215,10 +217,10 @@ class Connection:
             self.settle()
 
     def savepoint(self, name: str) -> None:
-        """Remember how far the transaction is, under a name; an older one of that name goes.
+        """Set a savepoint. It replaces an older savepoint with the same name.
 
-        Raises InterfaceError in autocommit, as the two below do: a statement that is a
-        transaction of its own has nothing to go back to.
+        Raises InterfaceError in autocommit, as `rollback_to` and `release` do: a statement that is
+        its own transaction has no savepoints.
         """
         self._check_open()
         self._check_transactional()
@@ -228,28 +230,29 @@ class Connection:
         self._savepoints[name] = len(self._writes)
 
     def rollback_to(self, name: str) -> None:
-        """Forget the writes since a savepoint, which stays. What was read stays read."""
+        """Discard the writes since a savepoint. The savepoint stays, and so do the recorded reads,
+        which are validated at commit."""
         self._check_open()
         self._check_transactional()
         self._writes = self._writes[: self._savepoints[self._later_than(name)]]
         self._promised = self._failed = False
 
     def release(self, name: str) -> None:
-        """Forget a savepoint and those after it; the writes stay."""
+        """Remove a savepoint and the later ones. The writes stay."""
         self._check_open()
         self._check_transactional()
         self._check_sound()
         del self._savepoints[self._later_than(name)]
 
     def ping(self) -> None:
-        """Raises OperationalError when the database cannot be reached."""
+        """Check the connection. Raises OperationalError when the database cannot be reached."""
         self._check_open()
         self.transport.json("GET", "/livez")
 
     def run(self, work: Callable[[Connection], T], *, attempts: int = MAX_ATTEMPTS) -> T:
-        """Call `work` and commit; on a retryable abort roll back and do it again.
+        """Call `work` and commit; on a retryable abort roll back and retry, up to `attempts` times.
 
-        `work` should do nothing but talk to the database: it may run several times. Any
+        `work` should have no side effects outside the database: it may run several times. Any
         exception rolls back.
         """
         if attempts < 1:
@@ -287,7 +290,7 @@ class Connection:
     # ------------------------------------------------------------ for cursors
 
     def query(self, sql: str, parameters: Parameters) -> dict[str, Any]:
-        """Run a SELECT in the transaction under way; the answer's document."""
+        """Run a SELECT in the open transaction. Returns the answer's document."""
         body = self._query_body(sql, parameters) | {"trace": not self._autocommit}
         answer: dict[str, Any] = persistently(
             lambda: self.transport.json("POST", "/v1/query", body)
@@ -301,9 +304,9 @@ class Connection:
     def query_stream(
         self, sql: str, parameters: Parameters, accept: str
     ) -> Iterator[Iterator[bytes]]:
-        """Run a SELECT whose answer cannot say what it read; the body's pieces.
+        """Run a SELECT whose answer does not list the rows that it read. Yields the body's pieces.
 
-        So a transaction that has done this may not write: its commit could not be validated.
+        Since the commit could not be validated, the transaction may not write after that.
         """
         if self._writes and not self._autocommit:
             raise NotSupportedError("In a transaction that writes, use execute; or commit first.")
@@ -314,7 +317,7 @@ class Connection:
             yield iter(response.pieces)
 
     def explain(self, sql: str, parameters: Parameters) -> dict[str, Any]:
-        """How a SELECT would be answered: the document of /v1/explain."""
+        """The plan of a SELECT: the document of /v1/explain."""
         self._check_open()
         body = {"sql": sql, "use_views": self.use_views}
         if parameters:
@@ -323,8 +326,8 @@ class Connection:
         return answer
 
     def write(self, writes: Sequence[Write]) -> None:
-        """Run writes: for good in autocommit, else as a trial over those before; later inside
-        a pipeline."""
+        """Run writes: as a transaction in autocommit, else as a dry run on top of the earlier
+        writes. Inside a pipeline they run later."""
         self._check_open()
         self._check_sound()
         if self._untraced:
@@ -339,7 +342,7 @@ class Connection:
             self.settle()
 
     def settle(self) -> None:
-        """Get the results of all writes that have none yet, with one request."""
+        """Run all writes that have no result yet, with one request."""
         waiting = [write for write in self._writes if write.result is None]
         if not waiting:
             return
@@ -351,21 +354,23 @@ class Connection:
             else:
                 self._try()
         except BaseException:
-            # A write that was taken without complaint is lost: the transaction without it would
-            # not be what the caller meant.
+            # The pipeline accepted a write that is now dropped. Without it the transaction would
+            # not be the one that the caller wanted.
             self._failed = self._promised and not self._autocommit
             self._writes = [write for write in self._writes if write.result is not None]
             raise
         self._promised = False
 
-    def ddl(self, statement: str) -> None:
-        """Change the schema, at once and for good. Raises ProgrammingError inside a
-        transaction that has written."""
+    def ddl(self, statement: str) -> int | None:
+        """Change the schema at once; it cannot be rolled back. Returns the number that setval sets.
+
+        Raises ProgrammingError inside a transaction that has written."""
         self._check_open()
         if self._writes:
             raise errors.ProgrammingError("Commit or roll back before changing the schema.")
-        execute_ddl(self.transport, statement)
+        value = execute_ddl(self.transport, statement)
         self._forget()
+        return value
 
     # ------------------------------------------------------------ inside
 
@@ -381,7 +386,7 @@ class Connection:
             )
 
     def _later_than(self, name: str) -> str:
-        """Drop the savepoints after `name`; the name itself. Raises InterfaceError."""
+        """Remove the savepoints after `name`. Returns `name`. Raises InterfaceError."""
         if name not in self._savepoints:
             raise InterfaceError(f"There is no savepoint {name}.")
         names = list(self._savepoints)
@@ -432,7 +437,7 @@ class Connection:
         _give_results(self._writes, answer)
 
     def _transact(self, writes: Sequence[Write], more: Mapping[str, Any]) -> None:
-        """Send a transaction; safe to repeat, since it carries an idempotency key."""
+        """Send a transaction. It is safe to repeat, since it has an idempotency key."""
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         body = self._body(writes, more)
         answer = persistently(
@@ -448,7 +453,8 @@ class Connection:
 
 
 def _give_results(writes: Sequence[Write], answer: Mapping[str, Any]) -> None:
-    """What the caller has seen of an earlier write stays as it was."""
+    """Set the results of writes that have none. A result that the caller has read does not
+    change."""
     for write, result in zip(writes, answer["statements"], strict=True):
         if write.result is None:
             write.result = result

@@ -19,7 +19,7 @@ _EXPLAIN_COLUMNS = [{"name": "explanation", "type": "TEXT"}]
 
 
 class Write:
-    """An INSERT, UPDATE or DELETE of a connection; `result` is None until the server has run it."""
+    """An INSERT, UPDATE or DELETE. `result` is None until the server has run the statement."""
 
     __slots__ = ("body", "result")
 
@@ -29,7 +29,7 @@ class Write:
 
 
 class Cursor:
-    """A PEP 249 cursor. Rows are fetched from the server at once; see `arrow_batches`."""
+    """A PEP 249 cursor. `execute` fetches all rows from the server; `arrow_batches` streams."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -49,7 +49,7 @@ class Cursor:
 
     @property
     def description(self) -> list[Description] | None:
-        """(name, SQL type, None …) per column of the result; None without one."""
+        """(name, SQL type, None …) for each column of the result; None without a result."""
         self._settle()
         return self._description
 
@@ -67,13 +67,16 @@ class Cursor:
 
     def execute(self, operation: str, parameters: Parameters = ()) -> Cursor:
         """Run a statement with `?` (a sequence) or `:name` (a mapping) parameters. A mapping may
-        hold more than the statement names."""
+        contain further names."""
         self._begin()
         match kind(operation):
             case Kind.WRITE:
                 self._write([Write(operation, parameters)])
             case Kind.DDL:
-                self.connection.ddl(operation)
+                value = self.connection.ddl(operation)
+                if value is not None:
+                    self._rowcount = 1
+                    self._take([{"name": "setval", "type": "BIGINT"}], [[value]])
             case Kind.EXPLAIN:
                 self._explain(operation, parameters)
             case Kind.CONTROL:
@@ -112,15 +115,16 @@ class Cursor:
         return taken
 
     def close(self) -> None:
-        """Idempotent; writes that were made stay part of the transaction, and are counted."""
+        """Idempotent. The writes of the cursor stay part of the transaction, and `rowcount` stays
+        valid."""
         self._closed = True
         self._rows = None
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
-        """Nothing to prepare (PEP 249 allows that)."""
+        """Do nothing (PEP 249 allows that)."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Nothing to prepare (PEP 249 allows that)."""
+        """Do nothing (PEP 249 allows that)."""
 
     # ------------------------------------------------------------ beyond PEP 249
 
@@ -142,7 +146,7 @@ class Cursor:
     def arrow(self, operation: str, parameters: Parameters = ()) -> Any:
         """Run a SELECT and return a `pyarrow.Table` (needs `hornbeam[arrow]`).
 
-        In a transaction this is for reading only: Arrow answers do not say which rows were
+        A transaction that calls it can only read: Arrow answers do not list the rows that were
         read, so the commit of a write could not be validated.
         """
         import pyarrow as pa
@@ -152,8 +156,8 @@ class Cursor:
             return pa.ipc.open_stream(b"".join(chunks)).read_all()
 
     def arrow_batches(self, operation: str, parameters: Parameters = ()) -> Iterator[Any]:
-        """Run a SELECT and yield `pyarrow.RecordBatch`es as they come, whatever the size of the
-        result. Read to the end or close the iterator; see `arrow` about transactions."""
+        """Run a SELECT and yield `pyarrow.RecordBatch`es as they arrive; the result may be larger
+        than memory. Read to the end or close the iterator. See `arrow` about transactions."""
         import pyarrow as pa
 
         self._begin()
@@ -207,7 +211,7 @@ class Cursor:
             self._settle()
 
     def _settle(self) -> None:
-        """Take the results of the last writes, asking the server for them if need be."""
+        """Take the results of the last writes. Runs the writes first if they have not run."""
         writes, self._waiting = self._waiting, []
         if not writes:
             return
@@ -231,7 +235,7 @@ class Cursor:
 
 
 class _File:
-    """Pieces of bytes as a file that is read forwards."""
+    """Pieces of bytes as a sequential file."""
 
     closed = False
 
@@ -240,7 +244,7 @@ class _File:
         self._left = b""
 
     def read(self, size: int) -> bytes:
-        """`size` bytes, fewer at the end only."""
+        """The next `size` bytes; fewer only at the end."""
         parts, missing = [self._left], size - len(self._left)
         while missing > 0 and (chunk := next(self._chunks, None)) is not None:
             parts.append(chunk)
@@ -253,4 +257,4 @@ class _File:
         return True
 
     def close(self) -> None:
-        """The exchange that the pieces come from is closed by its owner."""
+        """Do nothing: the owner of the exchange closes it."""

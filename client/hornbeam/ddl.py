@@ -1,8 +1,9 @@
 """CREATE, DROP and ALTER as changes of the one schema that the server holds.
 
 Hornbeam has no DDL statements: a schema is planned and applied as a whole, together with the
-workload that its views serve. A client's DDL becomes that: the schema in force, changed by the
-statement, planned and applied with the workload in force. It takes effect at once.
+workload that its views serve. The client translates a DDL statement: it changes the text of the
+schema in force, then plans and applies it with the workload in force. The change takes effect at
+once.
 """
 
 from __future__ import annotations
@@ -12,20 +13,37 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from hornbeam.errors import NotSupportedError, ProgrammingError
-from hornbeam.statements import Token, name_of, quote, split, tokens, workload_text
+from hornbeam.errors import DatabaseError, NotSupportedError, ProgrammingError, from_problem
+from hornbeam.statements import Token, is_setval, name_of, quote, split, tokens, workload_text
 from hornbeam.transport import Transport, planned_anew
 
+DDL = ""
+"""The file name of DDL that the user has not written, such as the schema in force."""
 _NOISE = {"if", "not", "exists", "unique", "concurrently", "only"}
 
 
-def execute_ddl(transport: Transport, statement: str) -> None:
-    """Plan and apply the schema that `statement` makes of the one in force.
+def execute_ddl(transport: Transport, statement: str) -> int | None:
+    """Change the schema in force by `statement`, then plan and apply it; or restart an identity
+    column. Returns the number that setval sets.
 
-    Raises ProgrammingError for what exists already or does not exist, NotSupportedError for
-    other DDL, and whatever plan and apply raise.
+    Raises ProgrammingError if an object exists already or does not exist, NotSupportedError for
+    other DDL, and the errors of plan and apply.
     """
+    if _restarts(statement):
+        answer = transport.json("POST", "/v1/schema/restart", {"sql": statement})
+        return int(answer["value"]) if is_setval(statement) else None
     planned_anew(lambda: _plan_and_apply(transport, statement))
+    return None
+
+
+def _restarts(statement: str) -> bool:
+    """Whether the statement sets the next number of an identity column."""
+    words = [token.text.lower() for token in tokens(statement)]
+    return (
+        is_setval(statement)
+        or words[:2] == ["alter", "sequence"]
+        or (words[:2] == ["alter", "table"] and "restart" in words[4:])
+    )
 
 
 def _plan_and_apply(transport: Transport, statement: str) -> None:
@@ -35,6 +53,7 @@ def _plan_and_apply(transport: Transport, statement: str) -> None:
         return
     body: dict[str, Any] = {
         "ddl": ddl,
+        "ddl_file": DDL,
         "workload": workload_text(current["workload"]),
         "roots": _kept_roots(current, ddl),
         "method": current["method"],
@@ -43,14 +62,16 @@ def _plan_and_apply(transport: Transport, statement: str) -> None:
     try:
         planned = transport.json("POST", "/v1/schema/plan", body)
     except ProgrammingError as error:
-        raise _still_read(error, current["ddl"]) from None
+        told = _still_read(error, current["ddl"])
+        raise (placed(told, ddl, statement) if told is error else told) from None
     transport.json(
         "POST", "/v1/schema/apply", body | {"plan_id": planned["plan_id"], "allow_drop": True}
     )
 
 
 def _still_read(error: ProgrammingError, before: str) -> ProgrammingError:
-    """The error of a plan; about what was dropped under the workload, in words that know of it."""
+    """The error of a plan. If the statement drops a table that the workload reads, the message says
+    so."""
     name, statement = error.problem.get("name"), error.problem.get("statement")
     tables = {name for what, name in map(_kind_and_name, split(before)) if what == "table"}
     if statement is None or name not in tables:
@@ -60,6 +81,52 @@ def _still_read(error: ProgrammingError, before: str) -> ProgrammingError:
         "  Apply a workload without it first: hornbeam schema show --workload, schema apply.",
         error.problem,
     )
+
+
+def placed(error: DatabaseError, ddl: str, statement: str = "") -> DatabaseError:
+    """An error of a plan of `ddl`, with a place that the user knows. The user has not written
+    `ddl`, except for the text of `statement` in it. The error names the place in `statement`, or
+    else it quotes the declaration at the place."""
+    line, column = error.problem.get("line", 0), error.problem.get("column", 0)
+    if not line:
+        return error
+    problem = {k: v for k, v in error.problem.items() if k not in {"file", "line", "column"}}
+    if error.problem.get("file", DDL) != DDL:  # its statement is named
+        return from_problem(problem)
+    offset = sum(len(each) + 1 for each in ddl.split("\n")[: line - 1]) + column - 1
+    for start, text in _written(statement) if statement else ():
+        at = ddl.rfind(text, 0, offset + len(text))
+        if 0 <= at <= offset <= at + len(text):
+            before = statement[: start + offset - at]
+            line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+            return from_problem(problem | {"line": line, "column": column})
+    near = _around(ddl, offset).split("\n")[0].rstrip(" (")
+    return from_problem(problem | {"detail": f"{problem.get('detail', '')}, in: {near}"})
+
+
+def _around(ddl: str, offset: int) -> str:
+    """The declaration at an offset of the schema's text."""
+    end, declared = 0, ""
+    for declared in split(ddl):
+        end = ddl.index(declared, end) + len(declared)
+        if offset <= end:
+            break
+    return declared
+
+
+def _written(statement: str) -> list[tuple[int, str]]:
+    """The parts of a statement that are copied into the schema's text, each with its offset in the
+    statement."""
+    (text, *_) = split(statement)
+    begin, asked = statement.index(text), _read(text)
+    if asked.verb != "alter":
+        return [(begin, text)]
+    return [(begin + each.found[0].start, _text_of(each, text)) for each in _added(asked)]
+
+
+def _text_of(element: _Statement, text: str) -> str:
+    last = element.found[-1]
+    return text[element.found[0].start : last.start + len(last.text)]
 
 
 def _kept_roots(current: dict[str, Any], ddl: str) -> list[str] | None:
@@ -72,8 +139,8 @@ def _kept_roots(current: dict[str, Any], ddl: str) -> list[str] | None:
 
 @dataclass(frozen=True)
 class _Statement:
-    """CREATE UNIQUE INDEX IF NOT EXISTS name …: its words in lower case, the tokens from the name
-    on. `guarded`: IF [NOT] EXISTS."""
+    """A parsed statement, such as CREATE UNIQUE INDEX IF NOT EXISTS name …: `verb` and `what` are
+    in lower case, `found` are the tokens from the name on. `guarded`: it has IF [NOT] EXISTS."""
 
     verb: str
     what: str
@@ -86,7 +153,7 @@ class _Statement:
 
 
 def evolve(ddl: str, statement: str) -> str:
-    """The schema `ddl` after `statement`; the same text when nothing is to do (IF EXISTS)."""
+    """The schema `ddl` after `statement`. The same text if there is nothing to do (IF EXISTS)."""
     text, *more = split(statement)
     if more:
         raise ProgrammingError("These are several statements.\n  Run them one at a time.")
@@ -118,7 +185,7 @@ def _created(ddl: str, asked: _Statement, text: str) -> str:
 
 
 def _dropped(ddl: str, asked: _Statement) -> str:
-    """DROP TABLE a, b takes their indexes, too."""
+    """The schema without the dropped objects. DROP TABLE a, b drops their indexes, too."""
     declared, names = split(ddl), _listed(asked)
     known = {name for what, name in map(_kind_and_name, declared) if what == asked.what}
     missing = [name for name in names if name not in known]
@@ -130,7 +197,7 @@ def _dropped(ddl: str, asked: _Statement) -> str:
 
 
 def _listed(asked: _Statement) -> list[str]:
-    """The names that a DROP lists. Raises NotSupportedError for what else is there."""
+    """The names that a DROP lists. Raises NotSupportedError for other tokens, such as CASCADE."""
     wrong = [token.text for token in asked.found[1::2] if token.text != ","]
     if wrong:
         raise NotSupportedError(
@@ -143,7 +210,8 @@ def _listed(asked: _Statement) -> list[str]:
 
 
 def _altered(ddl: str, asked: _Statement, text: str) -> str:
-    """ALTER TABLE t ADD COLUMN and ADD CONSTRAINT; all go into the table's declaration."""
+    """The schema after ALTER TABLE t ADD COLUMN or ADD CONSTRAINT: the elements are appended to the
+    table's declaration."""
     elements, declared = list(_added(asked)), split(ddl)
     tables = [known for known in declared if _kind_and_name(known) == ("table", asked.name)]
     if not tables:
@@ -155,8 +223,7 @@ def _altered(ddl: str, asked: _Statement, text: str) -> str:
     for element in elements:
         if element.guarded and name_of(element.found[0].text) in _columns(changed):
             continue
-        last = element.found[-1]
-        written = text[element.found[0].start : last.start + len(last.text)]
+        written = _text_of(element, text)
         changed = f"{changed[: changed.rindex(')')].rstrip()},\n  {written}\n)"
     if changed == table:
         return ddl
@@ -164,7 +231,8 @@ def _altered(ddl: str, asked: _Statement, text: str) -> str:
 
 
 def _added(asked: _Statement) -> Iterator[_Statement]:
-    """Columns and constraints, with their tokens. Raises NotSupportedError for other changes."""
+    """The added columns and constraints, with their tokens. Raises NotSupportedError for other
+    changes."""
     for part in _parts(asked.found[1:]):
         if not part:
             raise _cut_short()
@@ -183,7 +251,7 @@ def _added(asked: _Statement) -> Iterator[_Statement]:
 
 
 def _parts(found: Sequence[Token]) -> list[list[Token]]:
-    """What stands between commas."""
+    """The tokens, split at commas outside of parentheses."""
     parts: list[list[Token]] = [[]]
     for token in found:
         if token.text == "," and token.depth == 0:
@@ -194,7 +262,7 @@ def _parts(found: Sequence[Token]) -> list[list[Token]]:
 
 
 def _columns(table: str) -> set[str]:
-    """The first names of what stands between a declaration's parentheses."""
+    """The first name of each element between a declaration's parentheses."""
     found = list(tokens(table))
     return {
         name_of(token.text)
@@ -204,7 +272,7 @@ def _columns(table: str) -> set[str]:
 
 
 def _read(statement: str) -> _Statement:
-    """Raises ProgrammingError when the statement ends before it names anything."""
+    """Parse a statement. Raises ProgrammingError when it ends before it names an object."""
     found = list(tokens(statement))
     what = _behind_noise(found, 1)
     name = _behind_noise(found, what + 1)
@@ -226,7 +294,7 @@ def _kind_and_name(statement: str) -> tuple[str, str]:
 
 
 def _indexed(statement: str) -> str:
-    """The table of a CREATE INDEX name ON table; of another statement no name."""
+    """The table of a CREATE INDEX name ON table; "" for another statement."""
     declared = _read(statement)
     return name_of(declared.found[2].text) if declared.what == "index" else ""
 

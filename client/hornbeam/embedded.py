@@ -1,8 +1,8 @@
 """A database in this process: the server's application, called without a socket.
 
-The application runs in an event loop in a thread of its own, one per folder however many
-connections there are: a folder can be opened once only. The server's packages are loaded by
-name, so the client does not depend on them.
+The application runs in an event loop in its own thread. There is one per folder, which all
+connections share, since a folder can be opened only once. The server's packages are loaded by name,
+so the client does not depend on them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from urllib.parse import unquote
 
 from hornbeam.errors import InterfaceError, from_problem
 from hornbeam.exchange import Answer, Lost, Request
+from hornbeam.server_package import server_module
 from hornbeam.transport import Transport
 
 T = TypeVar("T")
 Headers = list[tuple[bytes, bytes]]
-MISSING = "This needs the server package: pip install hornbeam-server"
 _CHUNKS_AHEAD = 4
 
 
@@ -43,7 +43,7 @@ class EmbeddedTransport(Transport):
 
 
 class LoopThread:
-    """An event loop in a thread called `name`, for synchronous callers."""
+    """An event loop in a thread named `name`, for synchronous callers."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -51,7 +51,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` in the loop and wait. Interrupting the caller cancels it."""
+        """Run `work` in the loop and wait. Interrupting the caller cancels `work`."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -60,7 +60,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """What was interrupted and still ends may do so."""
+        """Cancel the running tasks, wait for their end, and stop the loop."""
         self.run(_ended(self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -77,7 +77,7 @@ async def _ended(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class _Embedded:
-    """An open database with its loop and application, and how many transports use it."""
+    """An open database with its loop and application, and the number of transports that use it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -117,8 +117,8 @@ def _give_back(embedded: _Embedded) -> None:
 
 
 def _quieten() -> None:
-    """The server logs to standard output, which is its host's here: warnings only, to the error
-    output, unless the host has configured structlog itself."""
+    """Log warnings only, to standard error, unless the application has configured structlog. By
+    default the server logs to standard output, which belongs to the application here."""
     structlog = importlib.import_module("structlog")
     if not structlog.is_configured():
         structlog.configure(
@@ -128,14 +128,12 @@ def _quieten() -> None:
 
 
 async def _open(folder: Path) -> tuple[Any, Any]:
-    modules = ("api.database", "api.settings", "api.app", "schema.errors")
-    try:
-        database, settings, app, errors = map(importlib.import_module, modules)
-    except ModuleNotFoundError as error:
-        raise InterfaceError(f"{MISSING} ({error})") from error
+    database, settings, app, errors = map(
+        server_module, ("api.database", "api.settings", "api.app", "schema.errors")
+    )
     _quieten()
     try:
-        # Whoever may open the folder needs no key: there is nothing that it could keep from them.
+        # A process that can open the folder can read all data, so a key would protect nothing.
         chosen = settings.load_settings(data=folder, authentication="none")
         opened = await database.Database.open(chosen)
     except errors.HornbeamError as error:
@@ -165,7 +163,7 @@ class _InProcess:
 
 
 class _Exchange:
-    """One request and its answer in ASGI messages. The application waits when the reader does."""
+    """One request and its answer in ASGI messages. The application waits for a slow reader."""
 
     def __init__(self, app: Any, request: Request) -> None:
         self._app = app
@@ -175,13 +173,13 @@ class _Exchange:
         self._ended = asyncio.Event()
 
     async def begin(self) -> tuple[int, Headers]:
-        """Start the application; its status and headers."""
+        """Start the application. Returns the answer's status and headers."""
         self._start: asyncio.Future[tuple[int, Headers]]
         self._start = asyncio.get_running_loop().create_future()
         self._task = asyncio.ensure_future(self._app(self._scope(), self._receive, self._send))
         try:
             return await self._unless_ended(self._start)
-        except asyncio.CancelledError:  # nobody waits for the answer any more
+        except asyncio.CancelledError:  # no caller waits for the answer any more
             self._task.cancel()
             raise
 
@@ -192,18 +190,19 @@ class _Exchange:
         return await self._unless_ended(asyncio.ensure_future(self._chunks.get()))
 
     async def end(self) -> None:
-        """Let the application go, whether it has finished or not."""
+        """Cancel the application, if it still runs, and wait for its end."""
         self._ended.set()
         self._task.cancel()
         await asyncio.wait({self._task})
         if not self._task.cancelled():
-            self._task.exception()  # it was answered as a problem, and logged there
+            self._task.exception()  # retrieved only; the application has answered and logged it
 
     async def _unless_ended(self, waited: asyncio.Future[T]) -> T:
-        """The result of `waited`, which only the running application can give."""
+        """The result of `waited`, which only the application can give. Raises Lost when the
+        application ends first."""
         await asyncio.wait({waited, self._task}, return_when=asyncio.FIRST_COMPLETED)
         if not waited.done():
-            await asyncio.sleep(0)  # what it did last may have given the result
+            await asyncio.sleep(0)  # the application's last step may have set the result
         if waited.done():
             return waited.result()
         waited.cancel()
@@ -212,7 +211,7 @@ class _Exchange:
     def _scope(self) -> dict[str, Any]:
         path, _, query = self._request.path.partition("?")
         length = str(len(self._request.body))
-        headers = {**self._request.headers, "Content-Length": length}
+        headers = {**self._request.headers, "Host": "localhost", "Content-Length": length}
         return {
             "type": "http",
             "asgi": {"version": "3.0"},

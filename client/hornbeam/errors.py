@@ -1,4 +1,4 @@
-"""PEP 249's exceptions, and which of the server's codes becomes which."""
+"""PEP 249's exceptions, and their mapping from the server's error codes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 
 class Warning(Exception):
-    """Never raised; PEP 249 wants it."""
+    """Never raised, but required by PEP 249."""
 
 
 class Error(Exception):
-    """Base of all. `code`, `cure`, `retryable` and `outcome` come from the server's answer."""
+    """Base of all errors. `code`, `cure`, `retryable` and `outcome` come from the server's
+    answer."""
 
     def __init__(self, message: str, problem: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -69,6 +70,7 @@ BY_CODE: dict[str, type[DatabaseError]] = {
     "being-loaded": OperationalError,
     "not-found": ProgrammingError,
     "limit-exceeded": OperationalError,
+    "memory-exceeded": OperationalError,
     "statement-timeout": OperationalError,
     "overloaded": OperationalError,
     "unavailable": OperationalError,
@@ -77,6 +79,7 @@ BY_CODE: dict[str, type[DatabaseError]] = {
     "invalid-request": ProgrammingError,
     "unauthenticated": OperationalError,
     "forbidden": ProgrammingError,
+    "misdirected-request": ProgrammingError,
 }
 
 
@@ -84,7 +87,7 @@ _PLACE = ("file", "line", "column")
 
 
 def from_problem(problem: Mapping[str, Any]) -> DatabaseError:
-    """The exception that a problem document stands for."""
+    """The exception for a problem document."""
     kind = BY_CODE.get(problem.get("code", ""), InternalError)
     message = problem.get("detail") or "the server gave no reason"
     if place := ":".join(str(problem[part]) for part in _PLACE if problem.get(part)):

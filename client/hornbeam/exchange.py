@@ -1,5 +1,5 @@
-"""A request and its answer, whatever carries them: a connection to a node (`hornbeam/http.py`), or
-a call into an application in this process (`hornbeam/embedded.py`)."""
+"""A request and its answer, independent of their carrier: a connection to a node
+(`hornbeam/http.py`), or a call into an application in this process (`hornbeam/embedded.py`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Request(NamedTuple):
-    """`path` comes with its query."""
+    """A request. `path` includes the query string."""
 
     method: str
     path: str
@@ -19,15 +19,15 @@ class Request(NamedTuple):
 
 
 class NotSent(Exception):
-    """Nobody has seen the request."""
+    """No connection was made, so the request was not sent."""
 
 
 class Lost(Exception):
-    """The request may have arrived; its answer has not come, or not to its end."""
+    """The request may have arrived, but its answer is missing or incomplete."""
 
 
 class CutShort(Lost):
-    """A part of the answer has come."""
+    """A part of the answer has arrived."""
 
 
 def _nothing() -> None:
@@ -36,8 +36,8 @@ def _nothing() -> None:
 
 @dataclass
 class Answer:
-    """Its `pieces` come as they arrive, once, and may end with Lost. Names of `headers` are looked
-    up in lower case. Whoever does not read to the end closes it."""
+    """An answer. `pieces` can be iterated once, as they arrive, and may raise Lost. The names in
+    `headers` are in lower case. A reader that does not read to the end calls `close`."""
 
     status: int
     headers: Mapping[str, str]
@@ -49,13 +49,13 @@ class Answer:
         return self.status >= 400
 
     def read(self) -> bytes:
-        """All of it, also the second time."""
+        """The whole body. Can be called several times."""
         whole = b"".join(self.pieces)
         self.pieces = (whole,)
         return whole
 
     def json(self) -> Any:
-        """Raises ValueError when it is none."""
+        """The body as JSON. Raises ValueError when it is not JSON."""
         return json.loads(self.read())
 
     def lines(self) -> Iterator[str]:
@@ -69,11 +69,11 @@ class Answer:
 
 
 class Carrier(Protocol):
-    """Takes requests to the application. One thread at a time, but a request may be sent while an
-    answer is being read."""
+    """Carries requests to the application. It is used by one thread at a time, but a request may be
+    sent while an answer is being read."""
 
     def send(self, request: Request) -> Answer:
-        """Raises NotSent and Lost."""
+        """Send a request. Raises NotSent and Lost."""
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the connections. Idempotent."""

@@ -1,7 +1,7 @@
-"""HTTP to one node, over connections that are kept.
+"""HTTP to one node, over persistent connections.
 
-The standard library's: what a request costs here is a good part of what a read by key costs in all
-(decision 31).
+It uses the standard library's HTTP client, since the cost of a request in the client is a large
+part of the whole cost of a read by key (decision 31).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from hornbeam.exchange import Answer, CutShort, Lost, NotSent, Request
 
 PIECE_BYTES = 1 << 16
 _Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
-"""`select` by itself knows the first thousand files of a process only."""
+"""`select` supports only file descriptors below about a thousand."""
 
 
 class Http:
-    """Requests to `address` (scheme, host and port). A connection takes at most
-    `connect_timeout_s`, and so long as `timeout_s` nothing may come; `tls` for https."""
+    """A carrier to `address` (scheme, host and port). `connect_timeout_s` limits the time to
+    connect, `timeout_s` the time without any data from the node. `tls` is set for https."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Http:
             self._idle.pop().close()
 
     def _kept(self) -> HTTPConnection | None:
-        """One that the node has not ended meanwhile, and that has nothing to say unasked."""
+        """An idle connection that the node has not closed, and that has no unexpected data."""
         while self._idle:
             connection = self._idle.pop()
             if not _is_readable(connection.sock):
@@ -95,7 +95,8 @@ class Http:
 
 
 class _Body:
-    """What is left of a response. The connection is kept once it is read to its end."""
+    """The unread body of a response. The connection is reused after the body is read to its
+    end."""
 
     def __init__(
         self, connection: HTTPConnection, response: HTTPResponse, idle: list[HTTPConnection]
@@ -111,7 +112,7 @@ class _Body:
             while piece := self._response.read1(PIECE_BYTES):
                 count += len(piece)
                 yield piece
-            if self._response.length:  # else it is 0, or the last chunk has said so
+            if self._response.length:  # 0, or None after the last chunk, if the body is complete
                 raise HTTPException("the node has closed the connection")
         except (OSError, HTTPException) as error:
             self.close()
@@ -133,7 +134,7 @@ class _Body:
 
 
 def _is_readable(connection: socket.socket) -> bool:
-    """Or has it been ended?"""
+    """Whether the connection has data, or was closed by the node."""
     with _Selector() as selector:
         selector.register(connection, selectors.EVENT_READ)
         return bool(selector.select(0))

@@ -1,4 +1,4 @@
-"""Requests to the nodes of one database: they go to the one that serves."""
+"""Requests to the nodes of one database. They go to a node that serves."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ _UNAVAILABLE = 503
 
 
 class Nodes:
-    """A carrier over those of several nodes.
+    """A carrier over the carriers of several nodes.
 
-    A node that cannot be reached, or says that it stands by, has done nothing: the next is asked,
-    each once. If none serves, that one stands by is the answer: soon one of them will. What became
-    of a request whose answer is lost nobody knows; who repeats it, asks the next node first. So
-    does who was answered by a node that has lost the others.
+    A node that cannot be reached, or answers that it is a standby, has not executed the request. So
+    the request goes to the next node, to each node once. If no node serves, the result is the
+    answer of a standby, if there is one: a standby will soon take over. If an answer is lost, the
+    outcome of the request is unknown, and the next request goes to the next node first. So does the
+    next request after an answer of a node that is disconnected from the others (`BEHIND`).
     """
 
     def __init__(self, nodes: Iterable[Carrier]) -> None:
@@ -55,5 +56,5 @@ def _stands_by(answer: Answer) -> bool:
         return False
     try:
         return bool(answer.json().get("standby"))
-    except (ValueError, AttributeError):  # a proxy's own words
+    except (ValueError, AttributeError):  # the answer of a proxy
         return False

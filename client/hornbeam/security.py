@@ -1,7 +1,7 @@
-"""API keys and certificates: what a connection shows, and what it asks to be shown.
+"""API keys and certificates: the credentials of a connection, and the verification of the server.
 
-A key is sent in every request, so it leaves this machine only over TLS. It stands in no message,
-no `repr` and no log.
+A key is sent in every request, so it leaves this machine only over TLS. No message, `repr` or log
+contains it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _TRUE, _FALSE = {"1", "true", "yes"}, {"0", "false", "no"}
 
 
 class Secret(str):
-    """Text that shows itself to nobody who did not ask for it by itself."""
+    """Text whose `repr` is masked, so that it does not appear in the `repr` of other objects."""
 
     def __repr__(self) -> str:
         return "'***'"
 
 
 class Tls(NamedTuple):
-    """How a server is verified. Paths; `ca` "": the authorities that the system trusts.
+    """The verification of a server, as paths of files. `ca` "": the system's trusted authorities.
 
-    `certificate` and `private_key` are the client's own, for servers that ask for one.
+    `certificate` and `private_key` are the client's own, for servers that require one.
     """
 
     ca: str = ""
@@ -38,7 +38,7 @@ class Tls(NamedTuple):
     private_key: str = ""
 
     def context(self) -> ssl.SSLContext:
-        """Verifies the server's certificate and name. Raises InterfaceError."""
+        """A context that verifies the server's certificate and name. Raises InterfaceError."""
         try:
             context = ssl.create_default_context(cafile=self.ca or None)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -52,17 +52,17 @@ class Tls(NamedTuple):
 
 
 def _no_password() -> str:
-    """OpenSSL would ask at the terminal."""
+    """Refuse an encrypted private key. Without this, OpenSSL would prompt at the terminal."""
     raise ValueError("the private key is encrypted")
 
 
 def redacted(url: str) -> str:
-    """`url` without its key, for messages; also where the key stands in the wrong place."""
+    """`url` without its key, for messages, even if the key is in the wrong place."""
     return _KEY.sub("***", _CREDENTIALS.sub("//***@", url))
 
 
 def key_of(user: str | None, password: str | None) -> Secret:
-    """The key of a URL's `:key@`, else of HORNBEAM_API_KEY; "" for none. Raises InterfaceError."""
+    """The key in a URL's `:key@`, else in HORNBEAM_API_KEY, else "". Raises InterfaceError."""
     if user:
         raise InterfaceError("A key stands behind a colon: hornbeam://:key@host")
     key = Secret(password or os.environ.get(API_KEY_VARIABLE, ""))
@@ -85,7 +85,7 @@ def tls_of(options: dict[str, str]) -> Tls | None:
 
 
 def require_private(host: str, key: str, tls: Tls | None) -> None:
-    """A key does not travel in the clear. Raises InterfaceError."""
+    """Check that a key is not sent to another machine without TLS. Raises InterfaceError."""
     if key and tls is None and not _is_loopback(host):
         raise InterfaceError(
             f"An API key would go to {host} in the clear.\n"

@@ -1,17 +1,16 @@
 """SQLAlchemy 2.1 dialect: `hornbeam://host:port`, `hornbeam:///folder`.
 
 SQL is DuckDB's with `?` parameters. Transactions are optimistic with snapshot isolation
-(`connection.py`); a retryable abort surfaces as OperationalError. CREATE, DROP and ALTER TABLE …
-ADD become plan and apply of the whole schema (`ddl.py`), so `create_all` works; they take effect
-at once. Reflection reads `GET /v1/schema`; views are materialised views.
+(`connection.py`); a retryable abort is raised as OperationalError. CREATE, DROP and ALTER TABLE …
+ADD plan and apply the whole schema (`ddl.py`), so `create_all` works; they take effect at once.
+Reflection reads `GET /v1/schema`; views are materialised views.
 
 `insert` is PostgreSQL's construct, for ON CONFLICT.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -51,7 +50,7 @@ _TYPES: dict[str, type[types.TypeEngine[Any]]] = {
 
 
 def column_type(name: str) -> types.TypeEngine[Any]:
-    """The type that the server names so: DECIMAL(15,2), TIMESTAMP WITH TIME ZONE."""
+    """The type for a type name of the server: DECIMAL(15,2), TIMESTAMP WITH TIME ZONE."""
     if name == "TIMESTAMP WITH TIME ZONE":
         return types.TIMESTAMP(timezone=True)
     base, _, rest = name.partition("(")
@@ -60,7 +59,8 @@ def column_type(name: str) -> types.TypeEngine[Any]:
 
 
 class _Numeric(sqltypes.Numeric[Any]):
-    """Sums and averages may come as numbers of another kind than their operands."""
+    """A numeric type that converts results: sums and averages may have another type than their
+    operands."""
 
     def bind_processor(self, dialect: Any) -> None:
         return None
@@ -95,12 +95,21 @@ class _JsonPath(sqlite_json.JSONPathType):
         return _json_path(value)
 
 
-def _json_path(steps: Iterable[str | int]) -> str:
-    """Keys and places in arrays as DuckDB has them: $."key"[0]."""
-    return "$" + "".join(
-        f"[{step}]" if isinstance(step, int) else f".{json.dumps(step, ensure_ascii=False)}"
-        for step in steps
-    )
+def _json_path(steps: Sequence[str | int]) -> str:
+    """Keys and array indexes as a path of DuckDB: $."key"[0]. In such a path the key * is a
+    wildcard, and an empty key is not possible, so paths with them are JSON pointers: /*/0."""
+    if not any(step in ("*", "") for step in steps):
+        return "$" + "".join(map(_json_step, steps))
+    if any(step < 0 if isinstance(step, int) else step.isdecimal() for step in steps):
+        raise exc.ArgumentError(f"{steps!r} cannot be a path: look into the value step by step")
+    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
+
+
+def _json_step(step: str | int) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    escaped = step.replace("\\", "\\\\").replace('"', '\\"')
+    return f'."{escaped}"'
 
 
 class HornbeamCompiler(compiler.SQLCompiler):
@@ -124,7 +133,7 @@ class HornbeamCompiler(compiler.SQLCompiler):
         return text
 
     def for_update_clause(self, select: Any, **kw: Any) -> str:
-        """Nothing to lock: rows that a transaction has read are validated at its commit."""
+        """No clause: nothing is locked, since the commit validates the rows that were read."""
         return ""
 
     def update_from_clause(
@@ -147,7 +156,7 @@ class HornbeamCompiler(compiler.SQLCompiler):
         return f"NOT {self.visit_regexp_match_op_binary(binary, operator, **kw)}"
 
     def visit_floordiv_binary(self, binary: Any, operator: Any, **kw: Any) -> str:
-        """Of integers exact and an integer, which FLOOR of a DOUBLE is not."""
+        """`//` for integers, whose result is an exact integer. FLOOR of a DOUBLE is not exact."""
         if all(side.type._type_affinity is types.Integer for side in (binary.left, binary.right)):
             return f"{self.process(binary.left, **kw)} // {self.process(binary.right, **kw)}"
         inherited: Any = super().visit_floordiv_binary
@@ -156,11 +165,11 @@ class HornbeamCompiler(compiler.SQLCompiler):
     def visit_json_getitem_op_binary(
         self, binary: Any, operator: Any, _cast: bool = False, **kw: Any
     ) -> str:
-        """JSON unless `as_string()` and the like want another type, which is made of the text."""
+        """JSON, unless `as_string()` and the like request another type, which is cast from text."""
         if not _cast and binary.type._type_affinity is not types.JSON:
             return self.process(sql.cast(binary, binary.type), _cast=True, **kw)
         left, right = self.process(binary.left, **kw), self.process(binary.right, **kw)
-        return f"({left} {'->>' if _cast else '->'} {right})"
+        return f"{'json_extract_string' if _cast else 'json_extract'}({left}, {right})"
 
     visit_json_path_getitem_op_binary = visit_json_getitem_op_binary
 
@@ -173,7 +182,7 @@ class HornbeamCompiler(compiler.SQLCompiler):
 
 
 class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
-    """Type names that the server takes; what it has no type for is refused here already."""
+    """Type names of the server. Types that the server lacks raise CompileError."""
 
     def visit_DATETIME(self, type_: Any, **kw: Any) -> str:
         return "TIMESTAMP WITH TIME ZONE" if type_.timezone else "TIMESTAMP"
@@ -214,7 +223,7 @@ class HornbeamTypeCompiler(compiler.GenericTypeCompiler):
 
 
 class HornbeamDDLCompiler(compiler.DDLCompiler):
-    """DDL as the server's schema files have it."""
+    """DDL in the syntax of the server's schema files."""
 
     def get_column_specification(self, column: Any, **kw: Any) -> str:
         words = [
@@ -222,7 +231,9 @@ class HornbeamDDLCompiler(compiler.DDLCompiler):
             self.dialect.type_compiler_instance.process(column.type, type_expression=column),
         ]
         numbered = column is column.table._autoincrement_column and column.server_default is None
-        if numbered or column.identity is not None:
+        if column.identity is not None:
+            words.append(self.process(column.identity))
+        elif numbered:
             words.append("GENERATED BY DEFAULT AS IDENTITY")
         elif (text := self.get_column_default_string(column)) is not None:
             words.append(f"DEFAULT {text}")
@@ -308,7 +319,7 @@ class HornbeamDialect(default.DefaultDialect):
         return hornbeam
 
     def create_connect_args(self, url: URL) -> tuple[list[str], dict[str, Any]]:
-        """The URL as the driver takes it. The password is the API key; there is no user name."""
+        """The URL for the driver. The password is the API key; there is no user name."""
         plain = URL.create(
             "hornbeam",
             username=url.username or ("" if url.password else None),
@@ -340,7 +351,7 @@ class HornbeamDialect(default.DefaultDialect):
         return True
 
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
-        """Never: a connection holds no state at the server, so it outlives the server."""
+        """False always: a connection has no state at the server, so it survives a restart."""
         return False
 
     def do_savepoint(self, connection: Any, name: str) -> None:
@@ -369,7 +380,7 @@ class HornbeamDialect(default.DefaultDialect):
         raise exc.NoSuchTableError(name if schema is None else f"{schema}.{name}")
 
     def get_schema_names(self, connection: Any, **kw: Any) -> list[str]:
-        """There is one schema, and it has no name."""
+        """No names: there is one schema, which has no name."""
         return []
 
     def get_table_names(self, connection: Any, schema: str | None = None, **kw: Any) -> list[str]:
@@ -430,7 +441,7 @@ class HornbeamDialect(default.DefaultDialect):
     def get_indexes(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedIndex]:
-        """The indexes that were declared; those made for views are in `hornbeam schema show`."""
+        """The declared indexes. `hornbeam schema show` also lists those that planning creates."""
         return [
             {
                 "name": index["name"],
@@ -447,7 +458,7 @@ class HornbeamDialect(default.DefaultDialect):
     def get_unique_constraints(
         self, connection: Any, table_name: str, schema: str | None = None, **kw: Any
     ) -> list[ReflectedUniqueConstraint]:
-        """A UNIQUE constraint is a unique index of the same name."""
+        """The UNIQUE constraints. Each is a unique index with the same name."""
         return [
             {
                 "name": index["name"],
@@ -482,7 +493,7 @@ class HornbeamDialect(default.DefaultDialect):
 
 
 def _driver(connection: Any) -> Any:
-    """Our own connection below a SQLAlchemy one."""
+    """The driver's connection below a SQLAlchemy connection."""
     return connection.connection.dbapi_connection
 
 
@@ -500,5 +511,5 @@ def _reflected_column(column: dict[str, Any]) -> ReflectedColumn:
     }
     if kind == "identity":
         reflected["autoincrement"] = True
-        reflected["identity"] = util.EMPTY_DICT | {"always": False, "start": 1, "increment": 1}  # type: ignore[typeddict-item]
+        reflected["identity"] = util.EMPTY_DICT | column["identity"]
     return reflected

@@ -1,7 +1,7 @@
-"""What a piece of SQL does, as far as a client must know: read, write, or change the schema.
+"""Classification of SQL, as far as a client needs it: reads, writes, and schema changes.
 
-A scanner, not a parser: it steps over comments, strings and quoted names, keeps the depth of
-parentheses, and looks at the few words that decide. The server parses.
+This is a scanner, not a parser: it skips comments, strings and quoted names, tracks the depth of
+parentheses, and examines a few keywords. The server parses.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ import enum
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 
 class Kind(enum.Enum):
-    """Where a statement goes."""
+    """The kind of a statement, which decides how it is sent."""
 
     READ = "read"
     WRITE = "write"
     DDL = "ddl"
     EXPLAIN = "explain"
     CONTROL = "control"
-    """BEGIN, COMMIT and the like: a connection's methods, not SQL."""
+    """BEGIN, COMMIT and the like, for which a connection has methods."""
 
 
 class Token(NamedTuple):
@@ -33,6 +34,8 @@ class Token(NamedTuple):
     depth: int
 
 
+REMEMBERED = 10_000
+"""Maximum length, in characters, of statements whose parameter names are cached."""
 _WRITES = {"insert", "update", "delete"}
 _DDL = {"create", "drop", "alter"}
 _CONTROL = {"begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release"}
@@ -45,7 +48,7 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
 def tokens(sql: str) -> Iterator[Token]:
-    """The tokens of `sql`; what is left open (a string, a comment) ends with the text."""
+    """The tokens of `sql`. An unterminated string or comment ends with the text."""
     position = depth = 0
     while match := _TOKEN.match(sql, position):
         position = match.end()
@@ -63,7 +66,7 @@ def tokens(sql: str) -> Iterator[Token]:
 
 
 def _comment_end(sql: str, position: int) -> int:
-    """Behind the comment that is open at `position`; comments nest."""
+    """The position after the comment that is open at `position`. Comments nest."""
     level = 1
     while level and (edge := _COMMENT_EDGE.search(sql, position)):
         level += 1 if edge[0] == "/*" else -1
@@ -72,11 +75,13 @@ def _comment_end(sql: str, position: int) -> int:
 
 
 def kind(sql: str) -> Kind:
-    """What the statement does. Anything unknown counts as a read, which changes nothing."""
+    """The kind of the statement. An unknown statement counts as a read, which changes nothing."""
     words = (token for token in tokens(sql) if token.text != "(")
     word = next(words, Token("", 0, 0)).text.lower()
     if word == "with":
         word = _word_after_with(sql)
+    if is_setval(sql):
+        return Kind.DDL
     for words_, meaning in (
         (_WRITES, Kind.WRITE),
         (_DDL, Kind.DDL),
@@ -88,9 +93,18 @@ def kind(sql: str) -> Kind:
     return Kind.READ
 
 
+def is_setval(sql: str) -> bool:
+    """Whether `sql` is SELECT [pg_catalog.]setval(…), which sets the next number of an identity
+    column."""
+    words = [token.text.lower() for token in islice(tokens(sql), 5)]
+    return words[:3] == ["select", "setval", "("] or words == [
+        *("select", "pg_catalog", ".", "setval", "(")
+    ]
+
+
 def _word_after_with(sql: str) -> str:
-    """The verb behind the CTEs: the first word after a closing parenthesis of the WITH's own
-    depth that neither continues a CTE's head (AS, NOT, MATERIALIZED) nor begins the next one."""
+    """The verb after the CTEs: the first word that follows a closing parenthesis at the WITH's own
+    depth and is neither AS nor a comma."""
     outer: int | None = None
     closed = False
     for token in tokens(sql):
@@ -108,12 +122,18 @@ def _word_after_with(sql: str) -> str:
     return ""
 
 
-@lru_cache
 def names_in(sql: str) -> frozenset[str]:
-    """The words behind single colons: the names of `:name` parameters, perhaps those of slices."""
+    """The words after single colons: the names of `:name` parameters, and words in slices."""
+    return (_remembered if len(sql) <= REMEMBERED else _names_in)(sql)
+
+
+def _names_in(sql: str) -> frozenset[str]:
     found = [token.text for token in tokens(sql)]
     near = zip(["", *found], found, found[1:], strict=False)
     return frozenset(word for before, colon, word in near if colon == ":" != before)
+
+
+_remembered = lru_cache(_names_in)
 
 
 def split(script: str) -> list[str]:
@@ -133,7 +153,7 @@ def split(script: str) -> list[str]:
 
 
 def is_complete(script: str) -> bool:
-    """Does the text end a statement? (For an interactive prompt.)"""
+    """Whether the text ends a statement, for an interactive prompt."""
     texts = [token.text for token in tokens(script)]
     return texts[-1:] == [";"]
 

@@ -1,6 +1,6 @@
-"""How requests reach a database: over HTTP, or into an application in this process.
+"""Sending requests to a database: over HTTP, or to an application in this process.
 
-Both ways are the same REST interface; only what carries a request differs (`hornbeam/exchange.py`).
+Both use the same REST interface; only the carrier of a request differs (`hornbeam/exchange.py`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ ARROW = "application/vnd.apache.arrow.stream"
 DEFAULT_PORT = 8780
 MAX_ATTEMPTS = 10
 PATIENCE_S = 30.0
-"""A request that has failed is repeated for so long: another node takes over within some ten
+"""Seconds for which a failed request is retried. Another node takes over within some ten
 seconds."""
 GRACE_S = 5.0
-"""The server gives up first, so that its answer says what became of the request."""
+"""Seconds that the client waits beyond the request's time limit. So the server gives up first, and
+its answer states the outcome of the request."""
 _TRY_AGAIN = {"transaction-aborted", "overloaded", "unavailable"}
 
 
@@ -81,9 +82,9 @@ def _nodes(parts: SplitResult, options: dict[str, str]) -> list[tuple[str, int]]
 
 
 class Transport:
-    """Sends requests, and turns problem documents into exceptions. One thread at a time.
+    """Sends requests, and turns problem documents into exceptions. Used by one thread at a time.
 
-    `where`: the database, in messages. `headers` go with every request.
+    `where` names the database in messages. `headers` are sent with every request.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Transport:
         self._where = where
         self._headers = dict(headers)
         self.behind_s = 0.0
-        """For so long the node of the last answer had heard of no commits; 0: it hears of them."""
+        """Seconds since the node of the last answer last heard of commits; 0: it is connected."""
 
     def json(
         self,
@@ -107,18 +108,18 @@ class Transport:
         """The answer's JSON document. Raises DatabaseError."""
         document = self._document(self._send(method, path, body, headers, params))
         if isinstance(document, dict) and isinstance(document.get("error"), dict):
-            # The answer was on its way when its rest failed.
+            # The server had begun its answer when the request failed.
             raise from_problem(document["error"])
         return document
 
     def post(self, path: str, content: bytes, headers: Mapping[str, str]) -> Any:
-        """Send bytes, get JSON. Raises DatabaseError."""
+        """POST bytes. Returns the answer's JSON document. Raises DatabaseError."""
         return self._document(
             self._sent(Request("POST", _quoted(path), {**self._headers, **headers}, content))
         )
 
     def text(self, path: str, params: Mapping[str, str] | None = None) -> str:
-        """Raises DatabaseError."""
+        """The answer's text. Raises DatabaseError."""
         answer = self._send("GET", path, None, None, params)
         with self._reaching():
             return answer.read().decode()
@@ -136,7 +137,7 @@ class Transport:
             answer.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the carrier. Idempotent."""
         self._carrier.close()
 
     def _send(
@@ -168,8 +169,8 @@ class Transport:
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """Raises OperationalError for what a carrier raises. Without a connection nothing was sent;
-        later on nobody knows."""
+        """Raise a carrier's errors as OperationalError. If no connection was made, nothing was
+        sent; after that the outcome is unknown."""
         try:
             yield
         except (NotSent, Lost) as error:
@@ -185,12 +186,12 @@ class Transport:
 
 
 def _quoted(path: str) -> str:
-    """Names stand in paths as they are, or quoted already. Raises InterfaceError."""
+    """A path in URL encoding. Names in it may be quoted already. Raises InterfaceError."""
     return quote(_utf8(path), safe="/%")
 
 
 def _encode(body: Any) -> bytes:
-    """Raises InterfaceError."""
+    """A body as JSON. Raises InterfaceError."""
     return _utf8(json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
 
 
@@ -205,12 +206,17 @@ def _utf8(text: str) -> bytes:
 
 
 def _problem(answer: Answer) -> Error:
+    """The exception for an error answer. An answer without a problem document is not from
+    Hornbeam's code, for example from a proxy. With a status of 500 and above the request may have
+    taken effect."""
     try:
         problem = answer.json()
     except ValueError:
         problem = None
     if not isinstance(problem, dict):
-        problem = {"detail": f"HTTP status {answer.status}", "code": "internal"}
+        outcome = "unknown" if answer.status >= 500 else "none"
+        detail = f"HTTP status {answer.status}"
+        problem = {"detail": detail, "code": "internal", "outcome": outcome}
     return from_problem(problem)
 
 
@@ -235,17 +241,19 @@ def open_transport(target: Target, timeout_s: float) -> Transport:
 
 
 def persistently(send: Callable[[], T]) -> T:
-    """Call `send` until it gives an answer that repeating it would not change.
+    """Call `send` until it succeeds, or fails with an error that a retry would not change; for at
+    most PATIENCE_S after the first failure.
 
-    `send` must be safe to repeat: a read, or a request with an idempotency key. An attempt with
-    an unknown outcome is repeated too; if no later one succeeds, the error says "unknown".
+    `send` must be safe to repeat: a read, or a request with an idempotency key. An attempt with an
+    unknown outcome is repeated, too. If no later attempt succeeds, the error's outcome is
+    "unknown".
     """
     unknown, give_up, pause_s = False, math.inf, 0.005
     while True:
         try:
             return send()
         except Error as error:
-            # A frozen node has used up the time of the first try.
+            # The time counts from the first failure: a frozen node delays the first attempt.
             give_up = min(give_up, time.monotonic() + PATIENCE_S)
             unknown = unknown or error.outcome == "unknown"
             again = error.code in _TRY_AGAIN or (unknown and error.code in _LOST)
@@ -258,8 +266,8 @@ def persistently(send: Callable[[], T]) -> T:
 
 
 def planned_anew(apply: Callable[[], T]) -> T:
-    """Call `apply`, which plans and applies a schema, until its plan is in time, a few times at
-    most: row counts, and others who change the schema, make a plan stale."""
+    """Call `apply`, which plans and applies a schema, until its plan is not stale, at most
+    MAX_ATTEMPTS times. Row counts and concurrent schema changes make a plan stale."""
     for attempt in range(MAX_ATTEMPTS - 1):
         try:
             return apply()

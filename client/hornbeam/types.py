@@ -1,7 +1,7 @@
-"""PEP 249's type objects, and values from and to the JSON of the REST interface.
+"""PEP 249's type objects, and the conversion of values from and to the JSON of the REST interface.
 
-The server names a column's type in SQL; JSON carries decimals, dates and timestamps as text and
-bytes as base64, all exact.
+The server sends the SQL type of each column. In JSON, decimals, dates and timestamps are text and
+bytes are base64, all exact.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 
 class TypeObject:
-    """Equal to every SQL type name that it stands for (PEP 249)."""
+    """A type object of PEP 249: equal to each of its SQL type names."""
 
     def __init__(self, *names: str) -> None:
         self.names = frozenset(names)
@@ -41,7 +41,7 @@ class TypeObject:
 
 
 def base_name(sql_type: str) -> str:
-    """DECIMAL(15,2) → DECIMAL."""
+    """The name of a type without its arguments: DECIMAL(15,2) → DECIMAL."""
     return sql_type.split("(", maxsplit=1)[0].strip().upper()
 
 
@@ -81,7 +81,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 def row_reader(types: Sequence[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """From a JSON row to a tuple of Python values."""
+    """A function from a JSON row to a tuple of Python values."""
     readers = [(i, _READERS[base_name(t)]) for i, t in enumerate(types) if base_name(t) in _READERS]
     if not readers:
         return tuple
@@ -97,19 +97,19 @@ def row_reader(types: Sequence[str]) -> Callable[[list[Any]], tuple[Any, ...]]:
 
 
 _NUMPY_BOOLEANS = {"bool", "bool_"}
-"""They are in no class of `numbers`, as NumPy's other scalars are."""
+"""NumPy's booleans. Unlike its other scalars they are in no class of `numbers`."""
 
 
 def to_wire(value: Any) -> Any:
-    """A parameter as JSON. Raises InterfaceError for what has no form.
+    """A parameter as JSON. Raises InterfaceError for a type that has no JSON form.
 
-    What JSON has no type for is sent with its type: where nothing beside the parameter tells it,
-    text would stay text.
+    A value whose type JSON lacks is sent with its type name. Where the statement does not determine
+    the parameter's type, the server would otherwise take it as text.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        # JSON has no infinity. (NaN the server refuses by name.)
+        # JSON has no infinity and no NaN. The server refuses NaN with an error that names it.
         return value if value - value == 0 else _typed("DOUBLE", str(value))
     if isinstance(value, Decimal):
         return _typed("DECIMAL", str(value))

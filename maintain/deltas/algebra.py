@@ -1,13 +1,13 @@
-"""What a view's SELECT means, as a tree of five operators. Pure data.
+"""The meaning of a view's SELECT, as a tree of five operators. Pure data.
 
-Every operator knows its columns (`fields`; their names are unique in it and made of a FROM item's
-alias and a column), and a set of columns that no two of its rows agree on (`unique`), if there is
-one. Expressions are SQL over the names of the input.
+Every operator has columns (`fields`; their names are unique in the operator and consist of a FROM
+item's alias and a column) and, if one exists, a set of columns that identifies its rows (`unique`).
+Expressions are SQL over the names of the input.
 
-Joins come as inner, left, semi and anti only, all *linear in the left input*: what a left row
-gives does not depend on other left rows. A right join is a left join with its sides swapped, and
-a full join is `A LEFT JOIN B` and, beside it, `B ANTI JOIN A` with NULLs for A. DISTINCT is
-aggregation without functions, and UNION is DISTINCT over UNION ALL.
+Joins are inner, left, semi or anti, all *linear in the left input*: the output for a left row does
+not depend on other left rows. A right join is a left join with its sides swapped, and a full join
+is the union of `A LEFT JOIN B` and `B ANTI JOIN A` with NULLs for A. DISTINCT is aggregation
+without functions, and UNION is DISTINCT over UNION ALL.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from maintain.deltas.relations import Field, Fields
-from query.duck import quoted
+from hornbeam_server.maintain.deltas.relations import Field, Fields
+from hornbeam_server.query.duck import quoted
 
 
 class JoinKind(enum.StrEnum):
@@ -33,7 +33,7 @@ class Node:
 
     fields: Fields
     unique: frozenset[str] | None
-    """Columns that identify a row; the empty set: there is at most one row. None: unknown."""
+    """Columns that identify a row. The empty set: at most one row. None: no such set is known."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -46,7 +46,7 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Scan(Node):
-    """A base relation; `columns[i]` of it is `fields[i]`."""
+    """A base relation; its column `columns[i]` is `fields[i]`."""
 
     relation: str
     columns: tuple[str, ...]
@@ -55,14 +55,14 @@ class Scan(Node):
 
     @cached_property
     def column(self) -> dict[str, str]:
-        """Name here → column of the relation."""
+        """Field name → column of the relation."""
         return {f.name: c for f, c in zip(self.fields, self.columns, strict=True)}
 
 
 @dataclass(frozen=True, eq=False)
 class Map(Node):
-    """Filter and projection. `expressions[i]` computes `fields[i]`; `passes` are those that are
-    plain columns: name here → name in the input."""
+    """Filter and projection. `expressions[i]` computes `fields[i]`; `passes` has the fields that
+    are plain columns: field name → name in the input."""
 
     input: Node
     fields: Fields
@@ -77,12 +77,12 @@ class Map(Node):
 
     @cached_property
     def nulls(self) -> frozenset[str]:
-        """Columns that are NULL in every row: a full join has them."""
+        """Columns that are NULL in every row. Full joins have such columns."""
         pairs = zip(self.fields, self.expressions, strict=True)
         return frozenset(field.name for field, sql in pairs if sql == null_of(field))
 
     def select(self, source: str, *more: str) -> str:
-        """As SQL over `source`, with further columns of it."""
+        """The operator as SQL over `source`, with `more` columns of the source appended."""
         columns = [
             f"{expression} AS {quoted(field.name)}"
             for field, expression in zip(self.fields, self.expressions, strict=True)
@@ -93,7 +93,7 @@ class Map(Node):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`left` > or ≥ `right` (`above`), or < or ≤: columns of a join's sides."""
+    """A comparison of a join's left and right column: > or ≥ (`above`), otherwise < or ≤."""
 
     left: str
     right: str
@@ -106,9 +106,9 @@ def null_of(field: Field) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Join(Node):
-    """`keys` are pairs of equal columns, never empty but for a right side of one row;
-    `condition` is what else a pair of rows must meet. The fields of semi and anti joins are those
-    of the left. `bound`: the condition only compares a left column with the only row's."""
+    """`keys` are pairs of equal columns, empty only if the right side has at most one row;
+    `condition` is the rest of the join condition. Semi and anti joins have the fields of the left
+    side. `bound`: the condition only compares a left column with a column of the only right row."""
 
     kind: JoinKind
     left: Node
@@ -165,13 +165,13 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Aggregate(Node):
-    """GROUP BY columns of the input. `groups` empty and not `distinct`: always exactly one row."""
+    """GROUP BY columns of the input. Without `groups` the result always has exactly one row."""
 
     input: Map
     groups: Fields
     calls: tuple[Call, ...]
     sums: tuple[tuple[str, Field], ...]
-    """Argument → the field of its sum, for what SUM and AVG need."""
+    """Argument → the field of its sum, for the arguments of SUM and AVG."""
 
     @cached_property
     def fields(self) -> Fields:  # type: ignore[override]
@@ -187,7 +187,7 @@ class Aggregate(Node):
 
 
 def walk(node: Node, seen: set[int] | None = None) -> Iterator[Node]:
-    """All operators, inputs before what reads them, each once."""
+    """All operators in topological order: inputs first, every operator once."""
     seen = set() if seen is None else seen
     if id(node) in seen:
         return

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from maintain.deltas.algebra import Aggregate, Call, Function, Map
-from maintain.deltas.expressions import aggregates_in, refused, text
-from maintain.deltas.operators import NUMBERS, check_keys, named
-from maintain.deltas.relations import Field, Fields, describe
-from query.duck import quoted
-from schema.errors import Unsupported
-from schema.types import ColumnType, Kind
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Function, Map
+from hornbeam_server.maintain.deltas.expressions import aggregates_in, refused, text
+from hornbeam_server.maintain.deltas.operators import NUMBERS, check_keys, named
+from hornbeam_server.maintain.deltas.relations import Field, Fields, describe
+from hornbeam_server.query.duck import quoted
+from hornbeam_server.query.meaning import WIDE
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.types import ColumnType, Kind
 
 _SUMMABLE = ("HUGEINT", "DECIMAL")
 _FUNCTIONS: dict[type[exp.Expr], Function] = {
@@ -28,14 +29,16 @@ Output = tuple[str, exp.Expr]
 
 
 class Calls:
-    """Aggregate calls of one SELECT, each computed once, over arguments that are columns."""
+    """Aggregate calls of one SELECT. Equal calls are computed once; arguments are columns."""
 
     def __init__(self, prefix: str, sql: str) -> None:
-        """`prefix` begins their names; positions are those of `sql`."""
+        """Names of calls begin with `prefix`; errors give positions in `sql`."""
         self._prefix = prefix
         self._sql = sql
         self._names: dict[tuple[Function, str], str] = {}
         self._arguments: dict[str, exp.Expr] = {}
+        self._totals: set[str] = set()
+        """Sums whose type is BIGINT if their argument is INTEGER."""
 
     def name(self, part: exp.Expr) -> str:
         """The column that holds this aggregate's value."""
@@ -51,6 +54,9 @@ class Calls:
         key = function, place
         if key not in self._names:
             self._names[key] = f"{self._prefix}.{len(self._names)}"
+        total = part.find(exp.Sum)
+        if total is not None and not total.meta.get(WIDE):
+            self._totals.add(self._names[key])
         return self._names[key]
 
     def _parsed(self, part: exp.Expr) -> tuple[Function, exp.Expr | None]:
@@ -105,6 +111,9 @@ class Calls:
     def _field(self, inner: Map, function: Function, argument: str, name: str) -> Field:
         if function in (Function.ROWS, Function.COUNT, Function.DISTINCT):
             return Field(name, "BIGINT", ColumnType(Kind.BIGINT), nullable=False)
+        whole = argument and inner.field[argument].type.kind in (Kind.INTEGER, Kind.BOOLEAN)
+        if function is Function.SUM and whole and name in self._totals:
+            return Field(name, "BIGINT", ColumnType(Kind.BIGINT))
         return named(_described(inner, f"{function.value}({quoted(argument)})"), name)
 
     def _sum(self, inner: Map, argument: str) -> Field:

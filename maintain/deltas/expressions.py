@@ -1,25 +1,24 @@
-"""Expressions of a view's SELECT: their names resolved to columns of the algebra, and checked.
+"""Expressions of a view's SELECT: resolves their names to columns of the algebra and checks them.
 
 A renamed expression's columns are quoted identifiers without a table, such as `"o.o_orderkey"`;
-what else it consists of is as the user wrote it.
+the rest of the expression is as the user wrote it.
 """
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from query.binder import output_name
-from query.duck import connect
-from query.parse import DIALECT, at, function_name
-from schema.errors import Unsupported
+from hornbeam_server.query.binder import output_name
+from hornbeam_server.query.catalogue import VOLATILE
+from hornbeam_server.query.functions import function_name, is_aggregate
+from hornbeam_server.query.meaning import WIDE, duckdb_sql
+from hornbeam_server.query.parse import DIALECT, at
+from hornbeam_server.schema.errors import Unsupported
 
 _AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
-_CALL = re.compile(r"\s*(\w+)\s*\(")
 _VOLATILE_WORDS = {
     *("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"),
     *("rand", "random", "uuid", "now", "today"),
@@ -28,8 +27,8 @@ _VOLATILE_WORDS = {
 
 @dataclass
 class Scope:
-    """What names mean in one SELECT: alias → column → name in the algebra. `aliased` are output
-    columns of the SELECT itself, renamed."""
+    """The names of one SELECT: alias → column → name in the algebra. `aliased` has the renamed
+    expressions of the SELECT's own output columns."""
 
     sql: str
     parent: Scope | None = None
@@ -54,7 +53,7 @@ class Scope:
 
 
 def rename(node: exp.Expr, scope: Scope) -> exp.Expr:
-    """A copy of `node` over names of the algebra. Raises Unsupported for what has none."""
+    """A copy of `node` over names of the algebra. Raises Unsupported for a column without one."""
 
     def renamed(part: exp.Expr) -> exp.Expr:
         if isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):
@@ -99,18 +98,19 @@ def names_in(node: exp.Expr) -> frozenset[str]:
 
 
 def plain(node: exp.Expr) -> str | None:
-    """The column that a renamed expression is, if it is nothing else."""
+    """The column's name if a renamed expression is a plain column, otherwise None."""
     node = node.unnest()
     return node.name if isinstance(node, exp.Column) else None
 
 
 def text(node: exp.Expr) -> str:
-    return node.sql(DIALECT)
+    """The expression as SQL for DuckDB."""
+    return duckdb_sql(node)
 
 
 def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
-    """Conditions that AND connects, and those that all sides of an OR have in common: they follow
-    from it, and may be what tables are joined by."""
+    """Conditions connected by AND, and the conditions common to all sides of an OR: the OR implies
+    them, and they may be join conditions."""
     if node is None:
         return
     node = node.unnest()
@@ -126,7 +126,7 @@ def conjuncts(node: exp.Expr | None) -> Iterator[exp.Expr]:
 
 
 def _sides(node: exp.Expr) -> Iterator[exp.Expr]:
-    """Conditions that OR connects."""
+    """Conditions connected by OR."""
     node = node.unnest()
     if isinstance(node, exp.Or):
         yield from _sides(node.this)
@@ -139,18 +139,12 @@ def all_of(nodes: Sequence[exp.Expr]) -> str:
     return " AND ".join(f"({text(node)})" for node in nodes)
 
 
-def is_aggregate(node: exp.Expr) -> bool:
-    return isinstance(node, exp.AggFunc) or (
-        isinstance(node, exp.Func) and bool(_called(node) & _functions()[0])
-    )
-
-
 def aggregates_in(node: exp.Expr) -> bool:
     return any(is_aggregate(part) for part in node.walk())
 
 
 def check(tree: exp.Expr, sql: str) -> None:
-    """Refuse what no view can be made of, wherever it stands."""
+    """Raise Unsupported if the tree has a construct that no deferred view can have."""
     for node in tree.walk():
         match node:
             case exp.Window():
@@ -173,7 +167,7 @@ def check(tree: exp.Expr, sql: str) -> None:
 
 
 def check_repeatable(tree: exp.Expr, sql: str) -> None:
-    """Refuse what is not the same each time, and parameters, whose value nobody gives."""
+    """Raise Unsupported for volatile functions, and for parameters: a view has no parameters."""
     for node in tree.walk():
         if isinstance(node, exp.Placeholder):
             raise refused("a parameter", node, sql, "write a value")
@@ -182,7 +176,7 @@ def check_repeatable(tree: exp.Expr, sql: str) -> None:
 
 
 def _check_volatile(node: exp.Func, sql: str) -> None:
-    if _called(node) & (_functions()[1] | _VOLATILE_WORDS):
+    if function_name(node) in VOLATILE | _VOLATILE_WORDS:
         raise refused(
             f"{function_name(node)}, which gives another value each time,", node, sql,
             "store the value in a column",
@@ -193,40 +187,17 @@ def _check_function(node: exp.Func, sql: str) -> None:
     if isinstance(node, _AGGREGATES):
         return
     _check_volatile(node, sql)
-    names, (aggregates, _) = _called(node), _functions()
-    if isinstance(node, exp.AggFunc) or names & aggregates:
+    if is_aggregate(node):
         cure = "COUNT, SUM, AVG, MIN and MAX can be kept"
         raise refused(f"the aggregate {function_name(node)}", node, sql, cure)
 
 
-def _called(node: exp.Func) -> set[str]:
-    """Its name here and in what DuckDB is given. (AND is a function, too, whose text may begin with
-    a call: that is its first operand's.)"""
-    sql = text(node)
-    written = _CALL.match(sql)
-    if written is None or any(sql.startswith(text(each)) for each in node.iter_expressions()):
-        return {function_name(node)}
-    return {function_name(node), written[1].lower()}
-
-
-@functools.cache
-def _functions() -> tuple[frozenset[str], frozenset[str]]:
-    """DuckDB's aggregates (but for those that may be both), and what is not always the same."""
-    sql = "SELECT function_name, function_type, stability FROM duckdb_functions()"
-    with connect() as database:
-        rows = database.sql(sql).fetchall()
-    scalars = {name for name, kind, _ in rows if kind in ("scalar", "macro")}
-    aggregates = {name for name, kind, _ in rows if kind == "aggregate"} - scalars
-    volatile = {name for name, _, stability in rows if stability not in (None, "CONSISTENT")}
-    return frozenset(aggregates), frozenset(volatile)
-
-
 def spelled_out(tree: exp.Expr) -> exp.Expr:
-    """A copy with AVG(x) written as the sum's double divided by the count's.
+    """A copy with AVG(x) written as SUM(x)::DOUBLE / COUNT(x)::DOUBLE.
 
-    DuckDB does that itself when a plan has the sum or the count anyway; elsewhere it divides in
-    extended precision, which may differ in the last bit. So AVG is not quite a function of the
-    rows there, and this is what a view's AVG is everywhere.
+    DuckDB computes AVG this way only if the plan has the sum or the count anyway. Otherwise it
+    divides in extended precision, and the last bit may differ. So the value of AVG depends on the
+    plan; in views it always is this quotient.
     """
 
     def spelled(node: exp.Expr) -> exp.Expr:
@@ -236,6 +207,7 @@ def spelled_out(tree: exp.Expr) -> exp.Expr:
         parts: list[exp.Expr] = []
         for function in (exp.Sum, exp.Count):
             call: exp.Expr = function(this=inner.this.copy())
+            call.meta[WIDE] = True  # it becomes a DOUBLE in any case
             if isinstance(node, exp.Filter):
                 call = exp.Filter(this=call, expression=node.expression.copy())
             parts.append(exp.cast(call, "DOUBLE", dialect=DIALECT))

@@ -1,16 +1,17 @@
-"""Rows at S0 of any operator, by some of its columns.
+"""Look-ups of rows of any operator at S0, by some of its columns.
 
-A look-up is given key values and gives every row at S0 that has one of them, each as often as it
-is there; it may give others too (a key that begins with only some of the columns finds more), so
-whoever asks compares again. Everything is read through one `RowReader`, as of S0:
+A look-up takes key values and returns every row at S0 that has one of them, with its multiplicity.
+It may return other rows too (a key that covers only some of the columns finds more), so the caller
+must compare again. Every look-up reads through one `RowReader`, as of S0:
 
 * a relation by its primary key, a prefix of it, or a readable index whose key begins with some of
-  the columns (through which the row is then got by its key);
+  the columns (a second read then gets the row by its primary key);
 * a projection or filter by the columns that it passes on;
-* a join by one side, then the other side by the join columns of what was found;
-* an aggregate by its grouping columns, or by what it gives, from its state.
+* a join by one side, then the other side by the join columns of the rows found;
+* an aggregate by its grouping columns, or by one of its results, from its state.
 
-What cannot be looked up is refused when the view is declared, never read whole in silence.
+An operator that cannot be looked up is refused when the view is declared; no look-up silently
+falls back to a full scan.
 """
 
 from __future__ import annotations
@@ -21,8 +22,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from maintain.deltas.algebra import Aggregate, Bound, Join, JoinKind, Map, Node, Scan, Union
-from maintain.deltas.relations import (
+from hornbeam_server.maintain.deltas.algebra import (
+    Aggregate,
+    Bound,
+    Join,
+    JoinKind,
+    Map,
+    Node,
+    Scan,
+    Union,
+)
+from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
     Typed,
@@ -33,18 +43,18 @@ from maintain.deltas.relations import (
     nothing,
     stored_fields,
 )
-from query.duck import quoted
-from schema.catalog import Catalog, Layout
-from schema.errors import Unsupported
-from schema.rows import projection
-from schema.types import ColumnType, Kind, Row, Value
-from storage.codec.keyrange import KeyRange
-from storage.snapshot import RowReader
+from hornbeam_server.query.duck import quoted
+from hornbeam_server.schema.catalog import Catalog, Layout
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.rows import projection
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.snapshot import RowReader
 
 
 class State(Protocol):
-    """What an aggregate keeps: one row per group, of `fields`, under a key of `order`; `ranks` are
-    indexes of them by what calls give."""
+    """The state of an aggregate: one row of `fields` per group, with the groups in `order` as its
+    key. `ranks` are indexes on the groups by the results of calls."""
 
     @property
     def layout(self) -> Layout: ...
@@ -60,9 +70,9 @@ class State(Protocol):
 
 @dataclass(frozen=True)
 class Ways:
-    """What look-ups are made from. `state` gives the state of an aggregate; `bound`: not single
-    values of the only column are wanted, but the rows between the values that a bound had and has.
-    """
+    """The context in which look-ups are planned. `state` returns the state of an aggregate. With
+    `bound`, the look-up finds the rows between the old and the new value of the bound, instead of
+    the rows with single values of the only column."""
 
     catalog: Catalog
     state: Callable[[Aggregate], State]
@@ -70,7 +80,7 @@ class Ways:
 
 
 class Lookup(Protocol):
-    """`fields` are those of the operator, `columns` the columns that keys are given for."""
+    """`fields` are the operator's fields, `columns` are the columns of the look-up keys."""
 
     @property
     def fields(self) -> Fields: ...
@@ -78,23 +88,23 @@ class Lookup(Protocol):
     def columns(self) -> tuple[str, ...]: ...
 
     async def rows(self, reader: RowReader, keys: Typed) -> Typed:
-        """Rows with one of `keys`, which has one column for each of `columns`, in their order."""
+        """Rows that have one of `keys`. `keys` has one column for each of `columns`, in order."""
 
     def words(self) -> str:
-        """Which way it takes."""
+        """The access path as text, for `DeltaProgram.explain`."""
 
 
 @dataclass(frozen=True)
 class LayoutRows:
-    """Rows of a layout. `base`: it is an index, through which rows of that layout are got by their
-    key. `fields` are the columns that are kept of a row."""
+    """Rows of a layout. With `base`, the layout is an index, and the rows are those of `base`, read
+    by their key. `fields` are the columns to return."""
 
     layout: Layout
     base: Layout | None
     fields: Fields
 
     async def by_prefix(self, reader: RowReader, prefixes: list[Row]) -> Typed:
-        """By values of the leading key columns."""
+        """Rows by values of the leading key columns."""
         if len(prefixes[0]) == len(self.layout.key):
             versions = await reader.get(self.layout.name, prefixes)
             return await self._kept(reader, [v.row for v in versions if v is not None])
@@ -102,7 +112,7 @@ class LayoutRows:
         return await self._kept(reader, [v.row for versions in found for v in versions])
 
     async def between(self, reader: RowReader, low: Value, high: Value) -> Typed:
-        """By the first key column, both ends included; None: no end."""
+        """Rows by a range of the first key column, both ends included; None: unbounded."""
         batches = reader.scan(self.layout.name, KeyRange((), low, True, high, True))
         return await self._kept(reader, [row async for batch in batches for row in batch])
 
@@ -122,8 +132,8 @@ class LayoutRows:
 
 @dataclass(frozen=True)
 class Stored:
-    """From a layout, by values of its leading key columns, whose types are `targets`. `constant`:
-    the key of an only row. `finish` makes the operator's rows out of stored ones."""
+    """Look-up in a layout by values of its leading key columns, whose types are `targets`.
+    `constant` is the key of an only row. `finish` turns stored rows into the operator's rows."""
 
     fields: Fields
     columns: tuple[str, ...]
@@ -145,9 +155,9 @@ class Stored:
 
 @dataclass(frozen=True)
 class Between:
-    """Rows whose column lies between the values that a bound had and has: only they can have
-    changed sides. The keys are these values; with one of them NULL or missing, all rows beyond the
-    other have."""
+    """Look-up of rows whose column lies between the old and the new value of a bound: only for
+    these rows the comparison can have changed. The keys are the two values. If one of them is NULL
+    or missing, the look-up returns all rows beyond the other."""
 
     fields: Fields
     columns: tuple[str, ...]
@@ -163,7 +173,7 @@ class Between:
             f"TRY_CAST({_widened(given, sign) if doubles else given} AS {self.target.duck})"
             for sign in "-+"
         ]
-        # Rounding to the column's type passes none of the column's own values.
+        # Rounding a bound to the column's type never skips a value that the column can hold.
         columns = [f"MIN({casts[0]})", f"MAX({casts[1]})"]
         exact = f"{casts[0]} IS NOT NULL AND {casts[1]} IS NOT NULL"
         counts = [f"COUNT({given}) AS n", f"COUNT(*) FILTER (WHERE {exact}) AS exact"]
@@ -181,13 +191,13 @@ class Between:
 
 
 def _widened(given: str, sign: str) -> str:
-    """A number with what a comparison of doubles may take for equal to it."""
+    """SQL that moves a number by the distance within which doubles may compare as equal."""
     return f"CASE WHEN isfinite({given}) THEN {given} {sign} abs({given}) * 1e-12 ELSE {given} END"
 
 
 @dataclass(frozen=True)
 class Never:
-    """By a column that is always NULL, which no key equals."""
+    """Look-up by a column that is always NULL: no key equals it."""
 
     fields: Fields
     columns: tuple[str, ...]
@@ -201,7 +211,7 @@ class Never:
 
 @dataclass(frozen=True)
 class Mapped:
-    """Through a filter or projection."""
+    """Look-up through a filter or projection."""
 
     fields: Fields
     columns: tuple[str, ...]
@@ -220,9 +230,9 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Joined:
-    """By one side of a join first; `to_other` are the join columns of that side.
+    """Look-up in one side of a join, then in the other side by the join columns.
 
-    From the right side only pairs can be found; a row without a partner has no right columns.
+    From the right side only pairs are found: a left row without a partner has no right columns.
     """
 
     fields: Fields
@@ -250,7 +260,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class United:
-    """All parts of a union."""
+    """Look-up in all parts of a union."""
 
     fields: Fields
     columns: tuple[str, ...]
@@ -264,15 +274,15 @@ class United:
 
 
 def join_sql(join: Join, kind: JoinKind, fields: Fields, *, more: str = "") -> str:
-    """Rows of `l` and `r` joined, with `more` columns behind them."""
+    """SQL that joins `l` and `r`, with `more` columns appended."""
     words = {JoinKind.INNER: "JOIN", JoinKind.LEFT: "LEFT JOIN"}.get(kind, f"{kind.upper()} JOIN")
     return f"SELECT {columns_sql(fields)}{more} FROM l {words} r ON {join.on()}"
 
 
 def keys_of(rows: Typed, columns: Sequence[str]) -> Typed:
-    """The distinct values of `columns` in `rows`; NULL joins nothing, so rows with it are left out.
+    """The distinct values of `columns` in `rows`, without NULLs: NULL joins nothing.
 
-    Without columns: one empty key if there are rows at all, as a constant.
+    Without columns: one row with a constant if there are any rows.
     """
     if not columns:
         one = Field("one", "INTEGER", ColumnType(Kind.INTEGER))
@@ -287,10 +297,10 @@ def keys_of(rows: Typed, columns: Sequence[str]) -> Typed:
 
 
 def _values(keys: Typed, targets: Fields) -> list[Row]:
-    """Keys as values of the stored columns; a value that the column cannot hold finds nothing."""
+    """Keys cast to the types of the stored columns; drops values that a column cannot hold."""
     if keys.empty:
         return []
-    # Two look-ups may ask for a column by the same key twice: positions, not names.
+    # Two columns of the keys may have the same name, so use positions.
     fields = tuple(Field(f"k{i}", f.duck, f.type) for i, f in enumerate(keys.fields))
     casts = [f"TRY_CAST({f.name} AS {t.duck})" for f, t in zip(fields, targets, strict=True)]
     same = " AND ".join(f"{cast} = {f.name}" for cast, f in zip(casts, fields, strict=True))
@@ -303,9 +313,9 @@ def _values(keys: Typed, targets: Fields) -> list[Row]:
 
 
 def find_lookup(node: Node, columns: Sequence[str], ways: Ways) -> Lookup:
-    """How rows of `node` at S0 are found by `columns` (or by some of them: see `Lookup.columns`).
+    """The look-up of rows of `node` at S0 by `columns` (or some of them: see `Lookup.columns`).
 
-    Raises Unsupported, with the index that would help.
+    Raises Unsupported, with the index that would help as its cure.
     """
     wanted = tuple(dict.fromkeys(columns))
     match node:
@@ -328,7 +338,7 @@ def _scan(node: Scan, wanted: Sequence[str], ways: Ways) -> Lookup:
     by_column = {node.column[name]: name for name in wanted}
     indexes = [i.name for i in catalog.indexes_on(node.relation) if catalog.readable(i.name)]
     layouts = [base, *(catalog.layout(name) for name in indexes)]
-    # The longest beginning wins; the relation itself among equals, for it needs no second read.
+    # The longest key prefix wins. Among equals the relation wins, since it needs no second read.
     best = max(layouts, key=lambda layout: len(_leading(layout, by_column)))
     leading = _leading(best, by_column)
     if not leading:
@@ -354,7 +364,7 @@ def _scan(node: Scan, wanted: Sequence[str], ways: Ways) -> Lookup:
 
 
 def _leading(layout: Layout, wanted: Mapping[str, str] | Sequence[str]) -> list[str]:
-    """The columns of `wanted` that the layout's key begins with."""
+    """The longest prefix of the layout's key that consists of columns of `wanted`."""
     leading: list[str] = []
     for part in layout.key:
         if part.column not in wanted:
@@ -374,7 +384,7 @@ def _mapped(node: Map, wanted: Sequence[str], ways: Ways) -> Lookup:
 
 
 def _joined(node: Join, wanted: Sequence[str], ways: Ways) -> Lookup:
-    """By the side that is found by more of the columns; the left one among equals."""
+    """Look up the side whose look-up uses more of the columns; among equals, the left side."""
     found: list[Lookup] = []
     errors: list[Unsupported] = []
     sides = [True] if node.kind in (JoinKind.SEMI, JoinKind.ANTI) else [True, False]
@@ -401,8 +411,8 @@ def _from_side(node: Join, wanted: Sequence[str], from_left: bool, ways: Ways) -
 
 
 def _on_side(node: Join, wanted: Sequence[str], left: bool) -> dict[str, str]:
-    """Columns of one side by which rows with the wanted columns are found there: themselves, or
-    those that the join says are equal."""
+    """Column of one side → wanted column: the wanted column itself if it is on this side, or the
+    column that the join equates with it."""
     side = node.left if left else node.right
     equal = dict((b, a) if left else (a, b) for a, b in node.keys)
     here: dict[str, str] = {}
@@ -414,9 +424,9 @@ def _on_side(node: Join, wanted: Sequence[str], left: bool) -> dict[str, str]:
 
 
 def _asked(nodes: Sequence[Node]) -> Iterator[tuple[Aggregate, list[str]]]:
-    """The aggregates below joins, with the columns that the join looks them up by. Depends on the
-    operators alone, never on indexes: a state must not look different once another index can be
-    read."""
+    """The aggregates below joins, with the columns by which the join looks them up. The result
+    depends on the operators only, never on indexes: the layout of a state must not change when
+    another index becomes readable."""
 
     def visit(node: Node, wanted: Sequence[str]) -> Iterator[tuple[Aggregate, list[str]]]:
         match node:
@@ -442,8 +452,8 @@ def _asked(nodes: Sequence[Node]) -> Iterator[tuple[Aggregate, list[str]]]:
 
 
 def group_orders(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
-    """In which order the groups stand in the keys of states, by the aggregate's id: first those
-    that the first join above looks them up by."""
+    """The order of the grouping columns in the keys of states, by the aggregate's id: the columns
+    by which the first join above looks up the aggregate come first."""
     orders: dict[int, tuple[str, ...]] = {}
     for node, wanted in _asked(nodes):
         names = [group.name for group in node.groups]
@@ -455,8 +465,8 @@ def group_orders(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
 
 
 def ranked_calls(nodes: Sequence[Node]) -> dict[int, tuple[str, ...]]:
-    """By which calls groups are looked up, by the aggregate's id: the first, where no grouping
-    column is at hand."""
+    """The calls by which groups are looked up, by the aggregate's id: the first wanted column of
+    each look-up that has no grouping column."""
     ranked: dict[int, dict[str, None]] = {}
     for node, wanted in _asked(nodes):
         if wanted and node.groups and not node.unique.intersection(wanted):
@@ -512,7 +522,8 @@ def _computed(wanted: Iterable[str]) -> Unsupported:
 
 @dataclass(frozen=True)
 class Narrowed:
-    """Keys of more columns than the look-up inside uses; `positions` are those that it uses."""
+    """A look-up whose keys have more columns than the inner look-up uses; `positions` are the
+    columns that it uses."""
 
     fields: Fields
     columns: tuple[str, ...]
@@ -521,7 +532,7 @@ class Narrowed:
 
     @staticmethod
     def over(inner: Lookup, columns: Sequence[str]) -> Lookup:
-        """`inner`, to be given keys of `columns`."""
+        """`inner` as a look-up that takes keys of `columns`."""
         if inner.columns == tuple(columns):
             return inner
         positions = tuple(list(columns).index(column) for column in inner.columns)

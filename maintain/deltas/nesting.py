@@ -1,8 +1,8 @@
-"""Views over views: a view that another one names stands for its SELECT.
+"""Views over views: the name of a view in another view's SELECT stands for the view's SELECT.
 
-So all that holds for one SELECT holds for views over views, too. Each keeps what it needs by itself
-and follows the relations, at its own group's moment. A view names only what is declared before it,
-so there are no circles.
+So every rule for one SELECT holds for views over views, too. Each view stores its own state and is
+refreshed from the relations, to the snapshot of its own group. A view can only name views that are
+declared before it, so there are no cycles.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from query.parse import at, parse
-from schema.errors import Unsupported
-from schema.model import DeclaredView, Refresh
+from hornbeam_server.query.parse import at, parse
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.model import DeclaredView, Refresh
 
 
 def written_out(declared: DeclaredView, views: Sequence[DeclaredView]) -> exp.Expr:
-    """The tree of a view's SELECT in which every other view that it names is a WITH query, written
-    out itself. `views` are all, in the order in which they are declared. Positions are those of the
+    """The tree of a view's SELECT, with every view that it names replaced by a WITH query,
+    recursively. `views` are all views, in the order of their declaration. Positions refer to the
     view's own text.
 
-    Raises what parsing raises, and Unsupported for views that it cannot name.
+    Raises the parser's errors, and Unsupported for views that it cannot name.
     """
     tree = parse(declared.sql)
     names = [view.name for view in views]
@@ -42,7 +42,7 @@ def written_out(declared: DeclaredView, views: Sequence[DeclaredView]) -> exp.Ex
 
 
 def _named(tree: exp.Expr) -> dict[str, exp.Expr]:
-    """What FROM names, but for WITH queries."""
+    """The tables that FROM names, without WITH queries."""
     defined = {cte.alias for cte in tree.find_all(exp.CTE)}
     tables = {table.name: table for table in tree.find_all(exp.Table)}
     return {name: table for name, table in tables.items() if name not in defined}
@@ -51,12 +51,12 @@ def _named(tree: exp.Expr) -> dict[str, exp.Expr]:
 def _as_cte(view: DeclaredView, reader: DeclaredView, views: Sequence[DeclaredView]) -> exp.CTE:
     if view.refresh is Refresh.RECOMPUTE and reader.refresh is not Refresh.RECOMPUTE:
         raise Unsupported(
-            f"view {view.name} is answered anew each time, and {reader.name} is to be kept from"
+            f"view {view.name} is recomputed each time, and {reader.name} is to be kept from"
             " changes",
             cure=f"write WITH (refresh = 'recompute') for {reader.name}, too",
         )
     tree = written_out(view, views)
     for node in tree.walk():
-        node.meta.pop("start", None)  # of another text
+        node.meta.pop("start", None)  # a position in another text
     name = exp.TableAlias(this=exp.to_identifier(view.name, quoted=True))
     return exp.CTE(this=tree, alias=name)

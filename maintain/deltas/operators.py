@@ -1,4 +1,4 @@
-"""Operators of the algebra made of others: what they pass on, and what identifies their rows."""
+"""Constructors of operators: derive the columns they pass on and those that identify their rows."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from maintain.deltas.algebra import Bound, Join, JoinKind, Map, Node
-from maintain.deltas.expressions import all_of, plain
-from maintain.deltas.relations import Field, Fields
-from query.duck import quoted
-from schema.errors import Unsupported
-from schema.types import Kind
+from hornbeam_server.maintain.deltas.algebra import Bound, Join, JoinKind, Map, Node
+from hornbeam_server.maintain.deltas.expressions import all_of, plain
+from hornbeam_server.maintain.deltas.relations import Field, Fields
+from hornbeam_server.query.duck import quoted
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.types import Kind
 
 NUMBERS = (Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL)
 
 
 def check_keys(fields: Fields, what: str) -> None:
-    """Raises Unsupported for columns whose values cannot be told apart by a key."""
+    """Raise Unsupported for columns that cannot be part of a key."""
     for field in fields:
         if field.type.kind is Kind.JSON:
             raise Unsupported(f"{what} by the JSON column {field.name}", cure="CAST it to TEXT")
 
 
 def pair_of(part: exp.Expr, left: Node, right: Node) -> tuple[str, str] | None:
-    """The columns of left and right that `part` equates, if it is that and they can be looked up
-    by each other's values."""
+    """The left and the right column that `part` equates. None if `part` is not such an equality,
+    or if the columns' types do not allow look-ups by each other's values."""
     if not isinstance(part, exp.EQ):
         return None
     a, b = plain(part.this), plain(part.expression)
@@ -40,7 +40,7 @@ def pair_of(part: exp.Expr, left: Node, right: Node) -> tuple[str, str] | None:
 
 
 def bound_of(condition: exp.Expr, join: Join) -> Bound | None:
-    """A comparison of two columns of one kind, or of numbers."""
+    """The bound that `condition` is if it compares two columns of one kind, or two numbers."""
     condition = condition.unnest()
     if not isinstance(condition, exp.GT | exp.GTE | exp.LT | exp.LTE):
         return None
@@ -60,7 +60,7 @@ def bound_of(condition: exp.Expr, join: Join) -> Bound | None:
 def join_shape(
     kind: JoinKind, left: Node, right: Node, keys: Sequence[tuple[str, str]]
 ) -> tuple[Fields, frozenset[str] | None]:
-    """Fields of a join, and what identifies its rows."""
+    """The fields of a join, and the columns that identify its rows."""
     if kind in (JoinKind.SEMI, JoinKind.ANTI):
         return left.fields, left.unique
     one_right = right.unique is not None and right.unique <= {b for _, b in keys}
@@ -94,7 +94,7 @@ def mapped(node: Node, parts: Sequence[tuple[Field, str, str | None]], where: st
 
 
 def passed_on(unique: frozenset[str] | None, passes: Mapping[str, str]) -> frozenset[str] | None:
-    """`unique` under the names of a projection, if it passes all of it on."""
+    """`unique` under the names of a projection; None if the projection drops one of its columns."""
     back = {source: name for name, source in reversed([*passes.items()])}
     if unique is None or not unique <= back.keys():
         return None
@@ -102,14 +102,14 @@ def passed_on(unique: frozenset[str] | None, passes: Mapping[str, str]) -> froze
 
 
 def renamed(node: Node, names: Mapping[str, str]) -> Map:
-    """The columns of `names`: name → name in `node`."""
+    """A projection to the columns of `names`: new name → name in `node`."""
     return mapped(
         node, [(named(node.field[old], new), quoted(old), old) for new, old in names.items()]
     )
 
 
 def prefixed(node: Map, prefix: str) -> Map:
-    """A subquery's rows under names that nothing else has."""
+    """A subquery's rows, with `prefix` before every column name."""
     return renamed(node, {f"{prefix}.{field.name}": field.name for field in node.fields})
 
 

@@ -1,4 +1,4 @@
-"""A view's delta program: its SELECT compiled to stages, and the local executor that runs them."""
+"""The compiler from a view's SELECT to a delta program, and the local executor of its stages."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from sqlglot import exp
 
-from maintain.changes import Mutation
-from maintain.deltas.algebra import Aggregate, Join, Map, Node, Scan, Union, walk
-from maintain.deltas.expressions import check, check_repeatable, spelled_out, text
-from maintain.deltas.lookups import (
+from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Join, Map, Node, Scan, Union, walk
+from hornbeam_server.maintain.deltas.expressions import check, check_repeatable, spelled_out, text
+from hornbeam_server.maintain.deltas.lookups import (
     Lookup,
     Narrowed,
     Ways,
@@ -20,8 +20,8 @@ from maintain.deltas.lookups import (
     group_orders,
     ranked_calls,
 )
-from maintain.deltas.nesting import written_out
-from maintain.deltas.relations import (
+from hornbeam_server.maintain.deltas.nesting import written_out
+from hornbeam_server.maintain.deltas.relations import (
     WEIGHT,
     Field,
     Fields,
@@ -29,7 +29,7 @@ from maintain.deltas.relations import (
     describe,
     stored_fields,
 )
-from maintain.deltas.stages import (
+from hornbeam_server.maintain.deltas.stages import (
     COPY,
     LEFT,
     RIGHT,
@@ -42,27 +42,27 @@ from maintain.deltas.stages import (
     run_inputs,
     side_select,
 )
-from maintain.deltas.states import GroupState
-from maintain.deltas.translate import Translator
-from query.binder import bind_tree
-from query.duck import quoted
-from query.parse import DIALECT
-from schema.catalog import Catalog, DeferredView, StateLayout
-from schema.errors import Unsupported
-from schema.model import Column, DeclaredView, KeyPart, Refresh
-from schema.types import ColumnType, Kind
-from storage.snapshot import RowReader
+from hornbeam_server.maintain.deltas.states import GroupState
+from hornbeam_server.maintain.deltas.translate import Translator
+from hornbeam_server.query.binder import bind_tree
+from hornbeam_server.query.duck import quoted
+from hornbeam_server.query.meaning import WIDE
+from hornbeam_server.schema.catalog import Catalog, DeferredView, StateLayout
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh
+from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.storage.snapshot import RowReader
 
 
 @dataclass(frozen=True)
 class DeltaProgram:
-    """How a view is stored and kept: rows of `columns` and, behind them, `hidden`, under `key`;
-    `states` beside them, as layouts called `view.state`. The same SQL over the same schema gives
-    the same program.
+    """How a view is stored and maintained. Its rows are `columns` followed by `hidden`, under
+    `key`; `states` are further layouts, called `view.state`. The same SQL over the same schema
+    compiles to the same program.
 
-    `sql` is what the rows of `columns` are at every snapshot, to the bit, when DuckDB answers it:
-    the view's SELECT with AVG spelled out (`expressions.spelled_out`). `stages[i]` has number *i*
-    in the inputs of later ones; the last one writes the view.
+    `sql` is the view's SELECT with AVG spelled out (`expressions.spelled_out`). At every snapshot,
+    DuckDB's answer to it equals the rows of `columns` to the bit. Inputs of later stages refer to
+    `stages[i]` by the number *i*; the last stage writes the view.
     """
 
     name: str
@@ -75,9 +75,9 @@ class DeltaProgram:
     stages: tuple[Stage, ...]
 
     def explain(self) -> Iterator[str]:
-        """What is done with changes, which way every look-up takes, and what is kept."""
+        """The stages, the access path of every look-up, and the stored state, in lines of text."""
         if not self.stages:
-            yield "0. answer the SELECT anew"
+            yield "0. recompute the SELECT"
         for number, stage in enumerate(self.stages):
             sources = ", ".join(str(_called(part.source)) for part in stage.inputs)
             first, *more = stage.words()
@@ -89,10 +89,19 @@ def _called(source: str | int) -> str:
     return source if isinstance(source, str) else f"stage {source}"
 
 
-def compile_view(declared: DeclaredView, catalog: Catalog) -> DeltaProgram:
-    """How a declared view is kept. Raises what binding raises, and Unsupported, with the reason and
-    a cure, for what cannot be kept as it says."""
+def compile_view(
+    declared: DeclaredView, catalog: Catalog, *, wide_sums: bool = False
+) -> DeltaProgram:
+    """Compile a declared view. Raises the binder's errors, and Unsupported, with the reason and a
+    cure, for a SELECT that cannot be maintained as declared.
+
+    `wide_sums`: sums of INTEGER are DECIMAL(38,0), as in views of earlier versions.
+    """
     tree = written_out(declared, catalog.schema.views)
+    if wide_sums:
+        tree = tree.copy()
+        for total in tree.find_all(exp.Sum):
+            total.meta[WIDE] = True
     match declared.refresh:
         case Refresh.DEFERRED:
             return _deltas(declared, tree, catalog)
@@ -100,9 +109,20 @@ def compile_view(declared: DeclaredView, catalog: Catalog) -> DeltaProgram:
             return _recomputed(declared, tree, catalog)
 
 
+def stored_program(view: DeferredView, catalog: Catalog) -> DeltaProgram | None:
+    """The program that maintains a stored view; None if no program matches its stored columns."""
+    stored = (view.columns, view.hidden, view.key, view.states)
+    for wide_sums in (False, True):
+        program = compile_view(view.declared, catalog, wide_sums=wide_sums)
+        if (program.columns, program.hidden, program.key, program.states) == stored:
+            return program
+    return None
+
+
 def outline(declared: DeclaredView, catalog: Catalog) -> DeferredView:
-    """What statements see of a declared view; not how it is stored, which depends on what it can be
-    kept by. Raises what binding raises, and Unsupported."""
+    """A declared view with the columns that statements read, but without its storage (key, hidden
+    columns, states), which needs the compiled program. Raises the binder's errors and
+    Unsupported."""
     tree = written_out(declared, catalog.schema.views)
     allowed = check if declared.refresh is Refresh.DEFERRED else check_repeatable
     columns = tuple(field.column() for field in _described(declared, tree, catalog, allowed))
@@ -117,7 +137,7 @@ def _deltas(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaPr
 
 
 def _recomputed(declared: DeclaredView, tree: exp.Expr, catalog: Catalog) -> DeltaProgram:
-    """It has no stages. Rows are stored under all their columns, equal ones with numbers."""
+    """A program without stages. The key of a row is all its columns and the number of its copy."""
     described = _described(declared, tree, catalog, check_repeatable)
     require_keys(described)
     columns = tuple(field.column() for field in described)
@@ -140,18 +160,18 @@ def _described(
     catalog: Catalog,
     allowed: Callable[[exp.Expr, str], None],
 ) -> Fields:
-    """The columns of a view's SELECT, which is bound, and which `allowed` lets pass."""
+    """Bind a view's SELECT, check it with `allowed`, and return its columns."""
     bind_tree(tree, declared.sql, catalog)
     allowed(tree, declared.sql)
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise Unsupported("a view is a SELECT", cure="write SELECT … FROM …")
     named_relations(tree, catalog)
     relations = {r.name: stored_fields(r.columns) for r in catalog.schema.relations}
-    return describe(tree.sql(DIALECT), relations)
+    return describe(text(tree), relations)
 
 
 def named_relations(tree: exp.Expr, catalog: Catalog) -> tuple[str, ...]:
-    """Those that a bound SELECT reads, in order. Raises Unsupported for a view."""
+    """The relations that a bound SELECT reads, in order. Raises Unsupported for a view."""
     names = [table.name for table in tree.find_all(exp.Table) if "source" in table.meta]
     views = [name for name in names if name not in catalog.schema]
     if views:
@@ -162,11 +182,12 @@ def named_relations(tree: exp.Expr, catalog: Catalog) -> tuple[str, ...]:
 async def refresh(
     program: DeltaProgram, changes: Mapping[str, pa.Table], old: RowReader
 ) -> list[Mutation]:
-    """Run all stages here, in order: what is to be written at S1 when relations have changed from
-    S0, which `old` reads. Relations without changes may be left out.
+    """Run all stages in this process, in order, and return the mutations to write at S1. `changes`
+    are the relations' changes from S0 to S1, and `old` reads at S0. Relations without changes may
+    be left out.
 
     For the first build nothing is stored at S0 (`old` finds nothing), and the changes are all rows
-    of all relations. The reference for every other executor.
+    of all relations. This executor is the reference for every other.
     """
     zsets: dict[str | int, pa.Table] = dict[str | int, pa.Table](changes.items())
     mutations: list[Mutation] = []
@@ -243,7 +264,7 @@ class _Compiler:
         return JoinStage(join, tuple(inputs), columns, by, left, right)
 
     def _inputs(self, node: Node) -> tuple[Input, ...]:
-        """Where changes of an operator come from: through filters, projections and unions."""
+        """The sources of an operator's changes, through filters, projections and unions."""
         match node:
             case Scan():
                 stored = tuple(
@@ -290,7 +311,7 @@ class _Compiler:
 
 
 def require_keys(fields: Fields) -> None:
-    """Of rows that are stored under all their columns. Raises Unsupported."""
+    """Raise Unsupported if rows with these columns cannot have all columns as their key."""
     for field in fields:
         if field.type.kind is Kind.JSON:
             raise Unsupported(
@@ -304,7 +325,7 @@ _ONLY = Field("hidden.one", "INTEGER", ColumnType(Kind.INTEGER), nullable=False)
 
 
 def _with_one(result: Map) -> Map:
-    """The only row of a view gets a key: a constant in a hidden column."""
+    """Give the only row of a view a key: a constant in a hidden column."""
     if result.unique != frozenset():
         return result
     return Map(
@@ -318,7 +339,7 @@ def _with_one(result: Map) -> Map:
 
 
 def _common(join: Join, i: int) -> Field:
-    """A key column of a type that both sides' columns fit into."""
+    """The key column number `i`, of a type that holds the values of both sides."""
     left, right = join.left.field[join.keys[i][0]], join.right.field[join.keys[i][1]]
     if left.duck == right.duck:
         return Field(f"_k{i}", left.duck, left.type)
@@ -329,7 +350,7 @@ def _common(join: Join, i: int) -> Field:
 
 
 def _column_names(described: Fields, fields: Fields) -> list[str]:
-    """Of all columns of a view; hidden ones get names that nothing else has."""
+    """The names of all columns of a view; hidden columns get names that no other column has."""
     names = [field.name for field in described]
     for field in fields[len(described) :]:
         names.append(_unlike(names, "_" + field.name.rpartition(".")[2]))

@@ -1,45 +1,55 @@
-"""Typed Arrow tables, and SQL over them: everything row-wise in delta programs is DuckDB's work.
+"""Typed Arrow tables, and SQL over them: DuckDB does all row-wise work of delta programs.
 
-A table's columns are `Fields`. A *Z-set* is a table with one more column, `_w`: +1 for a row that
-comes, -1 for one that goes. Weights are never added up to others, so that
+A table's columns are `Fields`. A *Z-set* is a table with one more column, `_w`: +1 for an inserted
+row, -1 for a deleted row. There are no other weights, so
 `SUM(x) FILTER (_w = 1) - SUM(x) FILTER (_w = -1)` has the type and the exactness of `SUM(x)`.
 
-Arrow has no HUGEINT, and UUID and JSON travel as text: on the way in each column is cast to the
-DuckDB type that its field names, so an expression sees what it would see in the whole query.
+Arrow has no HUGEINT, and UUID and JSON travel as text. So each column is cast on input to the
+DuckDB type of its field, and an expression reads the same values as in the whole query.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maintain.changes import Change
-from query.duck import (
+from hornbeam_server.maintain.changes import Change
+from hornbeam_server.query.duck import (
     arrow_schema,
     arrow_type,
-    column_type,
-    connect,
     from_record_batch,
     quoted,
     to_record_batch,
 )
-from query.session import translated
-from schema.model import Column
-from schema.types import ColumnType, Kind, Row
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.query.workers.messages import (
+    Describe,
+    Described,
+    Next,
+    Query,
+    Register,
+    Request,
+    Rows,
+)
+from hornbeam_server.query.workers.pool import ThreadWorkers
+from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.types import ColumnType, Kind, Row
 
 WEIGHT = "_w"
 MEMORY_MB = 1_024
+DESCRIBE_S = 30.0
+"""Time limit for describing a query, in seconds: DuckDB evaluates some constants for it."""
 _TEXT_IN_ARROW = (Kind.UUID, Kind.JSON)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column: `duck` is the name of its type in DuckDB, `type` what it is stored as."""
+    """A column: `duck` is the name of its type in DuckDB, `type` is its stored type."""
 
     name: str
     duck: str
@@ -56,7 +66,7 @@ WEIGHT_FIELD = Field(WEIGHT, "TINYINT", ColumnType(Kind.INTEGER), nullable=False
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A table and what its columns are. Column order is that of `fields`."""
+    """A table and its typed columns, in the order of `fields`."""
 
     fields: Fields
     table: pa.Table
@@ -70,7 +80,7 @@ class Typed:
         return Typed(fields, self.table.rename_columns(_names(fields)))
 
     def rows(self) -> list[Row]:
-        """As Python values of the fields' stored types."""
+        """The rows as Python values of the fields' stored types."""
         types = [field.type for field in self.fields]
         batches = self.table.to_batches()
         return [row for batch in batches for row in from_record_batch(batch, types)]
@@ -121,12 +131,12 @@ def stored_fields(columns: Iterable[Column]) -> Fields:
 
 
 def _plain(type_: ColumnType) -> ColumnType:
-    """Without the length of a text, which no expression knows."""
-    return ColumnType(Kind.TEXT) if type_.kind is Kind.TEXT else type_
+    """The type without a text's length and without its declared form: expressions ignore both."""
+    return ColumnType(Kind.TEXT) if type_.kind is Kind.TEXT else type_.stored()
 
 
 def changed_rows(columns: Sequence[Column], changes: Iterable[Change]) -> pa.Table:
-    """Net changes of one relation as a Z-set: old rows go, new rows come."""
+    """Net changes of one relation as a Z-set: old rows with -1, new rows with +1."""
     rows: list[Row] = []
     for change in changes:
         if change.old is not None:
@@ -138,7 +148,7 @@ def changed_rows(columns: Sequence[Column], changes: Iterable[Change]) -> pa.Tab
 
 
 def changes_schema(columns: Iterable[Column]) -> pa.Schema:
-    """The Arrow schema of a relation's changes. UUID and JSON may as well come as text."""
+    """The Arrow schema of a relation's changes. UUID and JSON may also be text."""
     return arrow_schema(columns).append(pa.field(WEIGHT, pa.int8()))
 
 
@@ -148,21 +158,37 @@ def evaluate(
     fields: Fields,
     steps: Mapping[str, str] | None = None,
 ) -> Typed:
-    """The rows of `sql`, which may name `tables` and, in order, the results of `steps`.
+    """The rows of `sql`. It may name `tables` and the results of `steps`; a step may name tables
+    and earlier steps.
 
-    Raises what DuckDB's errors are here (SqlError, TypeMismatch, LimitExceeded).
+    Raises SqlError, TypeMismatch, LimitExceeded, MemoryExceeded.
     """
     head = {name: _source(f"arrow_{name}", typed.fields) for name, typed in tables.items()}
     head |= steps or {}
     with_ = ", ".join(f"{quoted(name)} AS ({select})" for name, select in head.items())
-    with _database().cursor() as cursor:
-        for name, typed in tables.items():
-            cursor.register(f"arrow_{name}", typed.table)
-        try:
-            table = cursor.sql(f"WITH {with_} {sql}").to_arrow_table()
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise translated(error) from None
-    return Typed(fields, table.rename_columns(_names(fields)).cast(schema_of(fields)))
+    requests: list[Request] = [
+        Register(f"arrow_{name}", typed.table) for name, typed in tables.items()
+    ]
+    found = answer(f"WITH {with_} {sql}", requests)
+    schema = schema_of(fields)
+    if found is None:
+        return Typed(fields, schema.empty_table())
+    return Typed(fields, found.rename_columns(_names(fields)).cast(schema))
+
+
+def answer(sql: str, registered: Sequence[Request] = ()) -> pa.Table | None:
+    """The result of a query in DuckDB; None if it has no rows. Raises as `evaluate` does."""
+    requests: list[Request] = [*registered, Query(sql, {})]
+    batches: list[pa.RecordBatch] = []
+    with _WORKERS.worker() as worker:
+        while True:
+            rows = worker.ask_in_thread(requests)
+            assert isinstance(rows, Rows)
+            if rows.batch is not None:
+                batches.append(rows.batch)
+            if rows.last or rows.batch is None:
+                return pa.Table.from_batches(batches) if batches else None
+            requests = [Next()]
 
 
 def _names(fields: Fields) -> list[str]:
@@ -174,10 +200,9 @@ def _source(name: str, fields: Fields) -> str:
     return f"SELECT {', '.join(columns)} FROM {quoted(name)}"
 
 
-@functools.cache
-def _database() -> duckdb.DuckDBPyConnection:
-    # One thread: what runs side by side is parts, and small tables are done in half the time.
-    return connect(memory_limit_mb=MEMORY_MB, threads=1)
+_WORKERS = ThreadWorkers(Options(memory_mb=MEMORY_MB, threads=1))
+"""One thread per worker: parts run in parallel, and small tables take half the time this way."""
+os.register_at_fork(after_in_child=_WORKERS.forget)
 
 
 def describe(sql: str, tables: Mapping[str, Fields]) -> Fields:
@@ -185,17 +210,16 @@ def describe(sql: str, tables: Mapping[str, Fields]) -> Fields:
     return _described(sql, tuple(tables.items()))
 
 
-@functools.lru_cache(maxsize=4_096)  # each batch compiles its views: the same questions each time
+@functools.lru_cache(maxsize=4_096)  # each batch compiles its views and repeats the same queries
 def _described(sql: str, tables: tuple[tuple[str, Fields], ...]) -> Fields:
-    with _database().cursor() as cursor:
-        try:
-            for name, fields in tables:
-                cursor.execute(f"CREATE TEMP TABLE {quoted(name)} ({_declared(fields)})")
-            relation = cursor.sql(sql)
-            found = list(zip(relation.columns, relation.types, strict=True))
-        except duckdb.Error as error:
-            raise translated(error) from None
-    return tuple(Field(name, _duck(str(type_)), column_type(type_)) for name, type_ in found)
+    declared = [f"CREATE TEMP TABLE {quoted(n)} ({_declared(fields)})" for n, fields in tables]
+    with _WORKERS.worker() as worker:
+        for table in declared:
+            worker.ask_in_thread([Query(table, {})], DESCRIBE_S)
+        found = worker.ask_in_thread([Describe(sql)], DESCRIBE_S)
+    assert isinstance(found, Described)
+    columns = zip(found.names, found.duck, found.types, strict=True)
+    return tuple(Field(name, _duck(duck), type_) for name, duck, type_ in columns)
 
 
 def _declared(fields: Fields) -> str:
@@ -203,7 +227,7 @@ def _declared(fields: Fields) -> str:
 
 
 def _duck(name: str) -> str:
-    """A NULL without type is text, as in every answer of ours."""
+    """The type's name, with VARCHAR for an untyped NULL, as in every answer of the server."""
     return "VARCHAR" if name == '"NULL"' else name
 
 
@@ -213,7 +237,7 @@ def columns_sql(fields: Iterable[Field], table: str = "") -> str:
 
 
 def net(zset: Typed) -> Typed:
-    """The same change without the rows that both come and go."""
+    """The same change without pairs of an insert and a delete of equal rows."""
     least_most = pc.min_max(zset.table[WEIGHT])
     if least_most["min"] == least_most["max"]:
         return zset
@@ -230,14 +254,14 @@ def net(zset: Typed) -> Typed:
 
 
 def with_weight(rows: Typed, weight: int) -> Typed:
-    """Rows that all come, or all go."""
+    """Rows as a Z-set, all with the same weight."""
     fields = weighted(rows.fields)
     weights = pa.repeat(pa.scalar(weight, pa.int8()), rows.table.num_rows)
     return Typed(fields, rows.table.append_column(schema_of(fields).field(WEIGHT), weights))
 
 
 def concat(fields: Fields, parts: Iterable[Typed]) -> Typed:
-    """All rows of tables of the same fields."""
+    """All rows of tables that have the same fields."""
     schema = schema_of(fields)
     tables = [part.table.cast(schema) for part in parts]
     return Typed(fields, pa.concat_tables([schema.empty_table(), *tables]))

@@ -1,22 +1,21 @@
-"""The stages of a delta program: each turns one table of changes into another, and into mutations.
+"""The stages of a delta program: each turns a table of changes into another table and mutations.
 
-A stage's input is the union of its `inputs`, each a changed relation or the output of an earlier
-stage, filtered and projected on the way. Rows that agree on `partition_by` belong together, and
-nothing else does: a stage may run on the whole table or on parts of it, in any order, side by
-side or again. Without columns (`()`) all rows belong together. A stage runs even on an empty
-table (`refresh` and every other executor see to it): an aggregate without GROUP BY has a row over
-nothing.
+A stage's input is the union of its `inputs`. Each input is a changed relation or the output of an
+earlier stage, filtered and projected. Only rows that agree on `partition_by` must be processed
+together: a stage may run on the whole table or on partitions of it, in any order, in parallel or
+repeatedly. Without columns (`()`) all rows must be processed together. Every executor must run a
+stage even on an empty table: an aggregate without GROUP BY has a row over no rows.
 
-Everything is read as of S0, and what is written only shows at S1, so a stage that is run again
-does the same again.
+Stages read as of S0, and their writes are visible at S1 only, so running a stage again has the same
+effect.
 
 * `JoinStage`, with A1 = A0 + ΔA and B1 = B0 + ΔB, and a join J that is linear in A:
 
       J(A1, B1) - J(A0, B0) = J(ΔA, B1) + J(A0, B1) - J(A0, B0)
 
-  and the last two are the same but for the join keys of ΔB. So A0 is looked up by the keys of ΔB,
-  B0 by those of ΔA and ΔB, and both come from the rows stored at S0: what is new is in the input
-  already (rows of one key are together), and nothing is ever read at S1. For inner joins, which
+  and the last two terms differ only for the join keys of ΔB. So A0 is looked up by the keys of ΔB,
+  and B0 by the keys of ΔA and ΔB, both from the rows stored at S0. New rows are in the input
+  already (rows of one key are together), so nothing is ever read at S1. For inner joins, which
   are linear in B too, the difference is A0 ⋈ ΔB and needs no B0.
 * `AggregateStage`: `states.py`.
 * `ViewStage` writes rows of the view.
@@ -32,10 +31,10 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maintain.changes import Mutation
-from maintain.deltas.algebra import Join, JoinKind, null_of
-from maintain.deltas.lookups import Lookup, join_sql, keys_of
-from maintain.deltas.relations import (
+from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.maintain.deltas.algebra import Join, JoinKind, null_of
+from hornbeam_server.maintain.deltas.lookups import Lookup, join_sql, keys_of
+from hornbeam_server.maintain.deltas.relations import (
     WEIGHT,
     Field,
     Fields,
@@ -49,13 +48,13 @@ from maintain.deltas.relations import (
     weighted,
     with_weight,
 )
-from maintain.deltas.states import GroupState
-from query.duck import quoted
-from schema.catalog import Layout, StateLayout
-from schema.errors import Corruption
-from schema.types import ColumnType, Kind, Row
-from storage.codec.rows import LayoutCodec
-from storage.snapshot import RowReader
+from hornbeam_server.maintain.deltas.states import GroupState
+from hornbeam_server.query.duck import quoted
+from hornbeam_server.schema.catalog import Layout, StateLayout
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.types import ColumnType, Kind, Row
+from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.snapshot import RowReader
 
 SIDE = Field("_side", "INTEGER", ColumnType(Kind.INTEGER), nullable=False)
 LEFT, RIGHT = 0, 1
@@ -64,7 +63,7 @@ COPY = "_copy"
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """A Z-set of the stage's `output`, and what is to be written at S1."""
+    """A Z-set of the stage's `output`, and the mutations to write at S1."""
 
     table: pa.Table
     mutations: list[Mutation]
@@ -72,7 +71,7 @@ class StageResult:
 
 @dataclass(frozen=True)
 class Input:
-    """Where rows come from: `source` is a relation or the number of an earlier stage. `select` is
+    """One input of a stage: `source` is a relation or the number of an earlier stage. `select` is
     SQL over `changes`, the source's Z-set with (at least) `fields`."""
 
     source: str | int
@@ -89,7 +88,7 @@ class Input:
 
 
 class Stage(Protocol):
-    """`columns` are those of the input, `output` those of the result, both without `_w`."""
+    """`columns` are the columns of the input, `output` those of the result, both without `_w`."""
 
     @property
     def inputs(self) -> tuple[Input, ...]: ...
@@ -104,7 +103,7 @@ class Stage(Protocol):
         """`table` has the union of the inputs' projections; `old` reads at S0."""
 
     def words(self) -> Iterator[str]:
-        """What it does, in lines for people."""
+        """The stage's work, in lines of readable text."""
 
 
 def input_schema(stage: Stage) -> pa.Schema:
@@ -119,7 +118,7 @@ def output_schema(stage: Stage) -> pa.Schema:
 
 @dataclass(frozen=True)
 class JoinStage:
-    """One join. The input holds rows of both sides, told apart by `_side`; the columns of the
+    """One join. The input holds rows of both sides; `_side` says which, and the columns of the
     other side are NULL. `_k…` are the join keys, in a type common to both sides."""
 
     join: Join
@@ -155,7 +154,7 @@ class JoinStage:
         return keys_of(Typed(both.fields, _of_side(both, side)), self.partition_by)
 
     def _bounds(self, right: Typed) -> Typed:
-        """The values that the only row had and has."""
+        """The old and the new value of the only right row."""
         assert self.join.bound is not None
         fields = (self.join.right.field[self.join.bound.right],)
         return Typed(fields, right.table.select([fields[0].name]))
@@ -201,14 +200,14 @@ def _plus(rows: Typed, change: Typed) -> Typed:
 
 
 def _present(zset: Typed) -> Typed:
-    """The rows that are there, of rows and changes together."""
+    """The rows that exist after the changes; `zset` holds rows and their changes."""
     table = net(zset).table
     there = table.filter(pc.equal(table[WEIGHT], 1))
     return Typed(zset.fields[:-1], there.drop_columns([WEIGHT]))
 
 
 def side_select(join: Join, side: int, select: str, keys: Fields) -> str:
-    """SQL that makes rows of one side into rows of the join's input."""
+    """SQL that turns rows of one side into rows of the join's input."""
     mine = join.left if side == LEFT else join.right
     columns = [
         quoted(field.name) if node is mine else f"{null_of(field)} AS {quoted(field.name)}"
@@ -255,10 +254,10 @@ class AggregateStage:
 
 @dataclass(frozen=True)
 class ViewStage:
-    """Rows of the SELECT become rows of the view: `columns` are stored as `layout`'s, in order.
+    """Writes rows of the SELECT as rows of the view: `columns` are stored as `layout`'s, in order.
 
-    `counted`: equal rows are kept apart by numbers from 1 in a last column. How many there are is
-    read from the view itself, since its key begins with all other columns.
+    `counted`: a last column numbers equal rows from 1. Their number at S0 is read from the view
+    itself, since its key begins with all other columns.
     """
 
     view: str
@@ -292,7 +291,7 @@ class ViewStage:
             rows = after if weight == 1 else before
             key = self.codec.key(row)
             if key in rows:
-                raise Corruption(f"two rows of {self.view} have one key", cure="build it anew")
+                raise Corruption(f"two rows of {self.view} have one key", cure="rebuild it")
             rows[key] = row
         return [Mutation(self.view, key, before.get(key), after.get(key)) for key in before | after]
 
@@ -311,7 +310,7 @@ class ViewStage:
 
     def _copied(self, row: Row, before: int, after: int) -> Iterator[Mutation]:
         if after < 0:
-            raise Corruption(f"{self.view} has too few copies of a row", cure="build it anew")
+            raise Corruption(f"{self.view} has too few copies of a row", cure="rebuild it")
         for number in range(min(before, after) + 1, max(before, after) + 1):
             copy = (*row, number)
             old, new = (None, copy) if after > before else (copy, None)
@@ -323,7 +322,7 @@ class ViewStage:
 
 
 def run_inputs(stage: Stage, zsets: Mapping[str | int, pa.Table]) -> pa.Table:
-    """A stage's whole input."""
+    """A stage's whole input, from the Z-sets of its sources."""
     schema = input_schema(stage)
     parts = [part.project(zsets[part.source]) for part in stage.inputs if part.source in zsets]
     return pa.concat_tables([schema.empty_table(), *parts])

@@ -1,14 +1,14 @@
-"""What aggregates keep: per group its count, sums and extremes; per value its multiplicity.
+"""The state of aggregates: count, sums and extremes per group, and multiplicities per value.
 
-The state of a group is a row `(group, _count, sum…, count…, min…, max…, distinct…)`; it is there
-as long as the group has rows. COUNT and SUM are distributive, AVG is made of SUM and COUNT
-(CloudTPS 4.3). MIN and MAX under deletion need more than their last value: beside it stand rows
+The state of a group is a row `(group, _count, sum…, count…, min…, max…, distinct…)`; it exists as
+long as the group has rows. COUNT and SUM are distributive, AVG is derived from SUM and COUNT
+(CloudTPS 4.3). MIN and MAX under deletion need more than their last value: the state also has rows
 `(group, value, multiplicity)` in the order of the values (VMS 4.4, pre-aggregation), so when the
-least value goes, the next one is the first row of a prefix.
+minimum is deleted, the next one is the first row of a prefix.
 
-Where groups are looked up by what an aggregate gives, rows `(value, group)` stand beside them.
+If groups are looked up by the result of an aggregate, the state also has rows `(value, group)`.
 
-The only group of an aggregate without GROUP BY has the key `_one` = 1 and stays when it is empty.
+The only group of an aggregate without GROUP BY has the key `_one` = 1 and exists even when empty.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from maintain.changes import Mutation
-from maintain.deltas.algebra import Aggregate, Function
-from maintain.deltas.relations import (
+from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.maintain.deltas.algebra import Aggregate, Function
+from hornbeam_server.maintain.deltas.relations import (
     Field,
     Fields,
     Typed,
@@ -32,15 +32,15 @@ from maintain.deltas.relations import (
     weighted,
     with_weight,
 )
-from query.duck import quoted
-from schema.catalog import Layout, StateLayout
-from schema.errors import Corruption
-from schema.model import Column, KeyPart
-from schema.rows import projection
-from schema.types import ColumnType, Kind, Row, Value
-from storage.codec.keyrange import KeyRange
-from storage.codec.rows import LayoutCodec
-from storage.snapshot import RowReader
+from hornbeam_server.query.duck import quoted
+from hornbeam_server.schema.catalog import Layout, StateLayout
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.model import Column, KeyPart
+from hornbeam_server.schema.rows import projection
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.snapshot import RowReader
 
 BIGINT = ColumnType(Kind.BIGINT)
 COUNT = "_count"
@@ -53,21 +53,21 @@ def _number(name: str) -> Field:
 
 
 def stored_layout(view: str, state: StateLayout) -> Layout:
-    """The layout of a state, as far as reading and writing by name need it."""
+    """The layout of a state, sufficient for reading and writing it by name."""
     name = f"{view}.{state.name}"
     return Layout(name, "", state.columns, state.key, name)
 
 
 @dataclass(frozen=True)
 class Part:
-    """One column of the state but for the group: `kind` of the argument."""
+    """One column of the state that is not a grouping column: the aggregate `kind` of `argument`."""
 
     field: Field
     kind: str
     argument: str
 
     def change(self) -> str:
-        """What the rows of `z` add to it."""
+        """The SQL of the amount that the rows of `z` add to the column."""
         argument = quoted(self.argument)
         comes, goes = (f"FILTER (WHERE _w = {weight})" for weight in (1, -1))
         match self.kind:
@@ -83,8 +83,8 @@ class Part:
 
 @dataclass(frozen=True)
 class GroupState:
-    """The state of one aggregate. `order` is that of the groups in the key; by the values of the
-    calls `ranked` groups are looked up, too."""
+    """The state of one aggregate. `order` is the order of the grouping columns in the key; groups
+    are also looked up by the values of the calls `ranked`."""
 
     view: str
     number: int
@@ -94,7 +94,7 @@ class GroupState:
 
     @cached_property
     def groups(self) -> Fields:
-        """The key of the state, under names of its own."""
+        """The key columns of the state, under the names `g0`, `g1`, …"""
         found = [self.node.field[name] for name in self.order]
         named = (Field(f"g{i}", f.duck, f.type) for i, f in enumerate(found))
         return tuple(named) if found else (ONE,)
@@ -126,7 +126,7 @@ class GroupState:
 
     @cached_property
     def valued(self) -> tuple[int, ...]:
-        """Numbers of the arguments whose values are kept one by one."""
+        """Numbers of the arguments whose values are stored individually."""
         kinds = {part.argument for part in self.parts if part.kind in ("min", "max", "distinct")}
         return tuple(i for i, argument in enumerate(self.arguments) if argument in kinds)
 
@@ -140,7 +140,7 @@ class GroupState:
 
     @cached_property
     def layouts(self) -> tuple[StateLayout, ...]:
-        """Of the groups, then of the values, then by calls."""
+        """The layouts of the groups, then of the values, then of the indexes by calls."""
         groups = _state_layout(f"groups{self.number}", self.fields, len(self.groups))
         values = (
             _state_layout(f"values{self.number}_{i}", self.value_fields(i), len(self.groups) + 1)
@@ -175,7 +175,7 @@ class GroupState:
 
     @cached_property
     def ranks(self) -> dict[str, Layout]:
-        """Indexes of the groups, by the call whose value they begin with."""
+        """Call → the index of the groups whose key begins with the call's value."""
         layouts = self.layouts[1 + len(self.valued) :]
         return {
             name: stored_layout(self.view, layout)
@@ -189,8 +189,8 @@ class GroupState:
     # -- reading
 
     def finish(self, stored: Typed) -> Typed:
-        """Rows of the aggregate from rows of the state, with DuckDB's own arithmetic: it answers
-        AVG as the sum's double divided by the count's."""
+        """Rows of the aggregate from rows of the state, computed by DuckDB. AVG is SUM::DOUBLE /
+        COUNT::DOUBLE, as in DuckDB itself."""
         if stored.empty:
             return nothing(self.node.fields)
         group = {name: field.name for name, field in zip(self.order, self.groups, strict=False)}
@@ -215,7 +215,8 @@ class GroupState:
     # -- changing
 
     async def change(self, zset: Typed, old: RowReader) -> tuple[Typed, list[Mutation]]:
-        """What a change of the input does to the aggregate and to its state."""
+        """Apply a change of the input; return the change of the aggregate and the mutations of its
+        state."""
         if self.order and zset.empty:
             return nothing(weighted(self.node.fields)), []
         changes = self._summed(zset)
@@ -235,7 +236,8 @@ class GroupState:
         return changed, [*mutations, *self._rank_mutations(changed)]
 
     def _rank_mutations(self, changed: Typed) -> Iterator[Mutation]:
-        """A value that is NULL meets no comparison: its group needs not be found by it."""
+        """The mutations of the indexes by calls. NULL values are not indexed, since no comparison
+        with NULL is true."""
         place = {field.name: i for i, field in enumerate(self.node.fields)}
         for name, codec in self.rank_codecs.items():
             ranked = projection([place[name], *(place[group] for group in self.order)])
@@ -248,7 +250,7 @@ class GroupState:
                     yield Mutation(codec.layout.name, codec.key(row), old, new)
 
     def _summed(self, zset: Typed) -> Typed:
-        """Per group, what is added to each distributive part."""
+        """Per group, the amount added to each distributive part."""
         parts = [part for part in self.parts if part.kind in ("rows", "count", "sum")]
         fields = (*self.groups, *(part.field for part in parts))
         groups = self._group_columns()
@@ -299,9 +301,9 @@ class GroupState:
     async def _next_values(
         self, i: int, kind: str, before: Typed, counted: Typed, old: RowReader
     ) -> Typed:
-        """Groups that lose their least (or greatest) value, with the first one that stays.
+        """Groups that lose their minimum (or maximum), with the next value that remains.
 
-        As many rows are read as values of the group go, and one more.
+        Reads, per group, one row more than the group loses values.
         """
         same = self._same("s", "v")
         sql = (
@@ -325,7 +327,7 @@ class GroupState:
         return next((row[-2] for row in rows if row[:-1] not in gone), None)
 
     def _merged(self, tables: dict[str, Typed]) -> Typed:
-        """Rows of the state after the change, the empty groups too."""
+        """Rows of the state after the change, including empty groups."""
         joins = [f"LEFT JOIN s ON {self._same('d', 's')}"]
         steps: dict[str, str] = {}
         for i in self.valued:
@@ -388,7 +390,7 @@ def _where(typed: Typed, condition: str) -> Typed:
 
 
 def _filled(summed: Typed) -> Typed:
-    """The one row of an aggregate over nothing has no count: it is 0."""
+    """The same row with 0 for NULL: an aggregate without GROUP BY over no rows has NULL sums."""
     columns = [f"COALESCE({quoted(field.name)}, 0)" for field in summed.fields]
     return evaluate(f"SELECT {', '.join(columns)} FROM t", {"t": summed}, summed.fields)
 
@@ -397,5 +399,5 @@ def _check_count(count: object, layout: str) -> None:
     if not isinstance(count, int) or count < 0:
         raise Corruption(
             f"a row of {layout} would count {count} rows: its changes do not fit its state",
-            cure="build the view anew",
+            cure="rebuild the view",
         )

@@ -1,10 +1,10 @@
-"""From a bound SELECT to the algebra: which operators a view is made of.
+"""Translation of a bound SELECT to the operators of the algebra.
 
-Names are resolved by `query/binder.py`'s notes. Conditions that read one FROM item only are applied
-to it before it is joined (where no outer join forbids it), equalities of two columns become join
-keys, [NOT] EXISTS and [NOT] IN in the WHERE become semi and anti joins, and a subquery that is one
-value becomes a join with its only row; one that reads columns from further out, with its groups by
-what it equates with them.
+Names are resolved from the metadata that `query/binder.py` attaches to the tree. Conditions that
+read only one FROM item are applied to it before it is joined (unless an outer join forbids it).
+Equalities of two columns become join keys. [NOT] EXISTS and [NOT] IN in the WHERE become semi and
+anti joins. A scalar subquery becomes a join with its only row. A correlated scalar subquery is
+grouped by the expressions that it equates with outer columns, and becomes a join with its groups.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from maintain.deltas.algebra import (
+from hornbeam_server.maintain.deltas.algebra import (
     Aggregate,
     Join,
     JoinKind,
@@ -25,21 +25,20 @@ from maintain.deltas.algebra import (
     Union,
     null_of,
 )
-from maintain.deltas.calls import Calls, Output
-from maintain.deltas.expressions import (
+from hornbeam_server.maintain.deltas.calls import Calls, Output
+from hornbeam_server.maintain.deltas.expressions import (
     Scope,
     aggregates_in,
     all_of,
     column,
     conjuncts,
-    is_aggregate,
     names_in,
     plain,
     refused,
     rename,
     text,
 )
-from maintain.deltas.operators import (
+from hornbeam_server.maintain.deltas.operators import (
     bound_of,
     check_keys,
     filtered,
@@ -51,18 +50,19 @@ from maintain.deltas.operators import (
     prefixed,
     renamed,
 )
-from maintain.deltas.relations import WEIGHT, Field, Fields, describe, stored_fields
-from query.binder import output_name
-from query.duck import quoted
-from query.parse import at
-from schema.catalog import Catalog
-from schema.errors import Unsupported
-from schema.types import Kind
+from hornbeam_server.maintain.deltas.relations import WEIGHT, Field, Fields, describe, stored_fields
+from hornbeam_server.query.binder import output_name
+from hornbeam_server.query.duck import quoted
+from hornbeam_server.query.functions import is_aggregate
+from hornbeam_server.query.parse import at
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.types import Kind
 
 _VALUES = (exp.Binary, exp.Paren, exp.Between)
-"""Where a subquery is a value of a condition."""
+"""The parents of a subquery that is used as a value in a condition."""
 _ONLY = "?"
-"""The alias of such a value; no alias of SQL's is spelled like it."""
+"""The alias of such a value; no SQL alias has this spelling."""
 
 
 _ARTICLES = {
@@ -75,7 +75,7 @@ _ARTICLES = {
 
 @dataclass(frozen=True)
 class _Cte:
-    """A WITH query and those that it may name."""
+    """A WITH query and the WITH queries that it may name."""
 
     node: exp.CTE
     known: Ctes
@@ -85,8 +85,8 @@ Ctes = Mapping[str, _Cte]
 
 
 class Translator:
-    """Makes the algebra of one view. A relation is scanned for the columns that the statement names
-    of its alias, and for its key."""
+    """Translates the SELECT of one view. A scan of a relation has the columns that the statement
+    names through its alias, and the primary key."""
 
     def __init__(self, tree: exp.Expr, sql: str, catalog: Catalog) -> None:
         self.sql = sql
@@ -97,8 +97,8 @@ class Translator:
     # -- queries
 
     def query(self, node: exp.Expr, ctes: Ctes, *, keep_unique: bool = False) -> Map:
-        """A whole query; the fields are its output columns. `keep_unique`: behind them come the
-        columns that identify a row, where there are such."""
+        """A whole query; the fields are its output columns. `keep_unique` appends the columns that
+        identify a row, if there are any."""
         match node:
             case exp.Select():
                 return self._select(node, self._ctes(node, ctes), keep_unique)
@@ -169,7 +169,7 @@ class Translator:
         return self._with_unique(result) if keep_unique else result
 
     def _with_unique(self, result: Map) -> Map:
-        """The same rows with the columns that identify them, hidden behind."""
+        """The same rows with the columns that identify them appended as hidden columns."""
         unique = result.input.unique
         if unique is None or result.unique is not None:
             return result
@@ -201,7 +201,7 @@ class Translator:
             outputs.append((output_name(projection), value))
             if isinstance(projection, exp.Alias):
                 scope.aliased.setdefault(projection.alias, value)
-        names = [name.lower() for name, _ in outputs]  # DuckDB knows no case
+        names = [name.lower() for name, _ in outputs]  # DuckDB's names are case-insensitive
         for name in names:
             if names.count(name) > 1 or name == WEIGHT:
                 what = "is called" if name == WEIGHT else "and another one are called"
@@ -236,7 +236,7 @@ class Translator:
     def _from_where(
         self, node: exp.Select, ctes: Ctes, scope: Scope
     ) -> tuple[Node, list[exp.Expr]]:
-        """FROM and WHERE of one SELECT, and the conditions that also read a SELECT around it."""
+        """FROM and WHERE of one SELECT, and the conditions that also read an outer SELECT."""
         for clause in ("qualify", "windows", "laterals", "connect", "sample", "pivots"):
             if node.args.get(clause):
                 raise refused(clause.upper(), node, self.sql, "")
@@ -262,7 +262,7 @@ class Translator:
         return base, correlated
 
     def _nested(self, part: exp.Expr, base: Node, ctes: Ctes, scope: Scope) -> Node:
-        """One condition with a subquery."""
+        """Apply one condition that has a subquery to `base`, as a join."""
         negated = isinstance(part, exp.Not)
         inner = part.this.unnest() if isinstance(part, exp.Not) else part
         if isinstance(inner, exp.Exists):
@@ -287,8 +287,8 @@ class Translator:
         ctes: Ctes,
         outer: Scope,
     ) -> tuple[Node, list[exp.Expr]]:
-        """Rows of a subquery of EXISTS or IN, and what they and an outer row must meet. `left`
-        are the values before IN, equal to the subquery's columns."""
+        """Rows of a subquery of EXISTS or IN, and the conditions on these rows and an outer row.
+        `left` are the values before IN, which are equated with the subquery's columns."""
         query = query.this if isinstance(query, exp.Subquery) else query
         if isinstance(query, exp.Select) and not _is_aggregated(query):
             scope = Scope(self.sql, outer)
@@ -309,7 +309,7 @@ class Translator:
         self, part: exp.Expr, left: Sequence[exp.Expr], base: Node, right: Node,
         on: Sequence[exp.Expr],
     ) -> None:  # fmt: skip
-        """NOT IN is an anti join only where no NULL can make it unknown."""
+        """Raise Unsupported unless NOT IN is an anti join: a NULL could make NOT IN unknown."""
         fields = base.field | right.field
         sides = [side for pair in on[-len(left) :] for side in (pair.this, pair.expression)]
         for side in sides:
@@ -323,8 +323,8 @@ class Translator:
     def _value(
         self, part: exp.Expr, ctes: Ctes, scope: Scope
     ) -> tuple[Node, list[exp.Expr]]:  # fmt: skip
-        """The value of the subquery in a condition, as rows, one for each value of the columns that
-        it has from further out; and what these rows and an outer one must meet, `part` last."""
+        """The scalar subquery in a condition, as rows, one for each value of the outer columns that
+        it reads; and the conditions on these rows and an outer row, `part` last."""
         part = part.copy()
         found = [s for s in part.find_all(exp.Subquery) if not s.find_ancestor(exp.Subquery)]
         if len(found) != 1 or not isinstance(found[0].parent, _VALUES):
@@ -354,8 +354,9 @@ class Translator:
     def _only_values(
         self, subquery: exp.Subquery, ctes: Ctes, scope: Scope
     ) -> tuple[Node, list[exp.Expr]]:
-        """Rows of a subquery that is one value, which is their last column. What it equates with
-        columns from further out it is grouped by, and is to be equated again."""
+        """Rows of a scalar subquery, with its value as their last column. The rows are grouped by
+        the expressions that the subquery equates with outer columns; the returned conditions
+        equate the groups with these columns."""
         query, prefix = subquery.this, self.alias("subquery")
         keys: dict[str, exp.Expr] = {}
         equal: list[exp.Expr] = []
@@ -392,7 +393,7 @@ class Translator:
     def _correlation(
         self, part: exp.Expr, inner: Scope, subquery: exp.Expr
     ) -> tuple[exp.Expr, exp.Expr]:
-        """The sides of an equality, of the subquery's own columns and of others."""
+        """The sides of an equality: the subquery's own columns first, then the outer columns."""
         sides = (part.this, part.expression) if isinstance(part, exp.EQ) else ()
         for mine, theirs in (sides, sides[::-1]) if sides else ():
             if names_in(mine) and names_in(mine) <= inner.own and not names_in(theirs) & inner.own:
@@ -405,8 +406,8 @@ class Translator:
     def join(
         self, kind: JoinKind, left: Node, right: Node, on: Sequence[exp.Expr], place: exp.Expr
     ) -> Join:
-        """`on` over names of both sides; what reads only the right one is applied to it (an
-        outer, semi or anti join keeps or drops left rows by the partners that are left)."""
+        """A join; `on` may name both sides. Conditions that read only the right side filter it
+        first: outer, semi and anti joins keep or drop left rows by the remaining partners."""
         known = left.field | right.field
         for part in on:
             self.no_subquery(part)
@@ -505,7 +506,7 @@ class Translator:
     # -- building
 
     def _map(self, node: Node, outputs: Sequence[Output]) -> Map:
-        """A projection with the types that DuckDB gives it."""
+        """A projection, with types as DuckDB describes them."""
         texts = [text(value) for _, value in outputs]
         columns = ", ".join(
             f"{sql} AS {quoted(n)}" for sql, (n, _) in zip(texts, outputs, strict=True)
@@ -518,14 +519,14 @@ class Translator:
                 parts.append((named(node.field[source], name), quoted(source), source))
                 continue
             double = described.type.kind is Kind.DOUBLE
-            # There is no negative zero: keys and rows agree.
+            # Adding 0.0 removes negative zero, so that keys and rows agree.
             computed = f"({sql}) + 0.0" if double else f"CAST({sql} AS {described.duck})"
             parts.append((named(described, name), computed, None))
         return mapped(node, parts)
 
     def alias(self, alias: str) -> str:
-        """What the names of a FROM item's columns begin with: its alias, unlike all others, as
-        DuckDB compares names, and without the dot that ends it."""
+        """The prefix of the column names of a FROM item: its alias, made unique in DuckDB's
+        case-insensitive comparison, and without dots (a dot ends the prefix)."""
         bare = alias.replace(".", "_")
         free = (f"{bare}#{number}" if number > 1 else bare for number in itertools.count(1))
         found = next(name for name in free if name.lower() not in self._aliases)
@@ -533,7 +534,7 @@ class Translator:
         return found
 
     def scan(self, relation: str, alias: str) -> tuple[Scan, dict[str, str]]:
-        """A relation with the columns that are used, and their names in the algebra."""
+        """A relation with its used columns, and column → name in the algebra."""
         found = self.catalog.schema.relation(relation)
         if WEIGHT in found.positions:
             raise Unsupported(f"{relation} has a column {WEIGHT}", cure="rename it")
@@ -547,7 +548,7 @@ class Translator:
 
 
 class _From:
-    """The FROM items of one SELECT, and how they are joined."""
+    """The FROM items of one SELECT, and their joins."""
 
     def __init__(
         self, translator: Translator, ctes: Ctes, scope: Scope
@@ -558,7 +559,7 @@ class _From:
         self._steps: list[tuple[exp.Join | None, Node]] = []
 
     def plan(self, first: exp.Expr, joins: Sequence[exp.Join]) -> None:
-        """Note all items, so that every name is known before conditions are looked at."""
+        """Register all items, so that every name is known before conditions are translated."""
         self._steps.append((None, self._item(first)))
         for join in [*(first.args.get("joins") or ()), *joins]:
             self._steps.append((join, self._item(join.this)))
@@ -606,7 +607,7 @@ class _From:
         return renamed(query, dict(zip(names.values(), own, strict=True)))
 
     def join(self, where: Sequence[exp.Expr]) -> Node:
-        """All items joined, with the WHERE's conditions as far down as they may go."""
+        """All items joined, with the conditions of the WHERE pushed down as far as possible."""
         pool = list(where)
         run = [self._steps[0][1]]
         mine: list[exp.Expr] = []
@@ -635,7 +636,7 @@ class _From:
             raise self._translator.further_out(place)
 
     def _checked(self, join: exp.Join) -> str:
-        """LEFT, RIGHT or FULL; empty for inner joins."""
+        """The side, LEFT, RIGHT or FULL; empty for inner joins. Raises Unsupported."""
         method, kind, side = (join.args.get(key) or "" for key in ("method", "kind", "side"))
         full_using = side == "FULL" and (join.args.get("using") or method)
         if (
@@ -682,8 +683,8 @@ class _From:
     def _inner(
         self, items: Sequence[Node], pool: Sequence[exp.Expr]
     ) -> tuple[Node, list[exp.Expr]]:
-        """Inner joins of `items`, left to right but for those that nothing connects yet; and which
-        conditions that took."""
+        """Inner joins of `items`, from left to right except that connected items come first; and
+        the conditions used."""
         used: list[exp.Expr] = []
 
         def take(names: set[str]) -> list[exp.Expr]:
@@ -726,7 +727,7 @@ def _parted(parts: Iterable[exp.Expr]) -> tuple[list[exp.Expr], list[exp.Expr]]:
 
 
 def _is_one_row(select: exp.Select) -> bool:
-    """Is it an aggregate without GROUP BY?"""
+    """Is the SELECT an aggregate without GROUP BY?"""
     return not any(select.args.get(part) for part in ("group", "having", "distinct")) and any(
         aggregates_in(projection) for projection in select.expressions
     )
@@ -754,7 +755,7 @@ def _needs(part: exp.Expr, subquery: exp.Expr) -> bool:
 
 
 def _is_aggregated(select: exp.Select) -> bool:
-    """Does it more than choose rows of its FROM? (DISTINCT changes nothing for EXISTS and IN.)"""
+    """Does the SELECT group or aggregate? (DISTINCT does not matter in EXISTS and IN.)"""
     return any(select.args.get(part) for part in ("group", "having")) or any(
         aggregates_in(projection) for projection in select.expressions
     )
@@ -769,7 +770,7 @@ def _star(node: exp.Expr) -> exp.Star | None:
 
 
 def _used_columns(tree: exp.Expr) -> dict[str, set[str]]:
-    """Alias → the columns that are named of it, wherever it stands."""
+    """Alias → the columns that the statement names through it, in any scope."""
     used: dict[str, set[str]] = {}
     for node in tree.walk():
         if (place := node.meta.get("column")) is not None:

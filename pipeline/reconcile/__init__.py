@@ -1,6 +1,6 @@
-"""`hornbeam reconcile`: what is stored beside base relations, compared with them by Spark.
+"""`hornbeam reconcile`: compare views, indexes and foreign keys with the base relations, by Spark.
 
-`plan` says what is read, `expected` makes of base rows what should be stored, `scans` compares in
-the executors, `deferred` says what should be stored of deferred views, `report` adds up, `job` is
-the driver, and `page` draws the report for people.
+`plan` lists the scans, `expected` computes the expected rows from base rows, `scans` compares in
+the executors, `deferred` computes the expected rows of deferred views, `report` holds and sums the
+findings, `job` is the driver, and `page` renders the report as HTML.
 """

@@ -1,4 +1,5 @@
-"""What `hornbeam reconcile` calls, by this module's name: the client imports nothing of ours."""
+"""The entry point of `hornbeam reconcile`. The client loads this module by its name, since it does
+not import the server package."""
 
 from __future__ import annotations
 
@@ -6,22 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from hornbeam.transport import open_transport, parse_url
-from pipeline.reconcile import job
-from pipeline.reconcile.document import document
-from pipeline.reconcile.page import page
-from pipeline.session import Progress, session
-from pipeline.told import client_errors
+from hornbeam_server.pipeline.reconcile import job
+from hornbeam_server.pipeline.reconcile.document import document
+from hornbeam_server.pipeline.reconcile.page import page
+from hornbeam_server.pipeline.session import Progress, session
+from hornbeam_server.pipeline.told import client_errors
 
 __all__ = ["page", "run"]
 
 TIMEOUT_S = 600.0
-"""Of one request: repair waits for locks."""
+"""Time limit of one request. It is long, since repair waits for locks."""
 
 
 def run(
     url: str, names: Sequence[str], *, repair: bool, master: str, progress: Progress
 ) -> dict[str, Any]:
-    """The report. Raises the client's errors."""
+    """The report's document. Raises the client's errors."""
     transport = open_transport(parse_url(url), TIMEOUT_S)
     try:
         with client_errors(), session(master) as spark:

@@ -1,9 +1,9 @@
-"""Deferred views in a reconciliation: each is compared as of its group's moment.
+"""Deferred views in a reconciliation: each is compared as of its group's snapshot.
 
-What should be stored then is what a build would put: the rows that the view's program makes of all
-rows of its relations, with what it keeps for itself; or, of a view that batches answer anew, what
-its SELECT answers. No other view is read for it. These rows meet what is stored as those of indexes
-do (`scans`). A damaged view is repaired by making it anew in a batch.
+The expected rows are those that a build would put: the view's program computes the view and its
+state from all rows of its relations. For a view that batches recompute, they are the result of its
+SELECT. No other view is read for them. They are compared with the stored rows in the same way as
+those of indexes (`scans`). A damaged view is repaired by rebuilding it in a batch.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any, NamedTuple
 from pyspark import RDD, SparkContext
 
 from hornbeam.transport import Transport, persistently
-from pipeline import export as exports
-from pipeline.export import Export
-from pipeline.recomputing import answered
-from pipeline.refresh import made_anew, program_of, refresh
-from schema.errors import NotFound, Unavailable
-from schema.model import Refresh
-from storage.ports import Put
+from hornbeam_server.pipeline import export as exports
+from hornbeam_server.pipeline.export import Export
+from hornbeam_server.pipeline.recomputing import answered
+from hornbeam_server.pipeline.refresh import made_anew, program_of, refresh
+from hornbeam_server.schema.errors import NotFound, Unavailable
+from hornbeam_server.schema.model import Refresh
+from hornbeam_server.storage.ports import Put
 
 MOMENTS = 5
-"""So often a batch may end just when an export was asked for."""
+"""Attempts to get an export. An attempt fails when a batch ends at the same time."""
 BATCHES = 3
-"""The one that is under way may come before the one that makes views anew."""
+"""Maximum number of batches until the views are rebuilt: the batch under way may come first."""
 
 Rows = RDD[tuple[str, Put]]
 
@@ -35,12 +35,12 @@ Rows = RDD[tuple[str, Put]]
 class Group(NamedTuple):
     name: str
     views: tuple[str, ...]
-    """Those that are compared."""
+    """The views that are compared."""
 
 
 def groups(transport: Transport, names: Collection[str] | None) -> list[Group]:
-    """With the readable ones of deferred views `names`; None: with all that are readable. Raises
-    NotFound for one of `names` that is not."""
+    """Groups with their views in `names` (None: with all readable views). Raises NotFound if one of
+    `names` is no readable deferred view."""
     listed = _listed(transport)
     found = [
         Group(
@@ -62,8 +62,8 @@ def _listed(transport: Transport) -> list[dict[str, Any]]:
 
 @contextmanager
 def moment(transport: Transport, group: Group) -> Iterator[Export]:
-    """Everything as of where the views of a group are. Raises Unavailable when one of them is not
-    there any more."""
+    """An export at the snapshot of a group's views. Raises Unavailable if a view stays unreadable,
+    or the snapshot changes at every attempt."""
     for _ in range(MOMENTS):
         export = exports.begin(transport, view=group.views[0])
         try:
@@ -89,7 +89,7 @@ def _is_as_of(transport: Transport, group: Group, snapshot: int) -> bool:
 
 @contextmanager
 def expected(context: SparkContext, export: Export, names: Sequence[str]) -> Iterator[Rows]:
-    """What should be stored of deferred views as of an export, by layout."""
+    """The rows that should be stored for deferred views as of an export, with their layouts."""
     catalog = export.codecs().catalog
     views = [catalog.deferred_view[name] for name in names]
     anew = [view for view in views if view.declared.refresh is Refresh.RECOMPUTE]
@@ -104,7 +104,7 @@ def expected(context: SparkContext, export: Export, names: Sequence[str]) -> Ite
 
 
 def make_anew(context: SparkContext, transport: Transport, url: str, group: Group) -> None:
-    """Have the views of a group made anew, and do it. `url` is that of a node, for executors."""
+    """Request a rebuild of a group's views, and run it. `url` is that of a node, for executors."""
     body = {"views": list(group.views)}
     persistently(lambda: transport.json("POST", "/v1/groups/rebuild", body))
     for _ in range(BATCHES):

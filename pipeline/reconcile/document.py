@@ -1,17 +1,18 @@
-"""A report as a plain document: what `--json` prints, and tables and the page are drawn from."""
+"""A report as a plain document. `--json` prints it; tables and the page are made from it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.reconcile.report import Checked, Compared, Difference, Fault, Report
-from schema.types import Row
-from storage.codec.rows import Codecs, LayoutCodec
+from hornbeam_server.pipeline.reconcile.report import Checked, Compared, Difference, Fault, Report
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 
 
 def document(report: Report, codecs: Codecs) -> dict[str, Any]:
-    """Rows and keys as lists of Python values; keys that are none of the table as bytes."""
+    """The document of a report. Rows and keys are lists of Python values; keys that are not valid
+    in the table are bytes."""
     return {
         "snapshot": report.snapshot,
         "differences": report.differences,

@@ -1,12 +1,12 @@
-"""What should be stored, made of base rows and nothing else.
+"""The expected rows of views and indexes, computed from base rows only.
 
-It shares the codecs with the transaction layer, and none of the programs that keep views: a view's
-path is walked here by its foreign keys alone.
+This module shares the codecs with the transaction layer, but none of the programs that maintain
+views: it follows a view's path by the foreign keys alone.
 
-A view row holds the columns of its path's rows, one after the other, and MessagePack of a row is
-that of its columns, one after the other. So the stored bytes of base rows, put together, are the
-bytes that should be stored for the view: nothing is encoded, and what is stored right is compared
-without being decoded. Base rows of an older schema are encoded anew.
+A view row is the concatenation of the columns of its path's rows, and the MessagePack of a row is
+the concatenation of that of its columns. So the concatenated bytes of the stored base rows are the
+expected bytes of the view row: nothing is encoded, and correct rows are compared without decoding.
+Base rows of an older schema are encoded again.
 """
 
 from __future__ import annotations
@@ -14,31 +14,32 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from schema.catalog import Catalog, JoinView
-from schema.errors import Corruption
-from schema.model import ForeignKey
-from schema.rows import Projection, projection
-from schema.types import Row, Value
-from storage.codec.rows import Codecs, LayoutCodec
-from storage.ports import Cell, TableStore
+from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.model import ForeignKey
+from hornbeam_server.schema.rows import Projection, projection
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
+from hornbeam_server.storage.ports import Cell, TableStore
 
 REMEMBERED = 50_000
-"""Rows of a relation that are remembered for their children; then all are forgotten."""
+"""Maximum number of cached parent rows of a relation. Beyond it the cache is emptied, except for
+the keys that are asked for."""
 Key = tuple[Value, ...]
 
 
 Joined = tuple[Row, bytes]
-"""A row of the last relation of a path behind all above it, and its columns' bytes."""
+"""The rows of a path, concatenated from the root to the last relation, and their columns' bytes."""
 
 
 class Broken(enum.Enum):
-    """Instead of a row."""
+    """The reason why there is no row."""
 
     ABSENT = "absent"
-    """There is none: no view row comes of it."""
+    """No row is stored, so no view row derives from it."""
     UNREADABLE = "unreadable"
-    """There is something that is no row, or a row that belongs elsewhere: nobody can say what
-    comes of it."""
+    """The stored value is no row, or belongs under another key, so the rows that derive from it are
+    unknown."""
 
 
 Found = Joined | Broken
@@ -62,7 +63,7 @@ class BaseCodec:
         return row, value[len(begin) :]
 
     def read_all(self, cells: Sequence[Cell]) -> list[Found]:
-        """`read` for many, in a third of the time."""
+        """The same as `read` for many cells, in a third of the time."""
         rows = self._codec.decode_keyed([(cell.key, cell.value) for cell in cells])
         if rows is None:
             return [self.read(cell) for cell in cells]
@@ -71,7 +72,7 @@ class BaseCodec:
 
 
 class Parents:
-    """Rows of relations by their keys, as of one moment."""
+    """A cache of the rows of relations by their keys, as of one snapshot."""
 
     def __init__(self, codecs: Codecs, store: TableStore, at: int) -> None:
         self._codecs, self._store, self._at = codecs, store, at
@@ -79,11 +80,11 @@ class Parents:
         self._readers: dict[str, BaseCodec] = {}
 
     def known(self, relation: str) -> dict[Key, Found]:
-        """All that was fetched and is remembered."""
+        """The rows of a relation that are in the cache."""
         return self._known.setdefault(relation, {})
 
     async def fetch(self, relation: str, keys: Sequence[Key]) -> dict[Key, Found]:
-        """At least the rows of `keys`."""
+        """A mapping with at least the rows of `keys`."""
         known = self.known(relation)
         missing = [key for key in dict.fromkeys(keys) if key not in known]
         if not missing:
@@ -103,10 +104,10 @@ class Parents:
 
 
 class ViewProgram:
-    """Rows of one view over rows of its last relation."""
+    """Computes the rows of one view from rows of its last relation."""
 
     def __init__(self, catalog: Catalog, view: JoinView, begin: bytes) -> None:
-        """`begin` is what stored rows of the view begin with."""
+        """`begin` is the prefix of the view's stored rows."""
         self._path = view.path
         self._references = [
             reference(catalog, relation, edge)
@@ -115,7 +116,7 @@ class ViewProgram:
         self._begin = begin
 
     async def join(self, rows: Sequence[Found], parents: Parents) -> list[Found]:
-        """For each row of the last relation its view row. ABSENT: it has none."""
+        """The view row of each row of the last relation. ABSENT: the row has none."""
         return await self._join(rows, len(self._path) - 1, parents)
 
     async def _join(self, rows: Sequence[Found], level: int, parents: Parents) -> list[Found]:
@@ -133,7 +134,7 @@ class ViewProgram:
         ]
 
     def value(self, joined: Joined) -> bytes:
-        """As it should be stored."""
+        """The expected stored value of a view row."""
         return self._begin + joined[1]
 
 
@@ -147,13 +148,14 @@ def _under(parent: Found, child: Found) -> Found:
 
 
 def reference(catalog: Catalog, relation: str, foreign_key: ForeignKey) -> Projection:
-    """From a row to the key of its parent; with a NULL in it there is none (MATCH SIMPLE)."""
+    """A function from a row to its parent's key. A key with a NULL references nothing (MATCH
+    SIMPLE)."""
     positions = catalog.schema.relation(relation).positions
     return projection([positions[column] for column in foreign_key.columns])
 
 
 class IndexProgram:
-    """Rows of one index over rows of its source."""
+    """Computes the rows of one index from rows of its source."""
 
     def __init__(self, catalog: Catalog, codecs: Codecs, name: str) -> None:
         codec = codecs(name)
@@ -162,6 +164,6 @@ class IndexProgram:
         self._codec = codec
 
     def cell(self, row: Row) -> tuple[bytes, bytes]:
-        """Key and value, as they should be stored for a row of the source."""
+        """The expected key and value of the index row of a source row."""
         projected = self._project(row)
         return self._codec.key(projected), self._codec.encode(projected)

@@ -1,10 +1,11 @@
 """The driver of a reconciliation: compare at one snapshot, repair, and compare again.
 
-Repair goes through a node: it computes the rows of the keys that it is told anew, in transactions,
-under the locks of their roots. What was damaged is compared again at a later snapshot, with what
-writers did meanwhile, until nothing is left or a round brings nothing.
+Repair goes through a node. It gets the keys that differ, and recomputes their rows in transactions,
+under the locks of their roots. The damaged ranges are compared again at a later snapshot, which
+includes concurrent writes, until no difference is left or a round makes no progress.
 
-Deferred views come after what commits keep, group by group, each as of its moment (`deferred`).
+Deferred views come after the views that commits maintain: group by group, each as of its group's
+snapshot (`deferred`).
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from urllib.parse import quote
 from pyspark import SparkContext
 
 from hornbeam.transport import Transport, persistently
-from pipeline import export as exports
-from pipeline.export import Export
-from pipeline.reconcile import deferred, plan, scans
-from pipeline.reconcile.deferred import Group, Rows
-from pipeline.reconcile.plan import RelationScan, StoredScan, Subject, Task
-from pipeline.reconcile.report import Checked, Compared, Kind, Range, Report, Tally
-from pipeline.reconcile.scans import OneSide, Outcome
-from pipeline.session import Progress, watched
-from storage.codec.rows import Codecs
+from hornbeam_server.pipeline import export as exports
+from hornbeam_server.pipeline.export import Export
+from hornbeam_server.pipeline.reconcile import deferred, plan, scans
+from hornbeam_server.pipeline.reconcile.deferred import Group, Rows
+from hornbeam_server.pipeline.reconcile.plan import RelationScan, StoredScan, Subject, Task
+from hornbeam_server.pipeline.reconcile.report import Checked, Compared, Kind, Range, Report, Tally
+from hornbeam_server.pipeline.reconcile.scans import OneSide, Outcome
+from hornbeam_server.pipeline.session import Progress, watched
+from hornbeam_server.storage.codec.rows import Codecs
 
 REPAIRED_AT_ONCE = 1_000
 """Keys in one request to a node."""
@@ -49,11 +50,11 @@ def reconcile(
     repair: bool = False,
     progress: Progress = lambda _done, _total: None,
 ) -> tuple[Report, Codecs]:
-    """Views and indexes `names`, with the indexes on those; none: all, and all foreign keys. `url`
-    is that of a node, for executors.
+    """Compare the views and indexes `names`, and the indexes on these views. No names: compare all,
+    and all foreign keys. `url` is that of a node, for executors.
 
-    Also gives the codecs that the report's keys are to be read with. Raises NotFound, what Spark
-    raises, and what the client raises.
+    Returns the report, and the codecs that decode its keys. Raises NotFound, Spark's errors, and
+    the client's errors.
     """
     with _export(transport) as export:
         codecs = export.codecs()
@@ -111,7 +112,7 @@ def _export(transport: Transport) -> Iterator[Export]:
 
 
 def tasks_of(export: Export, wanted: Sequence[plan.Scan]) -> list[Task]:
-    """Cut as the store has the tables laid out."""
+    """Tasks for `wanted`, cut where the store has split the tables."""
     return asyncio.run(_tasks(export, wanted))
 
 
@@ -133,8 +134,8 @@ def compare(
     progress: Progress,
     made: Rows | None = None,
 ) -> Results:
-    """What `tasks` find as of `export`. `made`: what should be stored where they only read what
-    is."""
+    """The findings of `tasks` as of `export`. `made`: the expected rows of deferred views, whose
+    tasks read only the stored rows."""
     if not tasks:
         return {}
     slices = _slices(context, tasks)
@@ -157,7 +158,7 @@ def _unequal_rows(
     outcome: Outcome,
     made: Rows | None,
 ) -> list[Compared]:
-    """What differs in the buckets that differ. Their rows are read again."""
+    """The rows that differ in buckets with different checksums. Reads the buckets again."""
     buckets = frozenset(outcome.sums)
     names = frozenset(bucket.name for bucket in buckets)
     again = _narrowed(tasks, names, frozenset())
@@ -180,7 +181,8 @@ def _is_stored(scan: plan.Scan, name: str) -> bool:
 
 
 def _slices(context: SparkContext, tasks: Sequence[Task]) -> int:
-    """Several small tasks together: Spark takes longer to begin one than it takes to read it."""
+    """The number of slices of `tasks`. Small tasks share a slice: Spark takes longer to start a
+    task than the task takes to read."""
     return min(len(tasks), SLICES_PER_CORE * context.defaultParallelism)
 
 
@@ -190,7 +192,8 @@ def _judge(
     unknown: frozenset[tuple[str, bytes]],
     rows: Iterable[Judged],
 ) -> Iterator[Compared]:
-    """In an executor: both sides of all keys of some buckets, to what differs by range."""
+    """The differences by range, given both sides of all keys of some buckets. Runs in an
+    executor."""
     codecs = export.codecs()
     tallies: dict[tuple[str, Range], Tally] = {}
     for (name, key), sides in rows:
@@ -209,7 +212,8 @@ def _judge(
 
 
 def _source_key(codecs: Codecs, index: str, key: bytes) -> tuple[str, bytes] | None:
-    """Source of an index, and the key there of what hangs under the index's `key`."""
+    """The source of an index, and the key of the source row that the index row at `key` belongs to.
+    None: `key` is no key of the index."""
     codec = codecs(index)
     if not codec.is_key(key):
         return None
@@ -222,7 +226,7 @@ def _source_key(codecs: Codecs, index: str, key: bytes) -> tuple[str, bytes] | N
 def _narrowed(
     tasks: Sequence[Task], indexes: frozenset[str], views: frozenset[tuple[str, Range]]
 ) -> list[Task]:
-    """Of `tasks` what compares some indexes, and some ranges of views."""
+    """The parts of `tasks` that compare `indexes`, or the ranges of views in `views`."""
     kept: list[Task] = []
     for scan, where in ((task.scan, task.range) for task in tasks):
         match scan:
@@ -250,8 +254,8 @@ def _mend(
     results: Results,
     progress: Progress,
 ) -> tuple[Results, Counter[str]]:
-    """Results after repair, and rows written by name. A range that has more differences than it
-    keeps keys of takes several rounds."""
+    """Results after repair, and rows written by name. A range with more differences than KEPT_KEYS
+    takes several rounds."""
     names = frozenset(name for task in tasks for name in _repairable(task.scan))
     repaired = Counter[str]()
     damaged = _damaged(names, results)
@@ -260,7 +264,7 @@ def _mend(
         for name, where in damaged:
             repaired[name] += _write(transport, name, results[name, where].keys)
         with _export(transport) as export:
-            # Raises NotFound for what is gone, or is being built anew, since.
+            # Raises NotFound for a view or index that was dropped, or is being rebuilt, since then.
             plan.with_indexes(export.codecs().catalog, sorted({name for name, _ in damaged}))
             again = _narrowed(tasks, frozenset(name for name, _ in damaged), damaged)
             results = results | compare(context, export, again, progress)
@@ -281,7 +285,7 @@ def _damaged(names: frozenset[str], results: Results) -> frozenset[tuple[str, Ra
 
 
 def _write(transport: Transport, name: str, keys: Sequence[bytes]) -> int:
-    """Have rows written as they should be; returns how many were not so."""
+    """Repair the rows of `keys` at a node. Returns how many rows were wrong."""
     written = 0
     for start in range(0, len(keys), REPAIRED_AT_ONCE):
         some = keys[start : start + REPAIRED_AT_ONCE]
@@ -305,8 +309,8 @@ def _deferred(
     repair: bool,
     progress: Progress,
 ) -> list[Checked]:
-    """`broken`: relations with rows that cannot be read, so that nothing can be said of what is
-    made from them."""
+    """Compare the deferred views of a group, and repair them if wanted. `broken`: relations with
+    unreadable rows. The expected rows of views over them are unknown."""
     found = _compared_group(context, transport, group, broken, progress)
     if not repair or not any(one.differences for one in found):
         return found
@@ -318,7 +322,7 @@ def _deferred(
 
 
 def _is_damaged(differences: Mapping[str, int], view: str) -> bool:
-    """It, or what it keeps for itself."""
+    """Whether the view or its state (`Kind.STATE`) has differences."""
     return any(
         count and (name == view or name.startswith(f"{view}."))
         for name, count in differences.items()
@@ -351,7 +355,7 @@ def _compared_group(
 
 
 def _left_out(context: SparkContext, export: Export, tasks: Sequence[Task]) -> Results:
-    """Rows are counted, and nothing is said of them."""
+    """Results for views whose expected rows are unknown: rows are only counted, as left out."""
     if not tasks:
         return {}
     outcomes = context.parallelize(tasks, _slices(context, tasks)).map(partial(scans.run, export))

@@ -1,4 +1,4 @@
-"""The report as one page of HTML that needs nothing else: no scripts, no files, no network."""
+"""The report as a self-contained HTML page: no scripts, no other files, no network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from pipeline.reconcile.report import Fault
+from hornbeam_server.pipeline.reconcile.report import Fault
 
 FAULTS = tuple(str(fault) for fault in Fault)
 STYLE = """
@@ -26,7 +26,7 @@ code { font-size: .9em; overflow-wrap: anywhere } .sum { font-size: 1.2em; font-
 
 
 def page(document: Mapping[str, Any]) -> str:
-    """`document` is what `pipeline.reconcile.document` makes."""
+    """The page of a `document` (`pipeline.reconcile.document`)."""
     left, repaired = document["differences"], document["repaired"]
     mood = "bad" if left else "good"
     more = f", {repaired} repaired" if repaired else ""
@@ -64,7 +64,7 @@ def _overview(checked: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _detail(item: Mapping[str, Any]) -> str:
-    """Its ranges, with what they hold and what is wrong as bars, and samples."""
+    """The ranges of an item, with their rows, a bar and their differences; and samples."""
     parts = [f"<h2>{escape(item['kind'])} {escape(item['name'])}</h2>"]
     if item["as_of"] is not None:
         parts.append(f"<p>As of snapshot {item['as_of']} ({_moment(item['as_of'])}).</p>")
@@ -112,7 +112,7 @@ def _name(text: str) -> str:
 
 
 def _shown(value: object) -> str:
-    """A key or row; None for the beginning of a table, or for no row."""
+    """A key or row as text. None is the beginning of a table, or no row."""
     if value is None:
         return "—"
     if isinstance(value, bytes):

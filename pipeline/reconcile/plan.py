@@ -1,10 +1,10 @@
-"""What a reconciliation reads: one scan of each relation that something is made from, and one of
-each index, and of each table of a deferred view.
+"""The scans of a reconciliation: one of each relation that views, indexes or foreign keys depend
+on, one of each index, and one of each table of a deferred view.
 
-A view's key is that of its last relation. So one scan of a range of that relation, with look-ups
-upwards, gives all rows of the same range of each view that ends there. It gives the rows of the
-indexes on both, too, but in another order than they are stored in: what is expected and what is
-stored in an index come from different scans.
+A view's key is that of its last relation. So one scan of a range of that relation, with lookups of
+parents, gives all rows of the same range of each view that ends there. It also gives the rows of
+the indexes on both, but not in the order in which they are stored: the expected and the stored rows
+of an index come from different scans.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pipeline.reconcile.report import Kind, Range
-from schema.catalog import Catalog
-from schema.errors import NotFound
+from hornbeam_server.pipeline.reconcile.report import Kind, Range
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import NotFound
 
 
 @dataclass(frozen=True, slots=True)
 class RelationScan:
-    """All that is to be made of one relation's rows. `indexes` are on it or on a view that ends
-    there, whether that view itself is compared or not."""
+    """A scan of one relation, for the views, indexes and foreign keys to compare with its rows.
+    `indexes` are on the relation or on a view that ends there, even if that view itself is not
+    compared."""
 
     relation: str
     views: tuple[str, ...] = ()
@@ -31,7 +32,8 @@ class RelationScan:
 
 @dataclass(frozen=True, slots=True)
 class StoredScan:
-    """What is stored in one index, or of a deferred view: what should be comes from elsewhere."""
+    """A scan of the stored rows of one index or of one table of a deferred view. The expected rows
+    do not come from this scan."""
 
     name: str
     kind: Kind = Kind.INDEX
@@ -42,14 +44,14 @@ Scan = RelationScan | StoredScan
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A part of a scan: the work of one task of Spark."""
+    """A part of a scan: the work of one Spark task."""
 
     scan: Scan
     range: Range
 
 
 def all_names(catalog: Catalog) -> list[str]:
-    """Views and indexes that commits keep, and queries may use."""
+    """Readable views and indexes that commits maintain."""
     return [
         name
         for name in (*catalog.view, *catalog.index)
@@ -71,7 +73,7 @@ def with_indexes(catalog: Catalog, names: Sequence[str]) -> list[str]:
 
 
 def scans(catalog: Catalog, names: Sequence[str], *, foreign_keys: bool) -> list[Scan]:
-    """Of the views and indexes `names` and, if wanted, all foreign keys."""
+    """The scans for the views and indexes `names` and, if wanted, for all foreign keys."""
     views = [name for name in names if name in catalog.view]
     indexes = [name for name in names if name in catalog.index]
     made = [
@@ -88,7 +90,7 @@ def scans(catalog: Catalog, names: Sequence[str], *, foreign_keys: bool) -> list
 
 
 def deferred_scans(catalog: Catalog, names: Iterable[str]) -> list[StoredScan]:
-    """Of deferred views: their rows, and what they keep for themselves."""
+    """The scans for deferred views: of their rows, and of their state (`Kind.STATE`)."""
     return [
         StoredScan(stored, Kind.DEFERRED_VIEW if stored == name else Kind.STATE)
         for name in names
@@ -97,7 +99,7 @@ def deferred_scans(catalog: Catalog, names: Iterable[str]) -> list[StoredScan]:
 
 
 def last_relation(catalog: Catalog, name: str) -> str:
-    """Whose rows those of a view or index hang on, one each."""
+    """The relation each of whose rows gives at most one row of a view or index."""
     source = catalog.layout(name).source
     return catalog.view[source].last if source in catalog.view else source
 
@@ -108,14 +110,14 @@ def tables(catalog: Catalog, scan: Scan) -> list[str]:
 
 
 class Subject(NamedTuple):
-    """What results are of; `table` is the layout whose keys they are cut by."""
+    """The object of a result. `table` is the layout whose keys bound the result's ranges."""
 
     kind: Kind
     table: str
 
 
 def subjects(scan: Scan) -> dict[str, Subject]:
-    """What a scan gives results of."""
+    """The objects that a scan gives results for, by name."""
     if isinstance(scan, StoredScan):
         return {scan.name: Subject(scan.kind, scan.name)}
     checked = Subject(Kind.FOREIGN_KEY, scan.relation)
@@ -134,7 +136,7 @@ def constraint(relation: str, foreign_key: str) -> str:
 def tasks(
     catalog: Catalog, scans_: Sequence[Scan], splits: Callable[[str], Sequence[bytes]]
 ) -> list[Task]:
-    """`splits` of a layout's table are where it can be cut."""
+    """The tasks of `scans_`. `splits` returns the keys at which a layout's table is split."""
     return [
         Task(scan, where)
         for scan in scans_

@@ -1,8 +1,8 @@
-"""What was found, and its sum: plain frozen values that go from executors to the driver.
+"""Findings and their sums: plain frozen values that executors send to the driver.
 
-Each key of a stored table counts once at most. So a row that lies under a wrong key is two
-differences, misplaced where it is and missing where it should be, and there are as many
-differences as rows to be written.
+Each key of a stored table counts at most once. So a row under a wrong key is two differences:
+misplaced under that key, and missing under the right key. The number of differences is the number
+of rows to be written.
 """
 
 from __future__ import annotations
@@ -13,44 +13,45 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from schema.types import Row
+from hornbeam_server.schema.types import Row
 
 SAMPLES = 5
-"""Differences that a report shows in full, of each range."""
+"""Differences of each range that a report shows in full."""
 KEPT_KEYS = 5_000
-"""Keys of differences that a range keeps for repair; all are counted."""
+"""Keys of differences that a range stores for repair. All differences are counted."""
 
 
 class Fault(enum.StrEnum):
-    """What is wrong at a key."""
+    """The kind of a difference at a key."""
 
     MISSING = "missing"
-    """Nothing is stored. Of a foreign key: a row without its parent."""
+    """Nothing is stored. For a foreign key: a row has no parent."""
     EXTRA = "extra"
     """A row is stored, and none should be."""
     DIFFERENT = "different"
-    """Another row is stored, which belongs under this key."""
+    """Another row is stored that belongs under this key."""
     MISPLACED = "misplaced"
     """A row is stored that belongs under another key."""
     UNDECODABLE = "undecodable"
-    """What is stored is no row of this table."""
+    """The stored value is no row of this table."""
 
 
 class Kind(enum.StrEnum):
-    """What is checked."""
+    """The kind of an object that is checked."""
 
     VIEW = "view"
     INDEX = "index"
     DEFERRED_VIEW = "deferred view"
     STATE = "state"
-    """What a deferred view keeps for itself, such as counts and sums."""
+    """The internal state of a deferred view, such as counts and sums."""
     RELATION = "relation"
-    """Only that its rows can be decoded and lie under their keys: all else is made from it."""
+    """A relation is the reference: the check is only that its rows can be decoded and lie under
+    their keys."""
     FOREIGN_KEY = "foreign key"
 
 
 class Difference(NamedTuple):
-    """What is stored at `key`, and what should be, where that can be said."""
+    """The row that is stored at `key` and the row that is expected, where they are known."""
 
     fault: Fault
     key: bytes
@@ -67,10 +68,11 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One range of one table (or of one foreign key's relation). `rows` are stored there.
+    """Findings for one range of one table (or of one foreign key's relation). `rows` are stored
+    there.
 
-    `keys` are those of the first KEPT_KEYS differences; `left_out` are the rows of which nothing
-    can be said, since a base row that they are made from cannot be read.
+    `keys` are those of the first KEPT_KEYS differences. `left_out` is the number of rows that
+    cannot be judged, since a base row that they derive from cannot be read.
     """
 
     name: str
@@ -86,7 +88,7 @@ class Compared:
         return sum(self.counts.values())
 
     def __add__(self, other: Compared) -> Compared:
-        """Both findings of one range."""
+        """The sum of two findings for the same range."""
         assert (self.name, self.range) == (other.name, other.range)
         return replace(
             self,
@@ -99,7 +101,7 @@ class Compared:
 
 
 class Tally:
-    """Adds up one range."""
+    """Accumulates the findings for one range."""
 
     def __init__(self, name: str, where: Range) -> None:
         self._name, self._range = name, where
@@ -133,8 +135,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One thing with its ranges in the order of `table`'s keys. `repaired` rows were written.
-    `as_of`: it was compared as of another snapshot than the report's."""
+    """Findings for one view, index, relation or foreign key, with its ranges in the order of
+    `table`'s keys. `repaired` is the number of rows written. `as_of` is the snapshot of the
+    comparison, if it is not the report's."""
 
     name: str
     kind: Kind
@@ -165,7 +168,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that was compared at `snapshot`."""
+    """All comparisons at `snapshot`."""
 
     snapshot: int
     checked: tuple[Checked, ...]

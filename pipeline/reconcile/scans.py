@@ -1,14 +1,14 @@
-"""The work of the executors: one part of a scan each, from the store to what was found.
+"""The work of the executors: each task reads one part of a scan, and returns its findings.
 
-**Views** need no checksums: a range of a view and the range of base rows that it is made from are
-read side by side in one process, and compared as bytes, some thousand rows at a time. Only where
-those differ are rows decoded, and looked at one by one.
+**Views** need no checksums. A range of a view and the range of base rows that it derives from are
+read together in one process, and compared as bytes, some thousand rows at a time. Rows are decoded
+and compared one by one only where the bytes differ.
 
-**Indexes** do: their rows are made here from a range of base rows and stored elsewhere, anywhere.
-Every row has a bucket, by its key, and a 128-bit hash. What should be stored is added to its
-bucket, what is stored is subtracted; buckets that come to 0 over all tasks are equal, whatever
-the order. Of the others the rows are read again, and brought together by Spark (`bucket_rows`).
-The same is done with the rows of deferred views (`deferred.py`).
+**Indexes** need checksums: the index rows of a range of base rows may lie anywhere in the index.
+Every row has a bucket, by its key, and a 128-bit hash. The hash of an expected row is added to its
+bucket, the hash of a stored row is subtracted. Buckets that sum to 0 over all tasks are equal,
+independent of the order. The rows of the other buckets are read again, and grouped by Spark
+(`bucket_rows`). The same is done with the rows of deferred views (`deferred.py`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from operator import itemgetter
 from typing import NamedTuple
 from zlib import crc32
 
-from pipeline.export import Export
-from pipeline.reconcile.expected import (
+from hornbeam_server.pipeline.export import Export
+from hornbeam_server.pipeline.reconcile.expected import (
     BaseCodec,
     Broken,
     Found,
@@ -35,21 +35,22 @@ from pipeline.reconcile.expected import (
     ViewProgram,
     reference,
 )
-from pipeline.reconcile.plan import RelationScan, StoredScan, Task, constraint
-from pipeline.reconcile.report import Compared, Difference, Fault, Range, Tally
-from schema.errors import Corruption
-from storage.codec.rows import LayoutCodec
-from storage.ports import Cell, Put, TableStore
+from hornbeam_server.pipeline.reconcile.plan import RelationScan, StoredScan, Task, constraint
+from hornbeam_server.pipeline.reconcile.report import Compared, Difference, Fault, Range, Tally
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.ports import Cell, Put, TableStore
 
 BUCKETS = 4_096
-"""Of an index: of ten million rows, one that differs leads to about 2 400 that are looked at."""
+"""Buckets of an index. With ten million rows, one difference causes about 2 400 rows to be read
+again."""
 BATCH = 8_192
 """Rows that are compared at a time."""
 _MODULO = 1 << 128
 
 
 class Bucket(NamedTuple):
-    """Some of the keys of an index, or of what is stored of a deferred view."""
+    """A bucket of keys of an index, or of a stored table of a deferred view."""
 
     name: str
     number: int
@@ -57,13 +58,15 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one task, or of several: they add up in any order."""
+    """Findings of one task, or the sum of several. Addition is commutative and associative."""
 
     compared: tuple[Compared, ...] = ()
     sums: Mapping[Bucket, int] = field(default_factory=dict)
-    """What should be stored in a bucket, less what is; 0 over all tasks if that is equal."""
+    """Checksum of the expected rows of a bucket minus that of the stored rows. Over all tasks it is
+    0 if they are equal."""
     unknown: frozenset[tuple[str, bytes]] = frozenset()
-    """Source of an index and key: what comes of these base rows cannot be said."""
+    """Source of an index, and key: rows of the source that cannot be determined, so that their
+    index rows are unknown."""
 
     def __add__(self, other: Outcome) -> Outcome:
         sums = Counter(self.sums)
@@ -76,22 +79,22 @@ class Outcome:
 
 
 class OneSide(NamedTuple):
-    """What should be stored at a key, or what is."""
+    """The value that is stored at a key, or the value that is expected there."""
 
     value: bytes
     stored: bool
 
 
 def run(export: Export, task: Task) -> Outcome:
-    """Compare. In an executor, one at a time in a process. Raises SnapshotTooOld, Unavailable,
-    Corruption for a table that is not there."""
+    """Run the comparison of a task. Runs in an executor, one task at a time in a process. Raises
+    SnapshotTooOld, Unavailable, Corruption for a table that does not exist."""
     with _without_collector():
         return asyncio.run(_run(export, task))
 
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Rows are no cycles. Looking for some among them again and again takes half of the time."""
+    """Disable the garbage collector. Rows form no cycles; searching them takes half of the time."""
     gc.disable()
     try:
         yield
@@ -116,7 +119,7 @@ async def _run(export: Export, task: Task) -> Outcome:
 def bucket_rows(
     export: Export, task: Task, wanted: Container[Bucket]
 ) -> Iterator[tuple[tuple[str, bytes], OneSide]]:
-    """By index and key, the rows of `wanted` buckets that a task has met."""
+    """The rows of a task that are in `wanted` buckets, with index and key."""
     with _without_collector(), asyncio.Runner() as runner:
         rows = _bucket_rows(export, task, wanted)
         while (batch := runner.run(anext(rows, None))) is not None:
@@ -154,7 +157,7 @@ def bucket(index: str, key: bytes) -> Bucket:
 
 
 def checksum(key: bytes, value: bytes) -> int:
-    """Keys know their own end, so nothing else has these bytes."""
+    """The hash of a row. Keys are self-delimiting, so no other row has the same bytes."""
     return int.from_bytes(blake2b(key + value, digest_size=16).digest())
 
 
@@ -169,7 +172,8 @@ async def _stored_sums(
 
 
 def made_sums(rows: Iterable[tuple[str, Put]]) -> Iterator[Outcome]:
-    """In an executor: what should be stored of deferred views, by layout, added to its buckets."""
+    """The checksums of the expected rows of deferred views. `rows` are pairs of layout and put.
+    Runs in an executor."""
     sums: dict[str, _Sums] = {}
     for name, row in rows:
         sums.setdefault(name, _Sums()).add([row])
@@ -179,7 +183,7 @@ def made_sums(rows: Iterable[tuple[str, Put]]) -> Iterator[Outcome]:
 def made_rows(
     wanted: Container[Bucket], rows: Iterable[tuple[str, Put]]
 ) -> Iterator[tuple[tuple[str, bytes], OneSide]]:
-    """Those of `wanted` buckets."""
+    """The expected rows of deferred views that are in `wanted` buckets."""
     for name, (key, value) in rows:
         if bucket(name, key) in wanted:
             yield (name, key), OneSide(value, stored=False)
@@ -219,7 +223,7 @@ async def _cells(
 
 
 class _RelationPass:
-    """One range of a relation, and all that is to be made of its rows."""
+    """One range of a relation, with the view and index rows that derive from it."""
 
     def __init__(self, export: Export, store: TableStore, scan: RelationScan, where: Range) -> None:
         self._export, self._store, self._scan, self._range = export, store, scan, where
@@ -269,13 +273,14 @@ class _RelationPass:
         return Outcome(done, dict(ChainMap(*by_bucket)), frozenset(unknown))
 
     async def index_rows(self) -> AsyncIterator[tuple[str, Iterator[tuple[bytes, bytes]]]]:
-        """By index, keys and values of what should be stored there."""
+        """Keys and values that are expected in each index."""
         async for cells, _ in self._batches():
             for name, made in self._index_cells(await self._made(self._base.read_all(cells))):
                 yield name, made
 
     async def _batches(self) -> AsyncIterator[tuple[list[Cell], bytes | None]]:
-        """The range's base rows, and before which key they end; at least one batch."""
+        """Batches of the range's base rows, each with the key before which it ends. At least one
+        batch."""
         batch: list[Cell] = []
         async for cells in _cells(self._export, self._store, self._scan.relation, self._range):
             if len(batch) >= BATCH:
@@ -285,7 +290,7 @@ class _RelationPass:
         yield batch, self._range.end
 
     async def _made(self, found: Sequence[Found]) -> dict[str, list[Found]]:
-        """For each base row what it is in each source of views and indexes."""
+        """For each source of views and indexes, the source's row for each base row."""
         made = {name: await view.join(found, self._parents) for name, view in self._views.items()}
         return {self._scan.relation: list(found), **made}
 
@@ -326,7 +331,7 @@ class _Expected(NamedTuple):
     keys: list[bytes]
     values: list[bytes]
     unknown: frozenset[bytes]
-    """At these keys anything may be right."""
+    """Keys whose expected rows are unknown."""
 
     @classmethod
     def of(cls, cells: Sequence[Cell], rows: Sequence[Found], view: ViewProgram) -> _Expected:
@@ -339,7 +344,7 @@ class _Expected(NamedTuple):
 
 
 class _StoredView:
-    """What is stored of one view, read along with the base rows below it."""
+    """The stored rows of one view, read in step with the base rows."""
 
     def __init__(self, codec: LayoutCodec, batches: AsyncIterator[list[Cell]]) -> None:
         self._codec = codec
@@ -348,7 +353,7 @@ class _StoredView:
         self._ended = False
 
     async def compare(self, expected: _Expected, end: bytes | None, tally: Tally) -> None:
-        """All that is stored before `end`, and has not been compared yet."""
+        """Compare the stored rows before `end` that have not been compared yet."""
         cells = await self._before(end)
         tally.rows += len(cells)
         keys, values = [cell.key for cell in cells], [cell.value for cell in cells]
@@ -379,7 +384,8 @@ _key = itemgetter(0)
 def difference(
     codec: LayoutCodec, key: bytes, wanted: bytes | None, stored: bytes | None
 ) -> Difference | None:
-    """Of the values at one key. Other bytes may be the same row: 1.0 and 1.00 are."""
+    """The difference of the values at one key, if any. Different bytes may be equal rows: 1.0 and
+    1.00 are."""
     if wanted == stored:
         return None
     expected = None if wanted is None else codec.decode(wanted)
@@ -394,7 +400,8 @@ def difference(
 
 
 def _damage(codec: LayoutCodec, key: bytes, stored: bytes) -> Difference:
-    """What is wrong with a row wherever it is stored; EXTRA: nothing."""
+    """The fault of a stored row by itself, independent of the expected row. EXTRA: the row is
+    sound."""
     try:
         row = codec.decode(stored)
     except Corruption:
@@ -404,7 +411,7 @@ def _damage(codec: LayoutCodec, key: bytes, stored: bytes) -> Difference:
 
 
 def _unknown(cells: Sequence[Cell], rows: Mapping[str, Sequence[Found]]) -> set[tuple[str, bytes]]:
-    """Source and key of rows of which nobody can say what they are."""
+    """Source and key of the rows that cannot be determined."""
     return {
         (source, cell.key)
         for source, made in rows.items()

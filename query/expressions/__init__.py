@@ -1,14 +1,15 @@
-"""Scalar expressions as Python closures over rows, with exactly DuckDB's meaning.
+"""Scalar expressions compiled to Python closures over rows, with exactly DuckDB's semantics.
 
-Point and prefix reads, CHECKs of WHERE and SET never leave Python when their expressions compile
-here. `compile_expression` says None to whatever is not surely equal to DuckDB's answer; DuckDB
-itself (`query.duckeval`, `query.engine`) then does it. Where SQL leaves the order of evaluation
-open (AND, OR, IN), the closures stop early, so they may miss an overflow that DuckDB reports.
+Point and prefix reads, and the evaluation of WHERE and SET, do not need DuckDB if their expressions
+compile here. `compile_expression` returns None for an expression whose result may differ from
+DuckDB's; DuckDB (`query.duckeval`, `query.engine`) then evaluates it. Where SQL leaves the order of
+evaluation open (AND, OR, IN), the closures stop early, so they may miss an overflow that DuckDB
+reports.
 """
 
-from query.expressions.compiler import CompiledExpression, compile_expression
-from query.expressions.operands import Scope
-from query.expressions.ordering import SortTerm, sort_rows
+from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression
+from hornbeam_server.query.expressions.operands import Scope
+from hornbeam_server.query.expressions.ordering import SortTerm, sort_rows
 
 __all__ = [
     "CompiledExpression",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from query.expressions.literals import in_range
-from query.expressions.operands import (
+from hornbeam_server.query.expressions.literals import in_range
+from hornbeam_server.query.expressions.operands import (
     BIGINT,
     DOUBLE,
     EXACT,
@@ -24,13 +24,13 @@ from query.expressions.operands import (
     scaler,
     unary,
 )
-from schema.errors import SqlError, TypeMismatch
-from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
+from hornbeam_server.schema.errors import SqlError, TypeMismatch
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
 Binary = Callable[[Any, Any], Any]
 
 _INT64_DIGITS = 18
-"""Decimals of at most so many digits are 64-bit numbers in DuckDB."""
+"""DuckDB stores decimals of at most this many digits as 64-bit integers."""
 _LIMITS = {Kind.INTEGER: 1 << 31, Kind.BIGINT: 1 << 63}
 _NAMES = {operator.add: "addition", operator.sub: "subtraction", operator.mul: "multiplication"}
 _EXACT: dict[Binary, Binary] = {
@@ -41,7 +41,8 @@ _EXACT: dict[Binary, Binary] = {
 
 
 def arithmetic(function: Binary, left: Operand, right: Operand) -> Operand:
-    """`function` is `operator.add`, `sub` or `mul`. Raises TypeMismatch on overflow, when run."""
+    """Addition, subtraction or multiplication: `function` is `operator.add`, `sub` or `mul`. At run
+    time, an overflow raises TypeMismatch."""
     if left.text is not None or right.text is not None:
         raise NotNativeError
     kinds = {left.kind, right.kind}
@@ -76,7 +77,8 @@ def _integer(function: Binary, left: Operand, right: Operand) -> Operand:
 
 
 def modulo(left: Operand, right: Operand) -> Operand:
-    """% of integers; it has the sign of the dividend. Other numbers are DuckDB's affair."""
+    """% of integers; the result has the sign of the dividend. Only DuckDB handles other numbers. At
+    run time, a division by zero raises SqlError, an overflow TypeMismatch."""
     if left.text is not None or right.text is not None or not {left.kind, right.kind} <= INTEGERS:
         raise NotNativeError
     kind = Kind.BIGINT if Kind.BIGINT in (left.kind, right.kind) else Kind.INTEGER
@@ -114,13 +116,13 @@ def _decimal(function: Binary, left: Operand, right: Operand) -> Operand:
 
 
 def decimal_result(function: Binary, left: ColumnType, right: ColumnType) -> ColumnType:
-    """DuckDB's type of a sum or a product of decimals (and integers)."""
+    """DuckDB's type of a sum, difference or product of decimals (and integers)."""
     (width_a, scale_a), (width_b, scale_b) = as_decimal(left), as_decimal(right)
     if function is not operator.mul:
         scale = max(scale_a, scale_b)
         width = max(width_a - scale_a, width_b - scale_b) + scale + 1
         if width > MAX_DECIMAL_PRECISION:
-            raise NotNativeError  # the operands themselves lose digits
+            raise NotNativeError  # DuckDB would round the operands
         return ColumnType(Kind.DECIMAL, width, scale)
     width, scale = width_a + width_b, scale_a + scale_b
     if scale > MAX_DECIMAL_PRECISION:
@@ -131,7 +133,7 @@ def decimal_result(function: Binary, left: ColumnType, right: ColumnType) -> Col
 
 
 def minus(operand: Operand) -> Operand:
-    """Unary minus. A negated literal is a literal again."""
+    """Unary minus. A negated literal stays a literal."""
     type_ = require(operand, *NUMBERS).type
     if type_ is None or operand.text is not None:
         raise NotNativeError
@@ -145,13 +147,13 @@ def minus(operand: Operand) -> Operand:
 
 
 def _negative_constant(type_: ColumnType, value: Any) -> Operand:
-    """-2147483648 is INTEGER although 2147483648 is BIGINT."""
+    """A negated constant. -2147483648 is INTEGER although 2147483648 is BIGINT."""
     if type_.kind in INTEGERS:
         number = -value
         if not in_range(number, Kind.BIGINT):
             raise NotNativeError
         if type_.kind is Kind.BIGINT and number == -_LIMITS[Kind.INTEGER]:
-            raise NotNativeError  # INTEGER or BIGINT depends on how it was written
+            raise NotNativeError  # INTEGER or BIGINT depends on the spelling
         return constant(type_, number)
     return constant(type_, EXACT.minus(value) if isinstance(value, Decimal) else -value)
 
@@ -180,7 +182,7 @@ def absolute(operand: Operand) -> Operand:
 
 
 def rounded(operand: Operand, digits: int) -> Operand:
-    """ROUND of decimals to `digits` >= 0 places; doubles are DuckDB's affair."""
+    """ROUND of decimals to `digits` >= 0 places. Only DuckDB rounds doubles."""
     type_ = require(operand, Kind.DECIMAL).type
     if type_ is None or type_.scale is None:
         raise NotNativeError

@@ -1,4 +1,4 @@
-"""CAST between types where Python's result is surely DuckDB's."""
+"""CAST between types for which Python's result certainly equals DuckDB's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlglot.expressions import DataType
 
-from query.expressions.literals import in_range, parse_text
-from query.expressions.operands import (
+from hornbeam_server.query.expressions.literals import in_range, parse_text
+from hornbeam_server.query.expressions.operands import (
     INTEGER_DIGITS,
     INTEGERS,
     NUMBERS,
@@ -24,8 +24,8 @@ from query.expressions.operands import (
     scaler,
     unary,
 )
-from schema.errors import TypeMismatch
-from schema.types import ColumnType, Kind
+from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.types import ColumnType, Kind
 
 Cast = Callable[[Any], Any]
 
@@ -41,18 +41,20 @@ _KINDS = {
     DataType.Type.TIMESTAMPNTZ: Kind.TIMESTAMP,
     DataType.Type.TIMESTAMPTZ: Kind.TIMESTAMPTZ,
     DataType.Type.UUID: Kind.UUID,
+    DataType.Type.VARBINARY: Kind.BYTES,
 }
 
 
 def target_type(node: DataType) -> ColumnType:
-    """The type named in a CAST. VARCHAR(n) is TEXT: DuckDB does not cut."""
+    """The target type of a CAST. Raises NotNativeError for unsupported types."""
     if node.this is DataType.Type.DECIMAL:
         sizes = [int(parameter.name) for parameter in node.expressions]
         if len(sizes) != 2:
             raise NotNativeError
-        return ColumnType(Kind.DECIMAL, *sizes)
+        precision, scale = sizes
+        return ColumnType(Kind.DECIMAL, precision, scale)
     kind = _KINDS.get(node.this)
-    if kind is None or node.args.get("nested") or (node.expressions and kind is not Kind.TEXT):
+    if kind is None or node.args.get("nested") or node.expressions:
         raise NotNativeError
     return ColumnType(kind)
 
@@ -75,7 +77,8 @@ def _widens(from_: ColumnType, to: ColumnType) -> bool:
 
 
 def _folded(operand: Operand, to: ColumnType, function: Cast) -> Operand:
-    """Constants are cast now, unless that fails: the statement may never get there."""
+    """The cast operand. A constant is cast at compile time; if that fails, at run time, because the
+    statement may never evaluate it."""
     if not operand.constant or operand.value is None:
         return unary(operand, to, function)
     try:

@@ -6,20 +6,27 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from query.expressions.operands import BOOLEAN, Evaluate, Operand, binary, comparable, constant
+from hornbeam_server.query.expressions.operands import (
+    BOOLEAN,
+    Evaluate,
+    Operand,
+    binary,
+    comparable,
+    constant,
+)
 
 Test = Callable[[Any, Any], bool]
 
 
 def compare(test: Test, left: Operand, right: Operand) -> Operand:
-    """`left test right`, where `test` is one of the functions of module `operator`."""
+    """`left test right`, where `test` is a comparison function of module `operator`."""
     left, right = comparable((left, right))
     return _compare(test, left, right)
 
 
 def _compare(test: Test, left: Operand, right: Operand) -> Operand:
     if left.constant and not right.constant:
-        return _compare(_MIRRORED[test], right, left)  # the shape that is compiled best
+        return _compare(_MIRRORED[test], right, left)  # `binary` is fastest for column and constant
     return binary(left, right, BOOLEAN, _nan_aware(test, left, right))
 
 
@@ -34,7 +41,8 @@ _MIRRORED: dict[Test, Test] = {
 
 
 def _nan_aware(test: Test, *operands: Operand) -> Test:
-    """DuckDB's NaN equals itself and is greater than all numbers. Only arithmetic makes NaN."""
+    """`test` with DuckDB's NaN, which equals itself and is greater than all numbers. Only
+    arithmetic produces NaN."""
     if not any(operand.may_be_nan for operand in operands):
         return test
     return lambda a, b: test(_total(a), _total(b))
@@ -45,7 +53,8 @@ def _total(value: float) -> tuple[bool, float]:
 
 
 def between(value: Operand, low: Operand, high: Operand) -> Operand:
-    """Low <= value AND value <= high: false also when one side is false and the other NULL."""
+    """BETWEEN: low <= value AND value <= high. The result is also false when one side is false and
+    the other is NULL."""
     value, low, high = comparable((value, low, high))
     above = _compare(operator.ge, value, low)
     below = _compare(operator.le, value, high)
@@ -64,7 +73,7 @@ def _column_between(column: Operand, low: Any, high: Any) -> Operand:
 
 
 def both(left: Operand, right: Operand) -> Operand:
-    """AND."""
+    """AND of two operands."""
     f, g = left.evaluate, right.evaluate
 
     def evaluate(row: Any, parameters: Any) -> bool | None:
@@ -80,7 +89,7 @@ def both(left: Operand, right: Operand) -> Operand:
 
 
 def member(value: Operand, items: Sequence[Operand]) -> Operand:
-    """Value IN (items): NULL if it is not found and one of them is NULL."""
+    """Value IN (items). The result is NULL if no item equals the value and an item is NULL."""
     value, *items = comparable((value, *items))
     if all(item.constant for item in items) and not value.may_be_nan:
         return _constant_member(value, [item.value for item in items])
@@ -123,7 +132,7 @@ def _any_equal(test: Test, value: Evaluate, items: Sequence[Evaluate]) -> Evalua
 
 
 def distinct(left: Operand, right: Operand) -> Operand:
-    """Left IS DISTINCT FROM right: never NULL."""
+    """Left IS DISTINCT FROM right; the result is never NULL."""
     if left.type is None and right.type is None:
         return constant(BOOLEAN, False)
     left, right = comparable((left, right))

@@ -1,7 +1,7 @@
 """The compiler: one small handler per kind of SQL expression.
 
-A handler knows every argument of its node. An argument it does not know (a flag of the dialect,
-a modifier) means that the node says more than was understood, so DuckDB has to do it.
+A handler lists the arguments of its node that it supports. A node with any other argument (a flag
+of the dialect, a modifier) has semantics that the handler does not know, so DuckDB evaluates it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from query.expressions import arithmetic, casts, comparison, logic, text
-from query.expressions.literals import parse_number
-from query.expressions.operands import (
+from hornbeam_server.query.constants import CONSTANT
+from hornbeam_server.query.expressions import arithmetic, casts, comparison, logic, text
+from hornbeam_server.query.expressions.literals import parse_number
+from hornbeam_server.query.expressions.operands import (
     TEXT,
     Evaluate,
     NotNativeError,
@@ -25,8 +26,8 @@ from query.expressions.operands import (
     column_getter,
     constant,
 )
-from query.expressions.parameters import number_placeholders, parameter_key
-from schema.types import ColumnType, Row, Value
+from hornbeam_server.query.expressions.parameters import number_placeholders, parameter_key
+from hornbeam_server.schema.types import ColumnType, Row, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +47,10 @@ class CompiledExpression:
 
 
 def compile_expression(node: exp.Expr, scope: Scope) -> CompiledExpression | None:
-    """`node` as a closure with DuckDB's meaning, or None if that is not sure.
+    """Compile `node` to a closure with DuckDB's semantics; None if equality is not certain.
 
-    Placeholders carry their number in `meta["index"]`; without, they are counted in `node`.
-    Raises what `scope.resolve` raises.
+    Placeholders have their number in `meta["index"]`; otherwise they are numbered within `node`.
+    Propagates the errors of `scope.resolve`.
     """
     number_placeholders(node)
     try:
@@ -64,6 +65,10 @@ class _Compiler:
         self.scope = scope
 
     def compile(self, node: Any) -> Operand:
+        if CONSTANT in node.meta:
+            type_, value = node.meta[CONSTANT]
+            if value == value:  # noqa: PLR0124  NaN sorts differently
+                return constant(type_, value)
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise NotNativeError
@@ -280,7 +285,7 @@ def _cast(compiler: _Compiler, node: exp.Cast) -> Operand:
 
 
 def _number(node: exp.Expr | None) -> int | None:
-    """A whole number written out."""
+    """The value of an integer literal; None without a node. Raises NotNativeError for others."""
     if node is None:
         return None
     if type(node) is not exp.Literal or node.is_string or not node.this.isdecimal():

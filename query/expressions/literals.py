@@ -1,7 +1,7 @@
-"""Literals: numbers with DuckDB's types, and strings where a typed value is wanted.
+"""Literals: numbers with DuckDB's types, and strings where a typed value is required.
 
-Strings are read only in the one canonical spelling of their type; DuckDB reads more, and gets
-to read it itself.
+Strings are parsed only in the canonical spelling of the type. DuckDB accepts more spellings and
+evaluates those itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
+from hornbeam_server.schema.spelling import sql_bytes
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind
 
 _DAY = r"\d{4}-\d\d-\d\d"
 _MOMENT = _DAY + r"[ T]\d\d:\d\d:\d\d(\.\d{1,6})?"
@@ -27,6 +28,7 @@ _SPELLINGS: dict[Kind, re.Pattern[str]] = {
     Kind.TIMESTAMP: re.compile(_MOMENT, re.ASCII),
     Kind.TIMESTAMPTZ: re.compile(_MOMENT + r"[+-]\d\d(:\d\d)?", re.ASCII),
     Kind.UUID: re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII),
+    Kind.BYTES: re.compile(r"\\x([0-9a-f]{2})*"),
 }
 _READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.INTEGER: int,
@@ -38,12 +40,13 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     Kind.TIMESTAMP: dt.datetime.fromisoformat,
     Kind.TIMESTAMPTZ: lambda text: dt.datetime.fromisoformat(text).astimezone(dt.UTC),
     Kind.UUID: uuid.UUID,
+    Kind.BYTES: sql_bytes,
 }
 _BITS = {Kind.INTEGER: 32, Kind.BIGINT: 64}
 
 
 def parse_text(text: str, type_: ColumnType) -> Any:
-    """The value of a string literal used as `type_`; None if it is not its canonical spelling."""
+    """The value of a string literal used as `type_`; None for a spelling that is not canonical."""
     spelling = _SPELLINGS.get(type_.kind)
     if spelling is None or not spelling.fullmatch(text):
         return None
@@ -75,10 +78,10 @@ _SCIENTIFIC = re.compile(r"(\d+\.?\d*|\.\d+)[eE][+-]?\d+", re.ASCII)
 
 
 def parse_number(text: str) -> tuple[ColumnType, int | float | Decimal] | None:
-    """Type and value of a numeric literal as DuckDB types it; None for what we do not know.
+    """(type, value) of a numeric literal, typed as in DuckDB; None for other literals.
 
-    Whole numbers are INTEGER, else BIGINT; with a point they are DECIMAL(digits, digits behind
-    the point); with an exponent DOUBLE.
+    An integer is INTEGER, or BIGINT if it is too large. A number with a point is DECIMAL(digits,
+    digits after the point). A number with an exponent is DOUBLE.
     """
     if _WHOLE.fullmatch(text):
         number = int(text)

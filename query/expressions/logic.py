@@ -1,4 +1,4 @@
-"""AND, OR, NOT, IS, and the expressions that choose: CASE, COALESCE, NULLIF, GREATEST."""
+"""AND, OR, NOT, IS, and conditional expressions: CASE, COALESCE, NULLIF, GREATEST, LEAST."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from query.expressions.comparison import both, compare
-from query.expressions.operands import (
+from hornbeam_server.query.expressions.comparison import both, compare
+from hornbeam_server.query.expressions.operands import (
     BOOLEAN,
     Evaluate,
     NotNativeError,
@@ -18,23 +18,23 @@ from query.expressions.operands import (
     require,
     unary,
 )
-from schema.types import Kind
+from hornbeam_server.schema.types import Kind
 
 
 def condition(operand: Operand) -> Operand:
-    """An operand of AND, OR, NOT and WHEN: a boolean."""
+    """A boolean operand for AND, OR, NOT and WHEN."""
     return convert(require(operand, Kind.BOOLEAN), BOOLEAN)
 
 
 def conjunction(operands: Sequence[Operand]) -> Operand:
-    """AND: false wins over NULL wins over true."""
+    """AND: false takes precedence over NULL, NULL over true."""
     if len(operands) == 2:
         return both(*operands)
     return _first_wins([operand.evaluate for operand in operands], False)
 
 
 def disjunction(operands: Sequence[Operand]) -> Operand:
-    """OR: true wins over NULL wins over false."""
+    """OR: true takes precedence over NULL, NULL over false."""
     return _first_wins([operand.evaluate for operand in operands], True)
 
 
@@ -63,13 +63,13 @@ def is_null(operand: Operand) -> Operand:
 
 
 def is_truth(operand: Operand, wanted: bool) -> Operand:
-    """IS TRUE, IS FALSE: never NULL."""
+    """IS TRUE and IS FALSE; the result is never NULL."""
     evaluate = condition(operand).evaluate
     return Operand(BOOLEAN, lambda row, p: evaluate(row, p) is wanted)
 
 
 def case(branches: Sequence[tuple[Operand, Operand]], default: Operand) -> Operand:
-    """The value behind the first condition that is true."""
+    """CASE: the value after the first condition that is true, or the default."""
     type_ = common_type([*(value for _, value in branches), default])
     pairs = [(condition(test).evaluate, convert(value, type_).evaluate) for test, value in branches]
     otherwise = convert(default, type_).evaluate
@@ -99,7 +99,7 @@ def coalesce(operands: Sequence[Operand]) -> Operand:
 
 
 def nullif(value: Operand, other: Operand) -> Operand:
-    """NULL where both are equal; of the type of `value`."""
+    """NULLIF: `value`, or NULL where both are equal. The result has the type of `value`."""
     if value.type is None or value.text is not None:
         raise NotNativeError
     f, equal = value.evaluate, compare(operator.eq, value, other).evaluate
@@ -111,9 +111,9 @@ def nullif(value: Operand, other: Operand) -> Operand:
 
 
 def extreme(choose: Callable[[Any], Any], operands: Sequence[Operand]) -> Operand:
-    """GREATEST (`max`) and LEAST (`min`): NULLs are passed over.
+    """GREATEST (`max`) and LEAST (`min`), which ignore NULLs.
 
-    Not for doubles: which of two zeros wins is visible in their sign.
+    Doubles are not supported: the sign of the result shows which of two zeros was chosen.
     """
     type_ = common_type(operands)
     if type_.kind is Kind.DOUBLE:

@@ -10,14 +10,14 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from query.expressions.literals import parse_text
-from schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
+from hornbeam_server.query.expressions.literals import parse_text
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Evaluate = Callable[[Row, Parameters], Any]
 
 EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
-"""Wider than any intermediate result; DuckDB rounds decimals half away from zero."""
+"""A context wider than any intermediate result. DuckDB rounds decimals half away from zero."""
 
 BOOLEAN = ColumnType(Kind.BOOLEAN)
 INTEGER = ColumnType(Kind.INTEGER)
@@ -31,31 +31,33 @@ INTEGERS = frozenset({Kind.INTEGER, Kind.BIGINT})
 NUMBERS = INTEGERS | {Kind.DECIMAL, Kind.DOUBLE}
 INTEGER_DIGITS = {Kind.INTEGER: 10, Kind.BIGINT: 19}
 EXACT_DOUBLE_DIGITS = 15
-"""Decimals of so many digits become the same double in DuckDB (which divides) and Python."""
+"""Decimals of at most this many digits become the same double in DuckDB (which divides) and
+Python."""
 
 
 class NotNativeError(Exception):
-    """Raised while compiling: DuckDB has to do this one. Never leaves the package."""
+    """The expression needs DuckDB. Raised during compilation; it never leaves the package."""
 
 
 class Scope(Protocol):
-    """What names mean where the expression stands."""
+    """The columns and parameters that an expression can refer to."""
 
     def resolve(self, column: exp.Column) -> tuple[int, ColumnType]:
-        """Position in the row and type. Raises UnknownName."""
+        """(position in the row, type). Raises UnknownName."""
         ...
 
     def parameter_type(self, name: int | str) -> ColumnType | None:
-        """Type to which the parameter's value has been coerced; None if it is not known."""
+        """The type of the parameter's coerced value; None if it is not known."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A compiled part. `type` None: a NULL that takes the type of what it meets.
+    """A compiled part of an expression. `type` is None for a NULL, which takes the type of the
+    other operand.
 
-    A `constant` has its value in `value`; a plain column its place in `position`. `text` is the
-    content of a string literal, which also takes the type of what it meets.
+    A `constant` has its value in `value`, a plain column its position in `position`. `text` is the
+    content of a string literal, which also takes the type of the other operand.
     """
 
     type: ColumnType | None
@@ -78,7 +80,7 @@ def constant(type_: ColumnType | None, value: Any, *, text: str | None = None) -
 
 
 def require(operand: Operand, *kinds: Kind) -> Operand:
-    """The operand if it is of one of `kinds`. NULL counts as any."""
+    """The operand, if its kind is one of `kinds` or it is NULL. Raises NotNativeError otherwise."""
     if operand.type is not None and operand.type.kind not in kinds:
         raise NotNativeError
     return operand
@@ -91,7 +93,7 @@ def column_getter(position: int) -> Evaluate:
 def unary(
     operand: Operand, type_: ColumnType, function: Callable[[Any], Any], *, may_be_nan: bool = False
 ) -> Operand:
-    """`function` of the operand's value; NULL for NULL."""
+    """`function` applied to the operand's value; NULL for NULL."""
     evaluate = operand.evaluate
     if operand.position is not None:
         i = operand.position
@@ -110,7 +112,8 @@ def unary(
 def binary(
     left: Operand, right: Operand, type_: ColumnType, function: Callable[[Any, Any], Any]
 ) -> Operand:
-    """`function` of two values; NULL if one is NULL. Column and constant need no inner calls."""
+    """`function` applied to two values; NULL if one is NULL. A column with a constant needs no
+    inner calls."""
     if left.position is not None and right.constant and right.value is not None:
         i, k = left.position, right.value
         return Operand(
@@ -119,7 +122,7 @@ def binary(
     f, g = left.evaluate, right.evaluate
 
     def evaluate(row: Row, parameters: Parameters) -> Any:
-        value, other = f(row, parameters), g(row, parameters)  # both: either may overflow
+        value, other = f(row, parameters), g(row, parameters)  # evaluate both: each may overflow
         return None if value is None or other is None else function(value, other)
 
     return Operand(type_, evaluate)
@@ -129,7 +132,7 @@ def binary(
 
 
 def as_decimal(type_: ColumnType) -> tuple[int, int]:
-    """(precision, scale) of a decimal, or of an integer that meets one."""
+    """(precision, scale) of a decimal, or of an integer converted to one."""
     if type_.kind in INTEGER_DIGITS:
         return INTEGER_DIGITS[type_.kind], 0
     if type_.kind is not Kind.DECIMAL or type_.precision is None or type_.scale is None:
@@ -138,7 +141,7 @@ def as_decimal(type_: ColumnType) -> tuple[int, int]:
 
 
 def common_type(operands: Sequence[Operand]) -> ColumnType:
-    """The type in which DuckDB compares or unites the operands."""
+    """The type to which DuckDB converts the operands of a comparison or a CASE."""
     typed = [o.type for o in operands if o.type is not None and o.text is None]
     if not typed:
         if any(o.text is not None for o in operands):
@@ -168,7 +171,7 @@ def _wider_decimal(a: ColumnType, b: ColumnType) -> ColumnType:
     scale = max(scale_a, scale_b)
     width = max(width_a - scale_a, width_b - scale_b) + scale
     if width > MAX_DECIMAL_PRECISION:
-        raise NotNativeError  # DuckDB gives up digits and may fail on values that do not fit
+        raise NotNativeError  # DuckDB drops digits and may fail on values that do not fit
     return ColumnType(Kind.DECIMAL, width, scale)
 
 
@@ -176,9 +179,9 @@ def _wider_decimal(a: ColumnType, b: ColumnType) -> ColumnType:
 
 
 def comparable(operands: Sequence[Operand]) -> list[Operand]:
-    """The operands made so that Python's comparison of values says what DuckDB's says.
+    """The operands, converted so that Python compares their values as DuckDB does.
 
-    Integers and decimals are compared exactly by both; only doubles need rounding first.
+    Both compare integers and decimals exactly; only doubles need rounding first.
     """
     type_ = common_type(operands)
     if type_.kind is not Kind.DECIMAL:
@@ -190,7 +193,7 @@ def comparable(operands: Sequence[Operand]) -> list[Operand]:
 
 
 def convert(operand: Operand, type_: ColumnType) -> Operand:
-    """The operand in a type that is at least as wide."""
+    """The operand converted to a type that is at least as wide."""
     if operand.type is None:
         return constant(type_, None)
     if operand.text is not None and type_.kind is not Kind.TEXT:
@@ -207,7 +210,7 @@ def convert(operand: Operand, type_: ColumnType) -> Operand:
 
 
 def _conversion(from_: ColumnType, to: ColumnType) -> Callable[[Any], Any] | None:
-    """None: the values are the same."""
+    """The conversion function; None if the values stay the same."""
     if to.kind is Kind.DECIMAL and from_.kind in INTEGERS | {Kind.DECIMAL}:
         return None if from_ == to else scaler(to)
     if from_.kind == to.kind or (from_.kind in INTEGERS and to.kind is Kind.BIGINT):
@@ -220,7 +223,8 @@ def _conversion(from_: ColumnType, to: ColumnType) -> Callable[[Any], Any] | Non
 
 
 def scaler(type_: ColumnType) -> Callable[[Any], Decimal]:
-    """Rounds to the decimal type's scale, half away from zero. The range is the caller's."""
+    """A function that rounds to the decimal type's scale, half away from zero. The caller checks
+    the range."""
     unit = Decimal(1).scaleb(-(type_.scale or 0))
     quantize = EXACT.quantize
 

@@ -1,5 +1,5 @@
-"""DuckDB's order: NULL after all values in both directions unless said otherwise; text by code
-point."""
+"""DuckDB's sort order: by default NULL sorts after all values in both directions; text sorts by
+code point."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schema.types import Row, Value
+from hornbeam_server.schema.types import Row, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,10 @@ class SortTerm:
 
 
 def sort_rows(rows: list[Row], terms: Sequence[SortTerm], parameters: Any = ()) -> list[Row]:
-    """Sort in place and return `rows`; rows equal in all terms stay as they came.
+    """Sort `rows` in place and return them. The sort is stable.
 
-    Last term first, each pass stable, so that each term may have its own direction.
+    One stable pass per term, from the last term to the first, lets each term have its own
+    direction.
     """
     for term in reversed(terms):
         nulls_high = term.descending is term.nulls_first

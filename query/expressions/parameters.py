@@ -1,14 +1,14 @@
-"""Parameters in expressions: which placeholder takes which value."""
+"""Parameters in expressions: the mapping from placeholders to values."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-from query.algebra import Parameter
+from hornbeam_server.query.algebra import Parameter
 
 
 def parameter_key(node: exp.Placeholder) -> int | str:
-    """Number (from 0) of a `?`, as the binder or `number_placeholders` noted it, or the name."""
+    """The number (from 0) of a `?`, as set by the binder or `number_placeholders`, or the name."""
     parameter: Parameter | None = node.meta.get("parameter")
     if parameter is not None:
         return parameter.name
@@ -17,7 +17,7 @@ def parameter_key(node: exp.Placeholder) -> int | str:
 
 
 def number_placeholders(node: exp.Expr) -> None:
-    """Number the nameless placeholders that have no number yet, in order of appearance."""
+    """Number the nameless placeholders in order of appearance, unless all have numbers."""
     nameless = [p for p in node.dfs() if isinstance(p, exp.Placeholder) and not p.this]
     if any("index" not in placeholder.meta for placeholder in nameless):
         for number, placeholder in enumerate(nameless):

@@ -1,4 +1,5 @@
-"""Text: LIKE, ILIKE, ||, LOWER, UPPER, LENGTH, SUBSTRING, TRIM, by code points as in DuckDB."""
+"""Text functions by code points, as in DuckDB: LIKE, ILIKE, ||, LOWER, UPPER, LENGTH, SUBSTRING,
+TRIM."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 
-from query.duck import connect
-from query.expressions.operands import (
+from hornbeam_server.query.duck import connect
+from hornbeam_server.query.expressions.operands import (
     BIGINT,
     BOOLEAN,
     TEXT,
@@ -19,10 +20,13 @@ from query.expressions.operands import (
     require,
     unary,
 )
-from schema.types import ColumnType, Kind
+from hornbeam_server.schema.caches import cached
+from hornbeam_server.schema.types import ColumnType, Kind
 
+PATTERNS = 256
+"""Maximum number of cached compiled patterns per LIKE whose pattern differs from row to row."""
 SPACES = " \u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u202f\u205f\u3000"
-"""What TRIM takes away: Unicode's space separators, but no tabs and line ends."""
+"""Characters that TRIM removes: Unicode's space separators, but not tabs and line ends."""
 
 Matcher = Callable[[str], bool]
 
@@ -34,7 +38,7 @@ def text(operand: Operand) -> Operand:
 
 
 def concatenate(left: Operand, right: Operand) -> Operand:
-    """|| of texts or of bytes."""
+    """|| of two texts or two byte strings."""
     if left.kind is not right.kind or left.kind not in (Kind.TEXT, Kind.BYTES):
         raise NotNativeError
     return binary(left, right, ColumnType(left.kind), operator.add)
@@ -45,7 +49,7 @@ def length(operand: Operand) -> Operand:
 
 
 def substring(operand: Operand, start: int, count: int | None) -> Operand:
-    """`start` counts from 1; DuckDB's readings of smaller numbers are its own affair."""
+    """SUBSTRING; `start` counts from 1. Only DuckDB handles smaller numbers."""
     if start < 1 or (count is not None and count < 0):
         raise NotNativeError
     part = slice(start - 1, None if count is None else start - 1 + count)
@@ -75,10 +79,10 @@ def change_case(operand: Operand, function: Callable[[str], str]) -> Operand:
 
 @functools.cache
 def case_table(function: str) -> dict[int, str]:
-    """What DuckDB's lower or upper makes of each code point that it changes.
+    """The mapping of DuckDB's lower or upper, for each code point that changes.
 
-    It maps code point by code point, by the Unicode version it was built with; Python maps by
-    context and by its own version. So the table is asked for, once, where it is needed.
+    DuckDB maps each code point separately, by the Unicode version of its build. Python maps by
+    context and by its own Unicode version. So the table is queried from DuckDB once, on first use.
     """
     with connect(threads=1) as connection:
         rows = connection.execute(
@@ -93,7 +97,7 @@ def case_table(function: str) -> dict[int, str]:
 
 
 def like(value: Operand, pattern: Operand, *, insensitive: bool, escape: str | None) -> Operand:
-    """LIKE and ILIKE. No escape character unless there is an ESCAPE clause."""
+    """LIKE and ILIKE. There is no escape character without an ESCAPE clause."""
     text(value)
     text(pattern)
     if escape is not None and (insensitive or len(escape) != 1 or escape in "%_"):
@@ -104,7 +108,7 @@ def like(value: Operand, pattern: Operand, *, insensitive: bool, escape: str | N
         return constant(BOOLEAN, None)
     matches = matcher(lower(pattern.value) if insensitive else pattern.value, escape)
     if matches is None:
-        raise NotNativeError  # it ends with the escape character
+        raise NotNativeError  # the pattern ends with the escape character
     return unary(value, BOOLEAN, _folded(matches) if insensitive else matches)
 
 
@@ -116,21 +120,21 @@ def _dynamic_like(
     value: Operand, pattern: Operand, insensitive: bool, escape: str | None
 ) -> Operand:
     if escape is not None:
-        raise NotNativeError  # a pattern may turn out to be malformed
+        raise NotNativeError  # a pattern may be malformed at run time
+
+    matcher_of = cached(_matcher_without_escape, PATTERNS)
 
     def test(subject: str, pattern: str) -> bool:
         if insensitive:
             subject, pattern = lower(subject), lower(pattern)
-        matches = matcher(pattern, None)
-        assert matches is not None
-        return matches(subject)
+        return matcher_of(pattern)(subject)
 
     return binary(value, pattern, BOOLEAN, test)
 
 
-@functools.lru_cache(maxsize=256)
 def matcher(pattern: str, escape: str | None) -> Matcher | None:
-    """A test for a LIKE pattern, linear in the subject but for `_`; None if it is malformed."""
+    """A test for a LIKE pattern; None if the pattern is malformed. The test takes linear time in
+    the subject, except with `_`."""
     segments = _segments(pattern, escape)
     if segments is None:
         return None
@@ -140,8 +144,16 @@ def matcher(pattern: str, escape: str | None) -> Matcher | None:
     return _general_matcher([_regex(segment) for segment in segments], len(segments[-1]))
 
 
+def _matcher_without_escape(pattern: str) -> Matcher:
+    """A test for a LIKE pattern without an escape character; no such pattern is malformed."""
+    matches = matcher(pattern, None)
+    assert matches is not None
+    return matches
+
+
 def _segments(pattern: str, escape: str | None) -> list[list[str | None]] | None:
-    """What stands between the %; None in a segment is `_`."""
+    """The segments between the % signs; None in a segment stands for `_`. None if the pattern is
+    malformed."""
     segments: list[list[str | None]] = [[]]
     characters = iter(pattern)
     for character in characters:
@@ -158,7 +170,7 @@ def _segments(pattern: str, escape: str | None) -> list[list[str | None]] | None
 
 
 def _plain_matcher(segments: Sequence[str]) -> Matcher:
-    """Without `_`: the usual shapes are one call of a string method each."""
+    """A test for a pattern without `_`. Common patterns are one call of a string method."""
     if len(segments) == 1:
         return functools.partial(operator.eq, segments[0])
     first, *middle, last = segments
@@ -173,7 +185,8 @@ def _plain_matcher(segments: Sequence[str]) -> Matcher:
 
 
 def _find_all(first: str, middle: Sequence[str], last: str, value: str) -> bool:
-    """Leftmost matches are enough: they leave the most room for what follows."""
+    """Whether the segments occur in order. Leftmost matches suffice: they leave the most room for
+    later segments."""
     if not value.startswith(first):
         return False
     at = len(first)
@@ -186,7 +199,7 @@ def _find_all(first: str, middle: Sequence[str], last: str, value: str) -> bool:
 
 
 def _regex(segment: Sequence[str | None]) -> re.Pattern[str]:
-    """A segment has no repetition, so nothing can backtrack."""
+    """The regular expression of a segment. It has no repetition, so it cannot backtrack."""
     return re.compile("".join("." if c is None else re.escape(c) for c in segment), re.DOTALL)
 
 

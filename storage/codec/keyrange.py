@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schema.types import Value
+from hornbeam_server.schema.types import Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from schema.errors import Corruption
-from schema.types import Kind, Value
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.types import Kind, Value
 
 
 class Code(enum.IntEnum):

@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from schema.catalog import Catalog, Layout
-from schema.errors import Corruption
-from schema.model import Column, DefaultKind
-from schema.rows import projection
-from schema.types import PYTHON_TYPES, Row, Value
-from storage.codec.keyrange import KeyRange
-from storage.codec.keys import decode_parts, part_encoder, successor
+from hornbeam_server.schema.catalog import Catalog, Layout
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.model import Column, DefaultKind
+from hornbeam_server.schema.rows import projection
+from hornbeam_server.schema.types import PYTHON_TYPES, Row, Value
+from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.codec.keys import decode_parts, part_encoder, successor
 
 FORMAT = b"\x01"
 _ENCODER = msgspec.msgpack.Encoder()

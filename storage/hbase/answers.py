@@ -20,8 +20,8 @@ from __future__ import annotations
 from struct import Struct
 from struct import error as TooShort
 
-from storage.hbase.cells import FAMILY, QUALIFIER
-from storage.ports import Cell
+from hornbeam_server.storage.hbase.cells import FAMILY, QUALIFIER
+from hornbeam_server.storage.ports import Cell
 
 FUNCTION = "getScannerResults"
 _HEAD = b"\x0b\x00\x01"

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 
-from storage.hbase.interface import THRIFT
+from hornbeam_server.storage.hbase.interface import THRIFT
 
 FAMILY, QUALIFIER = b"d", b"r"
 COLUMNS = [THRIFT.TColumn(family=FAMILY, qualifier=QUALIFIER)]

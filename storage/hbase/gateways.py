@@ -23,9 +23,16 @@ from typing import Any, NamedTuple, TypeVar
 from thriftpy2.protocol.cybin import ProtocolError  # type: ignore[attr-defined]
 from thriftpy2.thrift import TApplicationException, TException
 
-from schema.errors import Unavailable
-from storage.hbase.interface import THRIFT
-from storage.hbase.messages import BUFFER_BYTES, Client, Incomplete, answer_to
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.hbase.interface import THRIFT
+from hornbeam_server.storage.hbase.messages import (
+    BUFFER_BYTES,
+    LONGEST_ANSWER,
+    AnswerTooLong,
+    Client,
+    Incomplete,
+    answer_to,
+)
 
 T = TypeVar("T")
 IDLE_S = 30.0
@@ -81,14 +88,14 @@ class Gateways:
         self._closed = False
 
     def call(self, work: Callable[[Any], T], deadline: float) -> T:
-        """`work` with a client of `THBaseService`. Raises CallFailed."""
+        """`work` with a client of `THBaseService`. Raises CallFailed, AnswerTooLong."""
         self._require_open()
         with self._lent(self._take(deadline) or self._opened(deadline)) as connection:
             return work(connection.client)
 
     async def call_at_once(self, name: str, call: bytes, deadline: float) -> Any:
         """What function `name` of `THBaseService` answers to a call of it. Raises CallFailed, also
-        when no connection is free."""
+        when no connection is free; AnswerTooLong."""
         connection = self._take(deadline)
         if connection is None:
             raise CallFailed("No connection to a gateway is free.", sent=False)
@@ -146,7 +153,7 @@ class Gateways:
                 if not self._idle:
                     return None
                 connection = self._idle.pop()
-            connection.stream.deadline = deadline
+            connection.stream.deadline, connection.stream.room = deadline, None
             if connection.lives():
                 return connection
             connection.close()
@@ -208,7 +215,8 @@ class Gateways:
     def _explained(self, error: BaseException, address: Address) -> CallFailed:
         if isinstance(error, THRIFT.TIOError):
             reason = _first_line(error.message)
-            lasting = error.canRetry is False
+            # A new namespace is listed a moment before a table can be made in it.
+            lasting = error.canRetry is False and "NamespaceNotFoundException" not in reason
             return CallFailed(f"HBase refuses: {reason}.", refused=True, lasting=lasting)
         if isinstance(error, TApplicationException):
             reason = _first_line(error.message)
@@ -253,7 +261,7 @@ class _Connection:
                 received += data
                 with suppress(Incomplete):
                     return answer_to(name, received)
-        stream.received = received
+        stream.received, stream.room = received, LONGEST_ANSWER
         return await asyncio.to_thread(self.client.answer, name)
 
     def lives(self) -> bool:
@@ -278,6 +286,8 @@ class _Stream:
         self.deadline = deadline
         self.received = b""
         """What is read first: it was received by other means."""
+        self.room: int | None = None
+        """Bytes that may be read until the call is answered; None: any number."""
         self._heard = False
         self.socket = socket.create_connection(address, self.left())
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -296,6 +306,10 @@ class _Stream:
         data = self.socket.recv(size)
         if not data:
             raise ConnectionResetError
+        if self.room is not None:
+            self.room -= len(data)
+            if self.room < 0:
+                raise AnswerTooLong
         if not self._heard:
             self._heard = True
             if not _THRIFT_BINARY.startswith(data[:2]):

@@ -10,15 +10,30 @@ from thriftpy2.protocol import TCyBinaryProtocolFactory
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TCyBufferedTransport
 
-from storage.hbase.answers import FUNCTION, Rows, Unfamiliar, answer_begins, cells_gotten
-from storage.hbase.cells import FAMILY, QUALIFIER
-from storage.hbase.interface import THRIFT
-from storage.ports import Cell
+from hornbeam_server.storage.hbase.answers import (
+    FUNCTION,
+    Rows,
+    Unfamiliar,
+    answer_begins,
+    cells_gotten,
+)
+from hornbeam_server.storage.hbase.cells import FAMILY, QUALIFIER
+from hornbeam_server.storage.hbase.interface import THRIFT
+from hornbeam_server.storage.ports import Cell
 
 BUFFER_BYTES = 1 << 16
 """Most calls and answers are one write and one read."""
 READ_BYTES = 1 << 20
 """Of a scan's answer, at most at a time."""
+
+
+LONGEST_ANSWER = 32 << 20
+"""Of calls for rows: who is answered more asks again, for fewer rows. Two of the largest rows fit
+in any case."""
+
+
+class AnswerTooLong(Exception):
+    """An answer with rows has more than LONGEST_ANSWER bytes. What is left of it is not read."""
 
 
 class Incomplete(Exception):
@@ -35,7 +50,8 @@ class Client(TClient):
         self._stream = stream
 
     def scanned(self, table: bytes, scan: Any, count: int) -> list[Cell]:
-        """What `getScannerResults` answers, as it is stored."""
+        """What `getScannerResults` answers, as it is stored. Raises AnswerTooLong."""
+        self._stream.room = LONGEST_ANSWER
         self._send(FUNCTION, table=table, tscan=scan, numRows=count)
         rows, pieces = Rows(), []
         try:
@@ -53,7 +69,8 @@ class Client(TClient):
         return rows.cells
 
     def ask(self, name: str, call: bytes) -> Any:
-        """What function `name` answers to a call that has been encoded."""
+        """What function `name` answers to a call that has been encoded. Raises AnswerTooLong."""
+        self._stream.room = LONGEST_ANSWER
         self._stream.write(call)
         return self.answer(name)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from storage.codec.keys import successor
-from storage.hbase.cells import COLUMNS, stored_key
-from storage.hbase.interface import THRIFT
-from storage.ports import NEWEST
+from hornbeam_server.storage.codec.keys import successor
+from hornbeam_server.storage.hbase.cells import COLUMNS, stored_key
+from hornbeam_server.storage.hbase.interface import THRIFT
+from hornbeam_server.storage.ports import NEWEST
 
 ALL_VERSIONS = (1 << 31) - 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from storage.hbase.interface import THRIFT
+from hornbeam_server.storage.hbase.interface import THRIFT
 
 _COLUMNS = [
     THRIFT.TColumn(family=b"info", qualifier=qualifier)

@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from schema.errors import Unavailable
-from storage.hbase.gateways import CallFailed
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.hbase.gateways import CallFailed
 
 Route = TypeVar("Route", bound=Hashable)
 Item = TypeVar("Item")

@@ -23,6 +23,7 @@ import time
 from bisect import bisect_left
 from collections.abc import (
     AsyncIterator,
+    Awaitable,
     Callable,
     Iterator,
     Mapping,
@@ -33,10 +34,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from schema.errors import Corruption, Unavailable
-from storage.codec.keys import successor
-from storage.hbase import names, ranges, servers, tables
-from storage.hbase.cells import (
+from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.batches import bytes_of_values, fitting, groups_within
+from hornbeam_server.storage.codec.keys import successor
+from hornbeam_server.storage.hbase import names, ranges, servers, tables
+from hornbeam_server.storage.hbase.cells import (
     COLUMNS,
     FAMILY,
     FLUSHED,
@@ -49,12 +51,12 @@ from storage.hbase.cells import (
     stored_value,
     value_of,
 )
-from storage.hbase.gateways import Address, CallFailed, Gateways
-from storage.hbase.interface import THRIFT
-from storage.hbase.messages import call_of_gets, call_of_puts
-from storage.hbase.sharing import SharedCalls
-from storage.ports import NEWEST, TOMBSTONE, Cell, Put
-from storage.together import all_settled
+from hornbeam_server.storage.hbase.gateways import Address, CallFailed, Gateways
+from hornbeam_server.storage.hbase.interface import THRIFT
+from hornbeam_server.storage.hbase.messages import AnswerTooLong, call_of_gets, call_of_puts
+from hornbeam_server.storage.hbase.sharing import SharedCalls
+from hornbeam_server.storage.ports import BATCH_BYTES, NEWEST, TOMBSTONE, Cell, Put
+from hornbeam_server.storage.together import all_settled
 
 T = TypeVar("T")
 Client = Any
@@ -73,9 +75,16 @@ LONG_PURGE_S, RESTS = 1.0, 20
 PAUSES_S = (0.05, 0.2, 0.8)
 """Before a failed call is repeated."""
 FIRST_BATCH, LARGEST_BATCH = 256, 2_048
-"""Rows of a scan's first batch and of any."""
-BATCH_BYTES = 4 << 20
-"""So large batches of scans become, and no batch of puts is larger by more than a row."""
+"""Rows of a scan's first call and of any."""
+CALL_BYTES = 4 << 20
+"""So many bytes calls for rows are made to bring, as far as that can be foreseen, and no call with
+puts is larger by more than a row."""
+UNKNOWN_ROW_BYTES = BATCH_BYTES // FIRST_BATCH
+"""Rows of a table that has not been read yet are taken to be as large."""
+FEWER = 8
+"""A call whose answer is too long is made again for so many times fewer rows."""
+UNREAD = Cell(b"", -1, b"")
+"""Stands for a row that was asked for and not read: those before it had too many bytes."""
 GETS, PUTS, PREFIXES, PURGED_ROWS = 500, 1_000, 200, 500
 """In one call."""
 SHARED = 100
@@ -113,6 +122,8 @@ class HBaseStore:
         """Per table the horizon of the last purge."""
         self._rests_until: dict[str, float] = {}
         """Until when a table is not purged again."""
+        self._row_bytes: dict[str, int] = {}
+        """Per table, of the rows that were read last, on average."""
         self._unflushed: set[str] = set()
         """Tables with puts that have returned, or failed, since the last flush."""
         self._flushing = asyncio.Lock()
@@ -214,23 +225,69 @@ class HBaseStore:
 
     # ------------------------------------------------------------ reads
 
-    def get(self, table: str, keys: Sequence[bytes], at: int) -> asyncio.Future[list[Cell | None]]:
-        return self._gets.ask((table, at, _route(keys)), keys)
+    def get(
+        self, table: str, keys: Sequence[bytes], at: int, *, room: int | None = None
+    ) -> Awaitable[list[Cell | None]]:
+        if room is None:
+            return self._gets.ask((table, at, False, _route(keys)), keys)
+        some = keys[: self._expected_rows(table, room)]
+        return self._first_ones(table, some, at, room, self._ask_for_some(table, some, at))
+
+    def _ask_for_some(
+        self, table: str, keys: Sequence[bytes], at: int
+    ) -> asyncio.Future[list[Cell | None]]:
+        return self._gets.ask((table, at, True, _route(keys)), keys)
+
+    async def _first_ones(
+        self,
+        table: str,
+        keys: Sequence[bytes],
+        at: int,
+        room: int,
+        asked: asyncio.Future[list[Cell | None]],
+    ) -> list[Cell | None]:
+        """What was `asked` about `keys`, as far as there is room for it."""
+        cells = await asked
+        while cells and cells[0] is UNREAD:  # others have shared the call
+            cells = await self._ask_for_some(table, keys, at)
+        self._note_row_bytes(table, [cell for cell in cells if cell is not None])
+        if UNREAD in cells:
+            cells = cells[: cells.index(UNREAD)]
+        return cells[: fitting(cells, room)]
 
     async def _get_all(
-        self, route: tuple[str, int, object], keys: Sequence[bytes]
+        self, route: tuple[str, int, bool, object], keys: Sequence[bytes]
     ) -> list[Cell | None]:
-        table, at, _ = route
+        table, at, first_ones, _ = route
         self._require_open()
         chunks = [keys[i : i + GETS] for i in range(0, len(keys), GETS)]
-        found = await all_settled([self._get(table, chunk, at) for chunk in chunks])
+        found = await all_settled([self._get(table, chunk, at, first_ones) for chunk in chunks])
         return [cell for cells in found for cell in cells]
 
-    async def _get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
+    async def _get(
+        self, table: str, keys: Sequence[bytes], at: int, first_ones: bool
+    ) -> list[Cell | None]:
+        """If they have too many bytes for one call, and only `first_ones` are asked for, the others
+        are UNREAD."""
         rows = [stored_key(key) for key in keys]
         call = call_of_gets(self._full_name(table), rows, ranges.behind_moment(at))
-        stored = await self._call_at_once(table, *call)
+        try:
+            stored = await self._call_at_once(table, *call)
+        except AnswerTooLong:
+            some = _fewer(len(keys))
+            found = await self._get(table, keys[:some], at, first_ones)
+            if first_ones:
+                return [*found, *[UNREAD] * (len(keys) - len(found))]
+            return [*found, *await self._get(table, keys[some:], at, first_ones)]
         return [_visible_cell(key, cell) for key, cell in zip(keys, stored, strict=True)]
+
+    def _expected_rows(self, table: str, room: int) -> int:
+        """So many rows of a table are taken to have `room` bytes."""
+        return max(room // self._row_bytes.get(table, UNKNOWN_ROW_BYTES), 1)
+
+    def _note_row_bytes(self, table: str, cells: Sequence[Cell]) -> None:
+        if cells:
+            self._row_bytes[table] = bytes_of_values(cells) // len(cells) + 1
 
     async def scan(
         self,
@@ -243,12 +300,13 @@ class HBaseStore:
         limit: int | None = None,
     ) -> AsyncIterator[list[Cell]]:
         left = ranges.stored_range(start, end)
-        count = FIRST_BATCH if limit is None else min(FIRST_BATCH, limit)
+        count = min(FIRST_BATCH, self._expected_rows(table, CALL_BYTES))
+        count = count if limit is None else min(count, limit)
         read = self._last_rows if reverse else self._first_rows
-        batch: asyncio.Future[list[Cell]] | None = None
+        batch: asyncio.Future[tuple[list[Cell], int]] | None = None
         batches = 0
 
-        def begun() -> asyncio.Future[list[Cell]] | None:
+        def begun() -> asyncio.Future[tuple[list[Cell], int]] | None:
             """The next batch, unless nothing is left."""
             if count == 0 or (left.end and left.start >= left.end):
                 return None
@@ -256,7 +314,7 @@ class HBaseStore:
 
         try:
             while (batch := batch or begun()) is not None:
-                rows = await batch
+                rows, count = await batch
                 batch, batches = None, batches + 1
                 cells = _visible(rows)[:limit]
                 limit = None if limit is None else limit - len(cells)
@@ -268,34 +326,76 @@ class HBaseStore:
                     count = 0
                 if batches > 1:  # who came back for the second will come for more
                     batch = begun()
-                if cells:
-                    yield cells
+                while cells:
+                    whole = fitting(cells, BATCH_BYTES)
+                    yield cells[:whole]
+                    cells = cells[whole:]
         finally:
             if batch is not None:
                 batch.cancel()
 
-    def _first_rows(self, table: str, part: ranges.Range, count: int, at: int) -> list[Cell]:
-        wanted = ranges.scan([part], count, timeRange=ranges.moment(0, at))
-        return self._scanned(table, wanted, count)
+    def _first_rows(
+        self, table: str, part: ranges.Range, count: int, at: int
+    ) -> tuple[list[Cell], int]:
+        return self._scanned(table, [part], count, at)
 
-    def _last_rows(self, table: str, part: ranges.Range, count: int, at: int) -> list[Cell]:
-        wanted = ranges.reverse_scan(part, count, timeRange=ranges.moment(0, at))
-        rows = self._scanned(table, wanted, count + 1)
-        return [row for row in rows if row.key != part.end and row.key >= part.start][:count]
+    def _last_rows(
+        self, table: str, part: ranges.Range, count: int, at: int
+    ) -> tuple[list[Cell], int]:
+        while True:
+            wanted = ranges.reverse_scan(part, count, timeRange=ranges.moment(0, at))
+            try:
+                rows = self._call(
+                    table,
+                    lambda client, name: client.scanned(name, wanted, count + 1),  # noqa: B023
+                )
+            except AnswerTooLong:
+                count = _fewer(count)
+                continue
+            inside = [row for row in rows if row.key != part.end and row.key >= part.start]
+            self._note_row_bytes(table, inside)
+            return inside[:count], count
 
-    def _scanned(self, table: str, wanted: Any, count: int) -> list[Cell]:
-        """Rows as they are stored."""
-        return self._call(table, lambda client, name: client.scanned(name, wanted, count))
+    def _scanned(
+        self, table: str, parts: Sequence[ranges.Range], count: int, at: int
+    ) -> tuple[list[Cell], int]:
+        """The first rows in `parts`, as they are stored, and how many were asked for: `count`, or
+        fewer if they are large."""
+        while True:
+            wanted = ranges.scan(parts, count, timeRange=ranges.moment(0, at))
+            try:
+                rows = self._call(
+                    table,
+                    lambda client, name: client.scanned(name, wanted, count),  # noqa: B023
+                )
+            except AnswerTooLong:
+                count = _fewer(count)
+                continue
+            self._note_row_bytes(table, rows)
+            return rows, count
 
     def _rows(self, table: str, wanted: Any, count: int) -> list[Any]:
         return self._call(table, lambda client, name: client.getScannerResults(name, wanted, count))
 
     async def scan_prefixes(
-        self, table: str, prefixes: Sequence[bytes], at: int
+        self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None
     ) -> list[list[Cell]]:
+        while prefixes:
+            try:
+                groups = await self._all_under(table, prefixes, at, room)
+            except _NoRoom:
+                prefixes = prefixes[: len(prefixes) // 2]
+            else:
+                return groups if room is None else groups_within(groups, room)
+        return []
+
+    async def _all_under(
+        self, table: str, prefixes: Sequence[bytes], at: int, room: int | None
+    ) -> list[list[Cell]]:
+        """Raises _NoRoom when they have clearly more than `room` bytes."""
         wanted = ranges.of_prefixes(prefixes)
         chunks = [wanted[i : i + PREFIXES] for i in range(0, len(wanted), PREFIXES)]
-        found = await self._all([partial(self._under, table, chunk, at) for chunk in chunks])
+        found = await self._all([partial(self._under, table, chunk, at, room) for chunk in chunks])
         cells = [cell for part in found for cell in part]
         keys = [cell.key for cell in cells]
         groups = []
@@ -305,13 +405,15 @@ class HBaseStore:
             groups.append(cells[bisect_left(keys, prefix) : last])
         return groups
 
-    def _under(self, table: str, left: list[ranges.Range], at: int) -> list[Cell]:
-        """All rows in the ranges `left`."""
-        cells, count = [], LARGEST_BATCH
+    def _under(self, table: str, left: list[ranges.Range], at: int, room: int | None) -> list[Cell]:
+        """All rows in the ranges `left`. Raises _NoRoom when they have more than `room` bytes."""
+        cells: list[Cell] = []
+        count = min(LARGEST_BATCH, self._expected_rows(table, CALL_BYTES))
         while left:
-            wanted = ranges.scan(left, count, timeRange=ranges.moment(0, at))
-            rows = self._scanned(table, wanted, count)
+            rows, count = self._scanned(table, left, count, at)
             cells += _visible(rows)
+            if room is not None and (room := room - bytes_of_values(rows)) < 0:
+                raise _NoRoom
             if len(rows) < count:
                 break
             left = ranges.behind(left, rows[-1].key)
@@ -681,6 +783,15 @@ class HBaseStore:
         raise AssertionError("the last try returns or raises")
 
 
+class _NoRoom(Exception):
+    """There are more bytes than were asked for."""
+
+
+def _fewer(rows: int) -> int:
+    """Rows to ask for after the answer with so many was too long, which that with two never is."""
+    return max(rows // FEWER, 1)
+
+
 def _route(items: Sequence[object]) -> object:
     """Part of the route of a call with `items`: the same for all calls that may share one."""
     return None if len(items) <= SHARED else object()
@@ -734,7 +845,7 @@ def _next_batch(rows: Sequence[Cell], limit: int | None) -> int:
     if limit == 0:
         return 0
     size = sum([len(key) + len(value) for key, _, value in rows])
-    room = max(BATCH_BYTES * len(rows) // size, 1)
+    room = max(CALL_BYTES * len(rows) // size, 1)
     return min(LARGEST_BATCH, room, max(4 * len(rows), limit or LARGEST_BATCH))
 
 
@@ -745,7 +856,7 @@ def _chunks(versions: Sequence[_Version]) -> Iterator[Sequence[_Version]]:
     begin = size = 0
     for i, ((key, value), _) in enumerate(versions):
         size += len(key) + len(value)
-        if i - begin == PUTS - 1 or size >= BATCH_BYTES:
+        if i - begin == PUTS - 1 or size >= CALL_BYTES:
             yield versions[begin : i + 1]
             begin, size = i + 1, 0
     if begin < len(versions):

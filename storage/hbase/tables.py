@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.hbase.cells import FAMILY
-from storage.hbase.interface import THRIFT
+from hornbeam_server.storage.hbase.cells import FAMILY
+from hornbeam_server.storage.hbase.interface import THRIFT
 
 _ALL = (1 << 31) - 1
 """HBase's "no limit", of versions and of seconds."""

@@ -24,8 +24,8 @@ from uuid import uuid4
 
 from hdfs_native import FileStatus, WriteOptions
 
-from schema.errors import DiskFull, Unavailable
-from storage.hdfs.client import HdfsClient, Writer
+from hornbeam_server.schema.errors import DiskFull, Unavailable
+from hornbeam_server.storage.hdfs.client import HdfsClient, Writer
 
 T = TypeVar("T")
 
@@ -100,7 +100,8 @@ class HdfsFiles:
             raise await self._gone(error) from error
         self._unclosed[name] = _Unclosed(name, writer, bytearray(data))
 
-    async def append(self, name: str, data: bytes) -> None:
+    async def append(self, name: str, pieces: Sequence[bytes]) -> None:
+        data = b"".join(pieces)
         self._require_open()
         file = self._unclosed[name]
         try:
@@ -110,7 +111,7 @@ class HdfsFiles:
         file.content += data
 
     async def finish(self, name: str, data: bytes) -> None:
-        await self.append(name, data)
+        await self.append(name, [data])
         self._close_later(self._unclosed[name])
 
     async def read(self, name: str) -> bytes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from schema.errors import InvalidRequest
-from storage.hdfs.client import HdfsClient
-from storage.hdfs.files import PATIENCE_S, HdfsFiles
-from storage.hdfs.logs import HdfsLogs
-from storage.log.segments import SEGMENT_BYTES, SegmentedLog
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.storage.hdfs.client import HdfsClient
+from hornbeam_server.storage.hdfs.files import PATIENCE_S, HdfsFiles
+from hornbeam_server.storage.hdfs.logs import HdfsLogs
+from hornbeam_server.storage.log.segments import SEGMENT_BYTES, SegmentedLog
 
 
 class HdfsLog:

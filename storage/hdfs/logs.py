@@ -18,11 +18,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from schema.errors import Unavailable
-from storage.hdfs.client import HdfsClient
-from storage.hdfs.files import BYTES_PER_S, RECOVERY_S, RETRY_S
-from storage.log.format import is_sealed, segment_name
-from storage.log.segments import sorted_segments
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.hdfs.client import HdfsClient
+from hornbeam_server.storage.hdfs.files import BYTES_PER_S, RECOVERY_S, RETRY_S
+from hornbeam_server.storage.log.format import is_sealed, segment_name
+from hornbeam_server.storage.log.segments import sorted_segments
 
 T = TypeVar("T")
 CALL_S = 10.0

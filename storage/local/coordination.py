@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from schema.errors import (
+from hornbeam_server.schema.errors import (
     Corruption,
     DiskFull,
     HornbeamError,
@@ -21,7 +21,8 @@ from schema.errors import (
     StalePlan,
     Unavailable,
 )
-from storage.ports import Versioned
+from hornbeam_server.storage.local.private import FILE, make_private, open_private
+from hornbeam_server.storage.ports import Versioned
 
 
 class LocalCoordination:
@@ -41,8 +42,8 @@ class LocalCoordination:
         """Raises Unavailable when another process has the folder open, InvalidRequest when this one
         may not write in it."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            make_private(folder)
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, FILE)
         except OSError as error:
             raise _unusable(error, folder) from None
         try:
@@ -80,7 +81,7 @@ class LocalCoordination:
     def _store(self, values: dict[str, Versioned]) -> None:
         """Replace the file, durably, then the values in memory."""
         fresh = self._file.with_suffix(".new")
-        with fresh.open("wb") as file:
+        with open(fresh, "wb", opener=open_private) as file:
             file.write(msgspec.json.encode(values))
             file.flush()
             os.fsync(file.fileno())

@@ -11,12 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from schema.errors import DiskFull, Unavailable
-from storage.log.format import segment_name
-from storage.log.segments import SEGMENT_BYTES, SegmentedLog, sorted_segments
+from hornbeam_server.schema.errors import DiskFull, Unavailable
+from hornbeam_server.storage.local.private import FILE, make_private
+from hornbeam_server.storage.log.files import NoRoom
+from hornbeam_server.storage.log.format import segment_name
+from hornbeam_server.storage.log.segments import SEGMENT_BYTES, SegmentedLog, sorted_segments
 
 T = TypeVar("T")
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+JOINED_BYTES = 1 << 20
+"""Pieces of an append that have more together are written one by one."""
 DESCRIPTOR_S, PAUSE_S = 30.0, 0.05
 """While no descriptor is free, one is asked for again for so long, after such pauses: connections
 come and go, but a log that failed is done with."""
@@ -99,8 +104,8 @@ class LocalFiles:
     async def create(self, name: str, data: bytes) -> None:
         await self._in_thread(self._create, name, data)
 
-    async def append(self, name: str, data: bytes) -> None:
-        await self._in_thread(self._append, name, data)
+    async def append(self, name: str, pieces: Sequence[bytes]) -> None:
+        await self._in_thread(self._append, name, pieces)
 
     async def finish(self, name: str, data: bytes) -> None:
         await self._in_thread(self._finish, name, data)
@@ -136,30 +141,63 @@ class LocalFiles:
             raise _mapped(error, self._folder) from error
 
     def _make_durable(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_private(self._folder.parent)
+        make_private(self._folder)
         last = sorted(self._folder.glob("*.log"))[-1:]
         for path in (*last, self._folder, self._folder.parent, self._folder.parent.parent):
             _sync(path)
 
     def _create(self, name: str, data: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        self._open[name] = file = _opened(self._folder / name, flags)
-        _write_all(file, data)
+        try:
+            file = _opened(self._folder / name, flags)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise self._no_room() from error
+            raise
+        self._open[name] = file
+        try:
+            self._write(file, [data])
+        except NoRoom:
+            os.close(self._open.pop(name))
+            (self._folder / name).unlink()
+            raise
         os.fsync(file)
         _sync(self._folder)
 
-    def _append(self, name: str, data: bytes) -> None:
+    def _append(self, name: str, pieces: Sequence[bytes]) -> None:
         file = self._open[name]
-        _write_all(file, data)
+        self._write(file, pieces)
         os.fdatasync(file)
 
     def _finish(self, name: str, data: bytes) -> None:
+        self._write(self._open[name], [data])
         file = self._open.pop(name)
         try:
-            _write_all(file, data)
             os.fsync(file)
         finally:
             os.close(file)
+
+    def _write(self, file: int, pieces: Sequence[bytes]) -> None:
+        """Write at the end, all or nothing: what found room is cut off again if the rest finds
+        none. Raises NoRoom. That the disk is full may also come out when the file is synced; then
+        nobody knows what is on it."""
+        size = os.fstat(file).st_size
+        try:
+            for data in _writes(pieces):
+                _write_all(file, data)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            os.ftruncate(file, size)
+            os.lseek(file, size, os.SEEK_SET)
+            raise self._no_room() from error
+
+    def _no_room(self) -> NoRoom:
+        return NoRoom(
+            f"The log in {self._folder} cannot grow: the disk is full.",
+            cure="Free space; writes then go on.",
+        )
 
     def _tail(self, name: str, count: int) -> tuple[int, bytes]:
         with (self._folder / name).open("rb") as file:
@@ -175,6 +213,11 @@ class LocalFiles:
     def _release(self) -> None:
         while self._open:
             os.close(self._open.popitem()[1])
+
+
+def _writes(pieces: Sequence[bytes]) -> Sequence[bytes]:
+    """`pieces` as they are written in one call each: all together, unless that copies much."""
+    return [b"".join(pieces)] if sum(map(len, pieces)) <= JOINED_BYTES else pieces
 
 
 def _write_all(file: int, data: bytes) -> None:
@@ -197,7 +240,7 @@ def _opened(path: Path, flags: int) -> int:
     until = time.monotonic() + DESCRIPTOR_S
     while True:
         try:
-            return os.open(path, flags, 0o644)
+            return os.open(path, flags, FILE)
         except OSError as error:
             if error.errno not in {errno.EMFILE, errno.ENFILE} or time.monotonic() > until:
                 raise
@@ -205,7 +248,7 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def _mapped(error: OSError, folder: Path) -> Unavailable:
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if error.errno in _FULL:
         return DiskFull(
             f"The log in {folder} cannot grow: the disk is full.", cure="Free space and restart."
         )

@@ -10,17 +10,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from hornbeam_server.schema.errors import DiskFull
+
+
+class NoRoom(DiskFull):
+    """There is no room for a change, and it has had no effect: it can be made again later."""
+
 
 class LogFiles(Protocol):
     """The files of one slave's log, as one owner of it sees them.
 
     One file at most is open for `append`. The caller makes one change at a time, and no more of
-    them once a create, append or finish has failed or was cancelled. He may read at any time, and
-    sees none or all of a change that succeeds.
+    them once a create, append or finish has failed or was cancelled, unless by NoRoom. He may read
+    at any time, and sees none or all of a change that succeeds.
 
-    Errors: DiskFull, and Unavailable for all else (a file that is not there, too). A change that
-    has failed may have taken effect wholly, in part or not at all, and may yet do so until the
-    next `fence`; before that, what is read need not be durable.
+    Errors: NoRoom, DiskFull, and Unavailable for all else (a file that is not there, too). After
+    NoRoom everything is as before the change. After another error the change may have taken effect
+    wholly, in part or not at all, and may yet do so until the next `fence`; before that, what is
+    read need not be durable.
     """
 
     async def fence(self, epoch: int) -> None:
@@ -38,11 +45,12 @@ class LogFiles(Protocol):
     async def create(self, name: str, data: bytes) -> None:
         """Make a file that was not there, open for `append`; its name and `data` are durable."""
 
-    async def append(self, name: str, data: bytes) -> None:
-        """Write at the end of the file created last; on return it survives a machine's crash."""
+    async def append(self, name: str, pieces: Sequence[bytes]) -> None:
+        """Write `pieces`, in order, at the end of the file created last; on return they survive a
+        crash of the machine."""
 
     async def finish(self, name: str, data: bytes) -> None:
-        """Append for the last time. The file is closed even if that fails."""
+        """Append for the last time. The file is closed even if that fails, unless by NoRoom."""
 
     async def read(self, name: str) -> bytes:
         """All of a file, open or not."""

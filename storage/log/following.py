@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from schema.errors import Corruption
-from storage.log.format import scan_segment, segment_name
-from storage.log.records import Batch, decode
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.log.format import scan_segment, segment_name
+from hornbeam_server.storage.log.records import Batch, decode
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True):

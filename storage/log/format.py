@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from schema.errors import Corruption
+from hornbeam_server.schema.errors import Corruption
 
 MAGIC = b"HBLOG\r\n\x1a"
 VERSION = 2
@@ -61,24 +61,27 @@ def require_payloads(payloads: Sequence[bytes]) -> None:
             raise ValueError(f"a payload of {len(payload)} bytes")
 
 
-def encode_append(payloads: Sequence[bytes], epoch: int, sequence: int, offset: int) -> bytes:
-    """The frames of one append that begins at `offset` of a segment."""
-    frames = []
+def encode_append(payloads: Sequence[bytes], epoch: int, sequence: int, offset: int) -> list[bytes]:
+    """The frames of one append that begins at `offset` of a segment, in pieces that follow one
+    another. The payloads are pieces themselves: one may be large, and is not copied."""
+    pieces = []
     for number, payload in enumerate(payloads):
         length = len(payload) | (_CONTINUES if number > 0 else 0)
-        frames.append(_frame(length, payload, (epoch, sequence), offset))
-        offset += len(frames[-1])
-    return b"".join(frames)
+        head = _head(length, payload, (epoch, sequence), offset)
+        pieces += [head, payload]
+        offset += len(head) + len(payload)
+    return pieces
 
 
 def encode_seal(epoch: int, sequence: int, offset: int) -> bytes:
     """The frame that ends a segment at `offset`."""
-    return _frame(0, b"", (epoch, sequence), offset)
+    return _head(0, b"", (epoch, sequence), offset)
 
 
-def _frame(length: int, payload: bytes, segment: tuple[int, int], offset: int) -> bytes:
+def _head(length: int, payload: bytes, segment: tuple[int, int], offset: int) -> bytes:
+    """What stands before the payload in a frame."""
     head = length.to_bytes(4)
-    return head + _CRC.pack(_checksum(head, payload, segment, offset)) + payload
+    return head + _CRC.pack(_checksum(head, payload, segment, offset))
 
 
 def _checksum(head: bytes, payload: bytes, segment: tuple[int, int], offset: int) -> int:

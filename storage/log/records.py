@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from schema.errors import Corruption
-from storage.ports import Position, Put
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.ports import Position, Put
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True):

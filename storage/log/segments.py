@@ -2,21 +2,25 @@
 
 After a change that failed, or whose caller was cancelled, the log refuses everything: what the
 file holds is unknown, and to sync again could report success for pages the kernel has given up
-(the caller reopens under a new epoch and reads what is there).
+(the caller reopens under a new epoch and reads what is there). Only a change that found no room,
+and so had no effect, may be made again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 
-from schema.errors import Corruption, Unavailable
-from storage.log.files import LogFiles
-from storage.log.format import (
+import structlog
+
+from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.log.files import LogFiles, NoRoom
+from hornbeam_server.storage.log.format import (
     SEAL_BYTES,
     Header,
+    Scanned,
     encode_append,
     encode_seal,
     parse_name,
@@ -24,8 +28,9 @@ from storage.log.format import (
     scan_segment,
     segment_name,
 )
-from storage.ports import Position, Segment
+from hornbeam_server.storage.ports import Position, Segment
 
+_LOG = structlog.get_logger(__name__)
 SEGMENT_BYTES = 64 << 20
 
 
@@ -50,6 +55,7 @@ class SegmentedLog:
         self._failed = False
         self._closing = False
         self._closed = False
+        self._torn: set[str] = set()
         self.torn_bytes = 0
         """Bytes of torn tails that `read` has dropped."""
 
@@ -101,11 +107,24 @@ class SegmentedLog:
                     f"Log segment {name} has no seal, but another follows.",
                     position=f"{name}:end",
                 )
-            self.torn_bytes += scanned.torn_bytes
+            self._note_torn(name, scanned)
             for payload, offset in scanned.frames:
                 position = Position(epoch, sequence, offset)
                 if position > start:
                     yield position, payload
+
+    def _note_torn(self, name: str, scanned: Scanned) -> None:
+        if not scanned.torn_bytes:
+            return
+        self.torn_bytes += scanned.torn_bytes
+        if name not in self._torn:
+            self._torn.add(name)
+            at = scanned.frames[-1][1] if scanned.frames else 0
+            _LOG.warning(
+                "the torn end of a log segment is dropped, as a crash in a write leaves one",
+                position=f"{name}:{at}",
+                bytes=scanned.torn_bytes,
+            )
 
     async def segments(self) -> list[Segment]:
         async with self._turn:
@@ -137,32 +156,35 @@ class SegmentedLog:
         with self._changing():
             if not self._open:
                 await self._begin()
-            data = encode_append(payloads, self._epoch, self._sequence, self._size)
-            await self._files.append(self._open, data)
-        self._size += len(data)
+            pieces = encode_append(payloads, self._epoch, self._sequence, self._size)
+            await self._files.append(self._open, pieces)
+        self._size += sum(map(len, pieces))
         position = Position(self._epoch, self._sequence, self._size)
         if self._size >= self._segment_bytes:
-            await self._seal()
+            with suppress(NoRoom):  # the frames are there; it is sealed after a later append
+                await self._seal()
         return position
 
     async def _begin(self) -> None:
-        self._sequence += 1
-        name = segment_name(self._epoch, self._sequence)
-        header = Header(self._epoch, self._sequence, self._catalog_version, self._slave).encode()
+        sequence = self._sequence + 1
+        name = segment_name(self._epoch, sequence)
+        header = Header(self._epoch, sequence, self._catalog_version, self._slave).encode()
         await self._files.create(name, header)
-        self._open, self._size = name, len(header)
+        self._sequence, self._open, self._size = sequence, name, len(header)
 
     async def _seal(self) -> None:
         if not self._open:
             return
-        name, self._open = self._open, ""
+        seal = encode_seal(self._epoch, self._sequence, self._size)
         with self._changing():
-            await self._files.finish(name, encode_seal(self._epoch, self._sequence, self._size))
+            await self._files.finish(self._open, seal)
+        self._open = ""
 
     async def _finish(self) -> None:
         try:
             if not self._failed:
-                await self._seal()
+                with suppress(NoRoom):  # the last segment of an epoch may have no seal
+                    await self._seal()
         finally:
             self._closed = True
 
@@ -195,6 +217,8 @@ class SegmentedLog:
     def _changing(self) -> Iterator[None]:
         try:
             yield
+        except NoRoom:
+            raise
         except BaseException:
             self._failed = True
             raise

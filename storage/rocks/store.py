@@ -12,14 +12,19 @@ a crash of the machine takes with it is replayed from Hornbeam's log, which is s
 from __future__ import annotations
 
 import asyncio
+import shutil
 import struct
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+import structlog
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
@@ -29,25 +34,38 @@ from rocksdict import (
     DBCompressionType,
     Options,
     Rdict,
+    ReadOptions,
     WriteBatch,
 )
 
-from schema.errors import Corruption, DiskFull, HornbeamError, Unavailable
-from storage.codec.keys import successor
-from storage.ports import TOMBSTONE, Cell, Put
+from hornbeam_server.schema.errors import Corruption, DiskFull, HornbeamError, Unavailable
+from hornbeam_server.storage.codec.keys import successor
+from hornbeam_server.storage.local.private import make_private
+from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Cell, Put
 
+_LOG = structlog.get_logger(__name__)
 T = TypeVar("T")
 _NUMBER = struct.Struct(">I")
 _STAMP = struct.Struct(">Q")
 _LARGEST = (1 << 64) - 1
+_LAST = b"\xff" * 8 + b"\0"
+"""Behind the stamps of all versions of a row."""
 _NAMES = _NUMBER.pack(0)
 """Under it: table name → number; under the empty name the highest number ever given."""
 BLOCK_CACHE_BYTES = 64 << 20
 WRITE_BUFFER_BYTES = 32 << 20
 FIRST_BATCH, LARGEST_BATCH = 256, 2_048
-"""A scan's first batch is read at once; later ones are larger, and read in a thread."""
-INLINE_PUTS = 1_000
+"""Rows. A scan's first batch is read at once; later ones are larger, and read in a thread."""
+_ROW_COST = BATCH_BYTES // LARGEST_BATCH
+"""To read a row takes about as long as to read so many bytes."""
+UNLIMITED = 1 << 62
+INLINE_PUTS = 256
+INLINE_BYTES = 1 << 20
 """Larger batches are written in a thread: RocksDB may stall a writer that outruns its flushes."""
+CLOSE_S = 10.0
+"""How long it is waited for threads inside of a database that is opened again."""
+ROOM_BYTES = 16 << 20
+"""What opening the store takes besides the space for its log."""
 PURGE_BATCH = 10_000
 SPLIT_BYTES = 8 << 20
 """Of a file, compressed: what one reader takes some seconds for."""
@@ -58,8 +76,14 @@ class RocksStore:
 
     remote = False
 
-    def __init__(self, db: Rdict, *, writes: bool = True) -> None:
-        self._db = db
+    def __init__(self, db: Rdict, path: Path, *, writes: bool = True) -> None:
+        self._db: Any = db  # rocksdict has no types
+        self._path = path
+        self._full = False
+        """Has a write found no room, and none succeeded since?"""
+        self._stuck = False
+        """Has one been refused after that because another had failed?"""
+        self._reopening = threading.Lock()
         self._writes = writes
         self._tables = {
             key[4:].decode(): int(_NUMBER.unpack(value)[0])
@@ -73,11 +97,11 @@ class RocksStore:
     @classmethod
     def open(cls, path: Path) -> RocksStore:
         """Open or create. Raises Unavailable when it is open already, Corruption, DiskFull."""
-        path.mkdir(parents=True, exist_ok=True)
+        make_private(path)
         with _Mapped(f"The store in {path} cannot be opened"):
             db = Rdict(str(path), _options())
             try:
-                return cls(db)
+                return cls(db, path)
             except BaseException:
                 db.close()  # else its lock stays
                 raise
@@ -88,7 +112,7 @@ class RocksStore:
         Unavailable when it is not there, Corruption."""
         with _Mapped(f"The checkpoint in {path} cannot be opened"):
             db = Rdict(str(path), _options(), access_type=AccessType.read_only())
-            return cls(db, writes=False)
+            return cls(db, path, writes=False)
 
     async def checkpoint(self, path: Path) -> None:
         """Make the folder `path`, which is not there yet, with all that is in the store now. On
@@ -132,16 +156,24 @@ class RocksStore:
 
     # ------------------------------------------------------------ reads
 
-    async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
+    async def get(
+        self, table: str, keys: Sequence[bytes], at: int, *, room: int | None = None
+    ) -> list[Cell | None]:
         if not keys:
             return []
+        left = UNLIMITED if room is None else room
         prefix, stamp = self._prefix(table), _STAMP.pack(_LARGEST - at)
         with _Mapped(f"Table {table} cannot be read"):
-            iterator = self._db.iter()
-            found = []
+            found: list[Cell | None] = []
             for key in keys:
-                cell = _seek_row(iterator, prefix + key, stamp)
-                found.append(cell if cell is not None and cell.value != TOMBSTONE else None)
+                cell = _seek_row(self._db, prefix + key, stamp)
+                if cell is None or cell.value == TOMBSTONE:
+                    found.append(None)
+                    continue
+                found.append(cell)
+                left -= len(cell.value)
+                if left <= 0:
+                    break
         return found
 
     async def scan(
@@ -157,33 +189,26 @@ class RocksStore:
         rows = islice(self._rows(table, start, end, at, reverse), limit)
         what = f"Table {table} cannot be read"
         with _Mapped(what):
-            batch = list(islice(rows, FIRST_BATCH))
+            batch, ended = _rows_of_batch(rows, FIRST_BATCH)
         if batch:
             yield batch
-        if len(batch) < FIRST_BATCH:
-            return
-        while batch := await self._in_thread(what, lambda: list(islice(rows, LARGEST_BATCH))):
-            yield batch
+        while not ended:
+            batch, ended = await self._in_thread(what, lambda: _rows_of_batch(rows, LARGEST_BATCH))
+            if batch:
+                yield batch
 
     async def scan_prefixes(
-        self, table: str, prefixes: Sequence[bytes], at: int
+        self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None
     ) -> list[list[Cell]]:
         number, newest, what = self._prefix(table), _LARGEST - at, f"Table {table} cannot be read"
         found: list[list[Cell]] = []
         with _Mapped(what):
-            iterator = self._db.iter()
-            groups = (_newest(_under(iterator, number + prefix), newest) for prefix in prefixes)
-            left = LARGEST_BATCH
-            for group in groups:
-                found.append(list(islice(group, left)))
-                left -= len(found[-1]) + 1
-                if left <= 0:
-                    break
-            else:
-                return found
-        # Many rows: the rest is read in a thread, the rest of the last group first.
-        found[-1] += await self._in_thread(what, lambda: list(group))
-        return found + await self._in_thread(what, lambda: [list(group) for group in groups])
+            groups = (_newest(_under(self._db, number + prefix), newest) for prefix in prefixes)
+            pauses = _collect(groups, found, UNLIMITED if room is None else room)
+            more = next(pauses, False)
+        while more:  # many rows: the rest is read in a thread
+            more = await self._in_thread(what, lambda: next(pauses, False))
+        return found
 
     def _rows(
         self, table: str, start: bytes, end: bytes | None, at: int, reverse: bool
@@ -200,24 +225,28 @@ class RocksStore:
     # ------------------------------------------------------------ writes
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
-        stamp = _STAMP.pack(_LARGEST - ts)
-        batch = WriteBatch(raw_mode=True)
-        for table, puts in writes.items():
-            prefix = self._prefix(table)
-            for key, value in puts:
-                batch.put(prefix + key + stamp, value)
-            self._count(table, sum([len(key) + len(value) for key, value in puts]))
-        if len(batch) <= INLINE_PUTS:
-            self._write(batch)
+        prefixes = {table: self._prefix(table) for table in writes}
+
+        def write() -> dict[str, int]:
+            batch, sizes = _batch(writes, prefixes, _STAMP.pack(_LARGEST - ts))
+            self._write_batch(batch)
+            return sizes
+
+        what = "The store cannot be written"
+        if _is_small(writes) and not self._full:
+            with _Mapped(what):
+                sizes = write()
         else:
-            await self._in_thread("The store cannot be written", lambda: self._db.write(batch))
+            sizes = await self._in_thread(what, write)
+        for table, size in sizes.items():
+            self._count(table, size)
 
     async def check_and_put(
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
     ) -> bool:
         physical = self._prefix(table) + key
         with _Mapped(f"Table {table} cannot be read"):
-            newest = _seek_row(self._db.iter(), physical, b"")
+            newest = _seek_row(self._db, physical, b"")
         present = newest.value if newest is not None and newest.value != TOMBSTONE else None
         if present != expected:
             return False
@@ -230,7 +259,47 @@ class RocksStore:
 
     def _write(self, batch: WriteBatch) -> None:
         with _Mapped("The store cannot be written"):
+            self._write_batch(batch)
+
+    def _write_batch(self, batch: WriteBatch) -> None:
+        """RocksDB goes on by itself when a table could not be written and there is room again. But
+        once its own log could not be written, it refuses everything until it is opened again."""
+        if self._full:
+            with self._reopening:
+                self._free_from_failure()
+        try:
             self._db.write(batch)
+        except Exception as error:
+            self._full = self._full or _is_full(str(error))
+            self._stuck = self._stuck or (self._full and _is_stuck(str(error)))
+            raise
+        self._full = self._stuck = False
+
+    def _free_from_failure(self) -> None:
+        """Open RocksDB again if its own log has failed and there is room. All that was put is
+        there: the log holds it, and drops the part of a write that failed. Reads that are under
+        way fail; they can be repeated. Raises DiskFull."""
+        if not (self._stuck or self._refuses_to_sync()):
+            return
+        needed = ROOM_BYTES + sum(log.stat().st_size for log in self._path.glob("*.log"))
+        if shutil.disk_usage(self._path).free < needed:
+            raise DiskFull(
+                f"The store in {self._path} cannot be written: the disk is full.",
+                cure=f"Free {needed >> 20} MiB; writes then go on.",
+            )
+        self._stuck = True
+        failed, self._db = self._db, _BetweenTwo()
+        _closed(failed)
+        self._db = Rdict(str(self._path), _options())
+        self._full = self._stuck = False
+        _LOG.warning("the store has been opened again, since there is room", path=str(self._path))
+
+    def _refuses_to_sync(self) -> bool:
+        try:
+            self._db.flush_wal(True)
+        except Exception as error:
+            return _is_stuck(str(error))
+        return False
 
     async def flush(self) -> None:
         await self._in_thread("The store cannot be synced", lambda: self._db.flush_wal(True))
@@ -260,13 +329,13 @@ class RocksStore:
         batch, row = WriteBatch(raw_mode=True), b""
         for physical, size in _invisible(_entries(self._db, number, _after(number)), horizon):
             if len(batch) >= PURGE_BATCH and physical[:-8] != row:
-                self._db.write(batch)
+                self._write_batch(batch)
                 batch = WriteBatch(raw_mode=True)
             batch.delete(physical)
             row = physical[:-8]
             dropped += 1
             freed += size
-        self._db.write(batch)
+        self._write_batch(batch)
         return dropped, freed
 
     async def size(self, table: str) -> int:
@@ -316,9 +385,11 @@ class RocksStore:
         self._closed = True
         self._threads.shutdown()
         with _Mapped("The store cannot be closed"):
-            if self._writes:
-                self._db.flush_wal(True)
-            self._db.close()
+            try:
+                if self._writes:
+                    self._db.flush_wal(True)
+            finally:
+                self._db.close()
 
 
 def _options() -> Options:
@@ -352,8 +423,28 @@ def between(low: bytes, high: bytes, count: int) -> list[bytes]:
     return [low[:same] + number.to_bytes(size) for number in numbers]
 
 
+def _is_small(writes: Mapping[str, Sequence[Put]]) -> bool:
+    """Is it written as fast as it is handed to a thread?"""
+    if sum(map(len, writes.values())) > INLINE_PUTS:
+        return False
+    return sum([len(put.value) for puts in writes.values() for put in puts]) <= INLINE_BYTES
+
+
+def _batch(
+    writes: Mapping[str, Sequence[Put]], prefixes: Mapping[str, bytes], stamp: bytes
+) -> tuple[WriteBatch, dict[str, int]]:
+    """What writes these rows, and the bytes of each table's rows."""
+    batch, sizes = WriteBatch(raw_mode=True), {}
+    for table, puts in writes.items():
+        prefix = prefixes[table]
+        for key, value in puts:
+            batch.put(prefix + key + stamp, value)
+        sizes[table] = sum([len(key) + len(value) for key, value in puts])
+    return batch, sizes
+
+
 def _after(number: bytes) -> bytes:
-    """Where the table behind table `number` begins."""
+    """Where the entries that begin with the number of a table, and maybe more, end."""
     after = successor(number)
     assert after is not None, "numbers are given from 1"
     return after
@@ -365,57 +456,99 @@ def _entries(db: Rdict, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes
     rocksdict's `items()` would be shorter, but it takes a damaged block for the end of the data:
     only `status` of its low iterator tells the two apart.
     """
-    iterator = db.iter()
+    iterator = _below(db, end)
     iterator.seek(start)
     while iterator.valid():
-        key = iterator.key()
-        if key >= end:
-            return
-        yield key, iterator.value()
+        yield iterator.key(), iterator.value()
         iterator.next()
     iterator.status()
 
 
 def _entries_backwards(db: Rdict, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
     """As `_entries`, from the last to the first."""
-    iterator = db.iter()
-    iterator.seek_for_prev(end)
+    iterator = _below(db, end)
+    iterator.seek_to_last()
     while iterator.valid():
         key = iterator.key()
         if key < start:
             return
-        if key < end:
-            yield key, iterator.value()
+        yield key, iterator.value()
         iterator.prev()
     iterator.status()
 
 
-def _under(iterator: Any, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Entries that start with `prefix`."""
-    iterator.seek(prefix)
-    while iterator.valid():
-        key = iterator.key()
-        if not key.startswith(prefix):
-            return
-        yield key, iterator.value()
-        iterator.next()
-    iterator.status()
+def _under(db: Rdict, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Entries that start with `prefix`, the number of a table and more."""
+    return _entries(db, prefix, _after(prefix))
 
 
-def _seek_row(iterator: Any, physical: bytes, stamp: bytes) -> Cell | None:
+def _below(db: Rdict, end: bytes) -> Any:
+    """An iterator over all keys below `end`.
+
+    An iterator without a bound goes on to the next entry that exists, past all that were purged and
+    are not compacted yet. That takes 20 ms for 200 000 of them, and holds the interpreter. There is
+    no bound below: the method of rocksdict 0.3 for it sets the one above.
+    """
+    options = ReadOptions()
+    options.set_iterate_upper_bound(end)
+    return db.iter(options)
+
+
+def _rows_of_batch(rows: Iterator[Cell], most: int) -> tuple[list[Cell], bool]:
+    """The next rows, at most so many, up to the one with which they reach BATCH_BYTES; and whether
+    they are the last ones."""
+    batch: list[Cell] = []
+    append, left = batch.append, BATCH_BYTES
+    for cell in islice(rows, most):
+        append(cell)
+        left -= len(cell[2])  # of its value: by its name it takes twice as long
+        if left <= 0:
+            return batch, False
+    return batch, len(batch) < most
+
+
+def _collect(
+    groups: Iterator[Iterator[Cell]], found: list[list[Cell]], room: int
+) -> Iterator[bool]:
+    """Fill `found` with the first groups, as far as there is room for whole ones. Yields True
+    after each part of the work."""
+    part = BATCH_BYTES
+    for group in groups:
+        cells: list[Cell] = []
+        for cell in group:
+            cells.append(cell)
+            size = len(cell.value)
+            room -= size
+            if room < 0:
+                return
+            part -= size + _ROW_COST
+            if part <= 0:
+                yield True
+                part = BATCH_BYTES
+        found.append(cells)
+        part -= _ROW_COST
+
+
+def _seek_row(db: Rdict, physical: bytes, stamp: bytes) -> Cell | None:
     """First version of the row `physical` at or behind `stamp`, tombstones too."""
-    iterator.seek(physical + stamp)
+    first = physical + stamp
+    iterator = _below(db, physical + _LAST)
+    iterator.seek(first)
     if not iterator.valid():
         iterator.status()
         return None
     found = iterator.key()
-    if len(found) != len(physical) + 8 or not found.startswith(physical):
+    if len(found) != len(physical) + 8:  # a row whose key is longer
         return None
     return Cell(physical[4:], _timestamp(found), iterator.value())
 
 
 def _timestamp(physical: bytes) -> int:
     return _LARGEST - int.from_bytes(physical[-8:])
+
+
+_cell: Callable[[tuple[bytes, int, bytes]], Cell] = partial(tuple.__new__, Cell)
+"""`Cell` of a tuple, in half the time: scans make one for each row."""
 
 
 def _newest(entries: Iterator[tuple[bytes, bytes]], newest: int) -> Iterator[Cell]:
@@ -430,7 +563,7 @@ def _newest(entries: Iterator[tuple[bytes, bytes]], newest: int) -> Iterator[Cel
         if value != TOMBSTONE:
             if stamp != last:  # rows that were written together have one timestamp
                 last, ts = stamp, _timestamp(physical)
-            yield Cell(row[4:], ts, value)
+            yield _cell((row[4:], ts, value))
 
 
 def _oldest_last(entries: Iterator[tuple[bytes, bytes]], at: int) -> Iterator[Cell]:
@@ -481,12 +614,52 @@ class _Mapped:
         _traceback: TracebackType | None,
     ) -> None:
         # Exactly Exception: a TypeError is a mistake of ours and must show as one.
-        if error is not None and (type(error) is Exception or isinstance(error, DbClosedError)):
+        if error is not None and (
+            type(error) is Exception or isinstance(error, DbClosedError) or _is_being_closed(error)
+        ):
             raise _mapped(str(error), self._what) from error
 
 
+class _BetweenTwo:
+    """In the place of a database while it is opened again."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Exception("it is being opened again")
+
+    def close(self) -> None: ...
+
+
+def _closed(db: Rdict) -> None:
+    """Close a database that has failed, once no thread is inside of it any more."""
+    until = time.monotonic() + CLOSE_S
+    while True:
+        try:
+            db.close()
+        except RuntimeError:  # a thread is inside: "Already borrowed"
+            if time.monotonic() > until:
+                raise Exception("it is in use and cannot be opened again yet") from None
+            time.sleep(CLOSE_S / 1_000)
+            continue
+        except Exception as error:
+            _LOG.info("closed after a failure", error=str(error))
+        return
+
+
+def _is_being_closed(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and str(error) == "Already mutably borrowed"
+
+
+def _is_full(status: str) -> bool:
+    return "No space" in status or "quota" in status
+
+
+def _is_stuck(status: str) -> bool:
+    """Does RocksDB refuse a write because one before it has failed?"""
+    return "previous error" in status or "Seen error" in status
+
+
 def _mapped(status: str, what: str) -> HornbeamError:
-    if "No space" in status or "quota" in status:
+    if _is_full(status):
         return DiskFull(f"{what}: the disk is full.", cure="Free space; writes then go on.")
     if status.startswith("Corruption"):
         return Corruption(f"{what}: {status}", cure="Restore the folder from a backup.")

@@ -12,9 +12,9 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from schema.errors import StalePlan, Unavailable
-from storage.ports import Versioned
-from storage.simulated.network import AtOnce, Calls
+from hornbeam_server.schema.errors import StalePlan, Unavailable
+from hornbeam_server.storage.ports import Versioned
+from hornbeam_server.storage.simulated.network import AtOnce, Calls
 
 SESSION_S = 3.0
 HEARTBEAT_S = 0.5

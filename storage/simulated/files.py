@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum, auto
 from typing import Any
 
-from schema.errors import HornbeamError, Unavailable
-from storage.log.format import segment_name
-from storage.log.segments import sorted_segments
-from storage.simulated.clock import START_MS
+from hornbeam_server.schema.errors import HornbeamError, Unavailable
+from hornbeam_server.storage.log.format import segment_name
+from hornbeam_server.storage.log.segments import sorted_segments
+from hornbeam_server.storage.simulated.clock import START_MS
 
 SECTOR_BYTES = 512
 ALL = sys.maxsize
@@ -299,9 +299,9 @@ class SimulatedFiles:
         self._open = name
         await self._send(Kind.CREATE, name, data=data)
 
-    async def append(self, name: str, data: bytes) -> None:
+    async def append(self, name: str, pieces: Sequence[bytes]) -> None:
         assert name == self._open, f"{name} is not open"
-        await self._send(Kind.APPEND, name, data=data)
+        await self._send(Kind.APPEND, name, data=b"".join(pieces))
 
     async def finish(self, name: str, data: bytes) -> None:
         assert name == self._open, f"{name} is not open"

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from schema.errors import Unavailable
-from storage.simulated.chaos import Chaos, Fault
-from storage.simulated.loop import Process, SimulatedLoop
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.simulated.chaos import Chaos, Fault
+from hornbeam_server.storage.simulated.loop import Process, SimulatedLoop
 
 T = TypeVar("T")
 Effect = Callable[[], T]

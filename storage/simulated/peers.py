@@ -14,12 +14,12 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 
-from schema.errors import HornbeamError, Unavailable
-from storage.limits import require_sendable
-from storage.ports import Answer, Caller
-from storage.simulated.chaos import Chaos, Fault
-from storage.simulated.loop import Process, SimulatedLoop
-from storage.simulated.network import settle
+from hornbeam_server.schema.errors import HornbeamError, Unavailable
+from hornbeam_server.storage.limits import require_sendable
+from hornbeam_server.storage.ports import Answer, Caller
+from hornbeam_server.storage.simulated.chaos import Chaos, Fault
+from hornbeam_server.storage.simulated.loop import Process, SimulatedLoop
+from hornbeam_server.storage.simulated.network import settle
 
 LOOK_S = 0.5
 """How often an end looks whether the process at the other end lives."""

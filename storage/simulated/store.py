@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from schema.errors import Corruption, Unavailable
-from storage.codec.keys import successor
-from storage.ports import NEWEST, TOMBSTONE, Cell, Put
-from storage.simulated.network import AtOnce, Calls
+from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.batches import bytes_of_values, fitting, groups_within
+from hornbeam_server.storage.codec.keys import successor
+from hornbeam_server.storage.ports import BATCH_BYTES, NEWEST, TOMBSTONE, Cell, Put
+from hornbeam_server.storage.simulated.network import AtOnce, Calls
 
 SCAN_ROWS = 256
 SPLIT_ROWS = 1_000
@@ -132,23 +133,30 @@ class SimulatedTables:
             raise Corruption(f"Table {name} does not exist in the store.")
         return found
 
-    def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
+    def get(
+        self, table: str, keys: Sequence[bytes], at: int, room: int | None
+    ) -> list[Cell | None]:
         found = self.table(table)
-        return [next(found.rows([key], at), None) for key in keys]
+        cells = [next(found.rows([key], at), None) for key in keys]
+        return cells if room is None else cells[: fitting(cells, room)]
 
     def chunk(
         self, table: str, start: bytes, end: bytes | None, at: int, reverse: bool, count: int
     ) -> list[Cell]:
-        """The first `count` rows of a scan."""
+        """The first rows of a scan: `count` of them, or fewer that have BATCH_BYTES."""
         found = self.table(table)
         keys = found.between(start, end)
-        return list(islice(found.rows(keys[::-1] if reverse else keys, at), count))
+        cells = list(islice(found.rows(keys[::-1] if reverse else keys, at), count))
+        return cells[: fitting(cells, BATCH_BYTES)]
 
-    def prefixes(self, table: str, prefixes: Sequence[bytes], at: int) -> list[list[Cell]]:
+    def prefixes(
+        self, table: str, prefixes: Sequence[bytes], at: int, room: int | None
+    ) -> list[list[Cell]]:
         found = self.table(table)
-        return [
+        groups = [
             list(found.rows(found.between(prefix, successor(prefix)), at)) for prefix in prefixes
         ]
+        return groups if room is None else groups_within(groups, room)
 
     def put(self, table: str, put: Put, ts: int) -> None:
         self.table(table).put(put.key, put.value, ts)
@@ -225,8 +233,10 @@ class SimulatedStore:
 
     # ------------------------------------------------------------ reads
 
-    async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
-        return await self._reach().one("get", lambda: self.service.get(table, keys, at))
+    async def get(
+        self, table: str, keys: Sequence[bytes], at: int, *, room: int | None = None
+    ) -> list[Cell | None]:
+        return await self._reach().one("get", lambda: self.service.get(table, keys, at, room))
 
     async def scan(
         self,
@@ -246,7 +256,7 @@ class SimulatedStore:
             if not batch:
                 return
             yield batch
-            if len(batch) < count:
+            if len(batch) < count and bytes_of_values(batch) < BATCH_BYTES:
                 return
             left = None if left is None else left - len(batch)
             if reverse:
@@ -255,10 +265,10 @@ class SimulatedStore:
                 start = batch[-1].key + b"\0"
 
     async def scan_prefixes(
-        self, table: str, prefixes: Sequence[bytes], at: int
+        self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None
     ) -> list[list[Cell]]:
         return await self._reach().one(
-            "scan_prefixes", lambda: self.service.prefixes(table, prefixes, at)
+            "scan_prefixes", lambda: self.service.prefixes(table, prefixes, at, room)
         )
 
     # ------------------------------------------------------------ writes

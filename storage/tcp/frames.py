@@ -11,7 +11,7 @@ import hmac
 import struct
 from typing import NamedTuple
 
-from storage.ports import MESSAGE_BYTES
+from hornbeam_server.storage.ports import MESSAGE_BYTES
 
 VERSION = 1
 MAGIC = b"HBPEER"

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, cast
 
 import structlog
 
-from schema.errors import HornbeamError, Unavailable
-from storage.limits import require_sendable
-from storage.ports import MESSAGE_BYTES, Answer, Caller
-from storage.tcp.frames import (
+from hornbeam_server.schema.errors import HornbeamError, Unavailable
+from hornbeam_server.storage.limits import require_sendable
+from hornbeam_server.storage.ports import MESSAGE_BYTES, Answer, Caller
+from hornbeam_server.storage.tcp.frames import (
     FRAME_BYTES,
     NONCE_BYTES,
     Frames,

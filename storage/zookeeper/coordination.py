@@ -28,8 +28,8 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from schema.errors import LimitExceeded, StalePlan, Unavailable
-from storage.ports import Versioned
+from hornbeam_server.schema.errors import LimitExceeded, StalePlan, Unavailable
+from hornbeam_server.storage.ports import Versioned
 
 SESSION_S = 6.0
 CONNECT_S = 10.0

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from api_world import PLAN, world
 
@@ -8,6 +10,14 @@ def shop(tmp_path_factory):
     with world(tmp_path_factory.mktemp("api"), max_body_bytes=300_000, max_parameters=5_000) as w:
         assert w.apply(**PLAN).status_code == 200
         yield w
+
+
+@pytest.fixture(autouse=True)
+def _own_umask():
+    """`serve` sets that of the process, for good: in a test, until the test ends."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture(autouse=True)

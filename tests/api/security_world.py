@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 from api_world import PLAN, World, world
 
-from api import keys
+from hornbeam_server.api import keys
 
 ROWS = [
     "INSERT INTO customer VALUES (1, 'ann secret', 10.5, 'ann@secret'), (2, 'bob', 0, 'bob@x')",

@@ -9,9 +9,9 @@ import pytest
 from api_world import world
 from security_world import SecureWorld, secure_world
 
-from api import keys
-from api.audit import logger_to
-from schema.errors import InvalidRequest
+from hornbeam_server.api import keys
+from hornbeam_server.api.audit import logger_to
+from hornbeam_server.schema.errors import InvalidRequest
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,7 @@ def test_what_is_logged_and_what_is_not(secured):
         return [(line["key"], line["status"]) for line in lines]
 
     me, admin = keys.id_in(reader), keys.id_in(root)
+    csv = {"Content-Type": "text/csv"}
     select, delete = {"sql": "SELECT 1"}, {"statements": [{"sql": "DELETE FROM orders"}]}
     assert logged(reader, "POST", "/v1/query", json=select) == []
     assert logged(reader, "GET", "/v1/schema") == []
@@ -80,7 +81,7 @@ def test_what_is_logged_and_what_is_not(secured):
     assert logged(reader, "GET", "/v1/keys") == [(me, 403)]
     assert logged(root, "GET", "/v1/keys") == [(admin, 200)]
     assert logged(root, "POST", "/v1/transactions", json={}) == [(admin, 422)]
-    assert logged(root, "POST", "/v1/load/nowhere", content="a\n") == [(admin, 404)]
+    assert logged(root, "POST", "/v1/load/nowhere", content="a\n", headers=csv) == [(admin, 404)]
     assert logged(root, "POST", "/v1/verify", json={}) == []
     assert logged(root, "POST", "/v1/verify", json={"repair": True}) == [(admin, 200)]
 

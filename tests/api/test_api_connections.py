@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from api import protocol
-from api.protocol import HEAD_BYTES, room_for
-from api.serve import run
-from api.settings import Settings
+from hornbeam_server.api import protocol
+from hornbeam_server.api.protocol import HEAD_BYTES, room_for
+from hornbeam_server.api.serve import run
+from hornbeam_server.api.settings import Settings
 
-GET = b"GET /livez HTTP/1.1\r\nHost: here\r\n"
+GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 
 
 @asynccontextmanager
@@ -76,7 +76,7 @@ def test_a_head_beyond_the_limit_is_refused_before_it_is_whole(tmp_path):
 
 
 def test_bodies_may_be_longer_than_heads_but_their_trailers_may_not(tmp_path):
-    chunked = b"POST /v1/query HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunked = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 
     async def ask():
         async with served(tmp_path) as port:

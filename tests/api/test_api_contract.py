@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from api_world import world
 
-from api import answers
-from api.models import LAST_MS
-from api.problems import STATUS
-from schema import errors
+from hornbeam_server.api import answers
+from hornbeam_server.api.models import LAST_MS
+from hornbeam_server.api.problems import STATUS
+from hornbeam_server.schema import errors
 
 ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
 
@@ -64,6 +64,21 @@ def test_what_only_grows_is_a_counter(shop):
     before = committed()
     insert_customer(shop, 4711)
     assert committed() == before + 1
+
+
+def test_the_snapshot_of_an_idle_server_does_not_lag(tmp_path, monkeypatch):
+    def lag(server):
+        text = server.client.get("/metrics").text
+        return float(text.split("\nhornbeam_watermark_lag_seconds ")[1].split()[0])
+
+    with world(tmp_path) as server:
+        database = server.database
+        later = database.clock.wall_ms() + 3_600_000
+        with monkeypatch.context() as patch:
+            patch.setattr(type(database.clock), "wall_ms", lambda _: later)
+            assert lag(server) == 0
+            patch.setattr(type(database.committer), "idle", False)
+            assert lag(server) > 3_000
 
 
 def test_health_of_a_database_without_a_log(tmp_path):

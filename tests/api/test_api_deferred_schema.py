@@ -7,7 +7,7 @@ import pytest
 from api_world import DDL, WORKLOAD, world
 
 import hornbeam
-from schema.ddl import load_ddl
+from hornbeam_server.schema.ddl import load_ddl
 
 VIEW = """
 CREATE MATERIALIZED VIEW by_name WITH (refresh = 'deferred'{more}) AS

@@ -5,10 +5,10 @@ import asyncio
 import msgspec
 import pytest
 
-from schema.codec import decode_catalog
-from storage.codec.rows import Codecs
-from storage.snapshot import Snapshot
-from storage.source import Source, open_source
+from hornbeam_server.schema.codec import decode_catalog
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.snapshot import Snapshot
+from hornbeam_server.storage.source import Source, open_source
 
 
 async def rows_of(document, layout):

@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import pytest
 from security_world import SecureWorld, secure_world
 
-from api import keys
-from api.access import Grant, Role
-from api.authentication import KeyRing
-from api.node import Serving
-from api.settings import Settings
-from schema.errors import Corruption, NotFound, Unauthenticated, Unavailable
-from storage.ports import NEWEST, Put
-from storage.rocks.store import RocksStore
+from hornbeam_server.api import keys
+from hornbeam_server.api.access import Grant, Role
+from hornbeam_server.api.authentication import KeyRing
+from hornbeam_server.api.node import Serving
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.schema.errors import Corruption, NotFound, Unauthenticated, Unavailable
+from hornbeam_server.storage.ports import NEWEST, Put
+from hornbeam_server.storage.rocks.store import RocksStore
 
 
 class HandClock:

@@ -8,9 +8,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from api.bulk import read_rows
-from schema.ddl import load_ddl
-from schema.errors import InvalidRequest
+from hornbeam_server.api.bulk import read_rows
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import InvalidRequest
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -138,7 +138,7 @@ def test_broken_arrow(shop, cut):
 
 def test_refused_loads(shop):
     assert load(shop, "nowhere", "a\n1\n").status_code == 404
-    assert load(shop, "customer", "{}", "application/json").status_code == 422
+    assert load(shop, "customer", "{}", "application/json").status_code == 415
     assert load(shop, "customer", "x" * 400_000).status_code == 413
 
 

@@ -6,9 +6,9 @@ import pytest
 from api_world import PLAN, world
 
 from hornbeam.transport import open_transport, parse_url
-from pipeline import export, sink
-from storage.codec.rows import Codecs
-from storage.ports import Put
+from hornbeam_server.pipeline import export, sink
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.ports import Put
 
 BEGIN = {"relations": ["orders"], "identity": "files", "splits": {"orders": ["1510", "1520"]}}
 JOIN = "SELECT c_name, o_id FROM customer, orders WHERE c_id = o_c_id"

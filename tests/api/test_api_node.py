@@ -7,21 +7,26 @@ import httpx
 import pytest
 from database_world import until
 
-from api.app import create_app
-from api.database import Database, Ports
-from api.node import Node, Serving
-from api.planning import PlanRequest
-from api.settings import Settings
-from schema.errors import Corruption, OutcomeUnknown, TransactionAborted, Unavailable
-from storage.local.system import RandomIds, SystemClock
-from storage.log.segments import SegmentedLog
-from storage.ports import Versioned
-from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
-from storage.simulated.files import SimulatedDisk, SimulatedFiles
-from storage.simulated.store import SimulatedStore, SimulatedTables
-from storage.tcp.peers import TcpPeers
-from txlayer.assignment import Assignment
-from txlayer.model import Statement, TransactionRequest
+from hornbeam_server.api.app import create_app
+from hornbeam_server.api.database import Database, Ports
+from hornbeam_server.api.node import Node, Serving
+from hornbeam_server.api.planning import PlanRequest
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.schema.errors import (
+    Corruption,
+    OutcomeUnknown,
+    TransactionAborted,
+    Unavailable,
+)
+from hornbeam_server.storage.local.system import RandomIds, SystemClock
+from hornbeam_server.storage.log.segments import SegmentedLog
+from hornbeam_server.storage.ports import Versioned
+from hornbeam_server.storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFiles
+from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
+from hornbeam_server.storage.tcp.peers import TcpPeers
+from hornbeam_server.txlayer.assignment import Assignment
+from hornbeam_server.txlayer.model import Statement, TransactionRequest
 
 INSERT = "INSERT INTO t (a) VALUES (?)"
 
@@ -100,7 +105,7 @@ class Cluster:
 @contextlib.asynccontextmanager
 async def client(cluster, serving):
     to_app = httpx.ASGITransport(create_app(cluster.settings, serving))
-    async with httpx.AsyncClient(transport=to_app, base_url="http://node") as opened:
+    async with httpx.AsyncClient(transport=to_app, base_url="http://localhost") as opened:
         yield opened
 
 

@@ -9,11 +9,13 @@ from api_world import PLAN, world
 
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import open_transport, parse_url
-from pipeline import export, sink
-from schema.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
-from storage.limits import MAX_KEY_BYTES
-from storage.ports import NEWEST, Put
-from txlayer.catalog_keeper import CatalogKeeper
+from hornbeam_server.pipeline import export, sink
+from hornbeam_server.schema.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
+from hornbeam_server.storage.limits import MAX_KEY_BYTES
+from hornbeam_server.storage.ports import NEWEST, Put
+from hornbeam_server.txlayer.catalog_keeper import CatalogKeeper
+
+BYTES = {"Content-Type": "application/octet-stream"}
 
 
 @pytest.fixture
@@ -133,9 +135,10 @@ def test_rows_that_cannot_be_stored_are_refused(shop):
     with pytest.raises(LimitExceeded):
         put(shop, begun, {table: [Put(b"k" * (MAX_KEY_BYTES + 1), b"v")]})
     body = {"ts": begun.snapshot, "writes": {table: [[b"k" * (MAX_KEY_BYTES + 1), b"v"]]}}
-    assert shop.client.post("/v1/puts", content=msgspec.msgpack.encode(body)).status_code == 413
+    content = msgspec.msgpack.encode(body)
+    assert shop.client.post("/v1/puts", content=content, headers=BYTES).status_code == 413
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", msgspec.msgpack.encode({"ts": "1", "writes": {}})])
 def test_a_body_that_is_none_is_told(shop, body):
-    assert shop.client.post("/v1/puts", content=body).status_code == 422
+    assert shop.client.post("/v1/puts", content=body, headers=BYTES).status_code == 422

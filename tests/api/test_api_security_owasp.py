@@ -15,10 +15,10 @@ import pytest
 from api_world import PLAN, world
 from security_world import VIEW, SecureWorld, secure_world
 
-from api import keys
-from api.settings import Settings
-from api.tls import require_safe
-from schema.errors import InvalidRequest
+from hornbeam_server.api import keys
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.api.tls import require_safe
+from hornbeam_server.schema.errors import InvalidRequest
 
 
 @pytest.fixture(scope="module")

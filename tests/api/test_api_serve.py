@@ -8,23 +8,32 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 
-from api.database import Database
-from api.ports import cluster_ports
-from api.serve import serve
-from api.settings import NO_SETTINGS, Settings, describe, load_settings, require_known
-from schema.errors import HornbeamError, InvalidRequest
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.ports import cluster_ports
+from hornbeam_server.api.serve import serve
+from hornbeam_server.api.settings import (
+    NO_SETTINGS,
+    Settings,
+    describe,
+    load_settings,
+    require_known,
+)
+from hornbeam_server.schema.errors import HornbeamError, InvalidRequest
 
 ROOT = Path(__file__).parents[2]
 
 
-def start(folder: Path, **given: object) -> subprocess.Popen[str]:
+def start(folder: Path, *, before: str = "pass", **given: object) -> subprocess.Popen[str]:
+    """A server whose process runs the statement `before` first."""
     given = {"data": str(folder), "port": 0, **given}
-    code = f"from api.serve import serve; serve(**{given!r})"
+    code = f"from hornbeam_server.api import serve; {before}; serve.serve(**{given!r})"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HORNBEAM_")}
     return subprocess.Popen(
         [sys.executable, "-c", code],
@@ -56,6 +65,47 @@ def test_serves_until_a_signal_and_leaves_the_folder_free(tmp_path):
         server.wait()
     assert server.returncode == 0
     assert "event=opened" in log
+
+
+def workers_of(server: int) -> list[int]:
+    """Processes that run the statements of a server."""
+    return [worker for forking in children(server) for worker in children(forking)]
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_a_request_that_a_stop_ends_is_answered(tmp_path):
+    """A bare 500 says nothing of the outcome: the write may have been committed."""
+    slow = "(SELECT count(*) FROM range(1000000) a(x), range(1000000) b(y) WHERE sqrt(x) + y < 1)"
+    server = start(tmp_path / "data", before="serve.GRACE_S = 0.2", log_level="info")
+    try:
+        url = server.stdout.readline().split()[4]
+        write = {"statements": [{"sql": f"INSERT INTO t SELECT x FROM {slow} s(x)"}]}
+        bodies = {"/v1/query": {"sql": f"SELECT * FROM {slow} s"}, "/v1/transactions": write}
+        plan = {"ddl": "CREATE TABLE t (k BIGINT PRIMARY KEY)", "workload": ""}
+        planned = httpx.post(f"{url}/v1/schema/plan", json=plan).json()
+        applied = httpx.post(f"{url}/v1/schema/apply", json=plan | {"plan_id": planned["plan_id"]})
+        assert applied.status_code < 300, applied.text
+        with ThreadPoolExecutor() as threads:
+            asked = [
+                threads.submit(httpx.post, url + path, json=body, timeout=30)
+                for path, body in bodies.items()
+            ]
+            while len(workers_of(server.pid)) < len(bodies):
+                time.sleep(0.01)
+            server.send_signal(signal.SIGTERM)
+            query, transaction = (answer.result() for answer in asked)
+        _, log = server.communicate(timeout=30)
+    finally:
+        server.kill()
+        server.wait()
+    assert (query.status_code, query.json()["outcome"]) == (503, "none")
+    assert query.json()["retryable"]
+    assert (transaction.status_code, transaction.json()["outcome"]) == (504, "unknown")
+    assert "Traceback" not in log
+    assert server.returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from api_world import PLAN, world
 
-from api import middleware, protocol
+from hornbeam_server.api import middleware, protocol
 
 ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
 LARGE = "SELECT a.range AS a, b.range AS b, 'some text' AS t FROM range(1500) a, range(1000) b"
@@ -134,8 +134,8 @@ def test_a_client_that_reads_slowly_is_not_cut_off(shop, monkeypatch):
 
 def test_a_body_that_stops_coming_is_not_waited_for(shop, monkeypatch):
     monkeypatch.setattr(middleware, "BODY_S", 0.3)
-    for path in ("/v1/query", "/v1/load/customer"):
-        head = f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+    for path, media_type in (("/v1/query", "application/json"), ("/v1/load/customer", "text/csv")):
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media_type}\r\n"
         with socket.create_connection((shop.client.base_url.host, shop.client.base_url.port)) as s:
             s.sendall(head.encode() + b"Content-Length: 100\r\n\r\n{")
             s.settimeout(10)

@@ -17,11 +17,11 @@ from sqlalchemy import create_engine, text
 from test_api_serve import start
 
 import hornbeam
-from api import keys
-from api.serve import serve
-from api.settings import Settings
-from api.tls import require_safe, server_context
-from schema.errors import InvalidRequest
+from hornbeam_server.api import keys
+from hornbeam_server.api.serve import serve
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.api.tls import require_safe, server_context
+from hornbeam_server.schema.errors import InvalidRequest
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ from certificates import Authority
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from api import settings as settings_module
-from api.settings import Settings, load_settings
-from api.tls import node_contexts, renew, require_safe
-from schema.errors import InvalidRequest, Unavailable
-from storage.ports import Caller
-from storage.tcp.peers import TcpPeers
+from hornbeam_server.api import settings as settings_module
+from hornbeam_server.api.settings import Settings, load_settings
+from hornbeam_server.api.tls import node_contexts, renew, require_safe
+from hornbeam_server.schema.errors import InvalidRequest, Unavailable
+from hornbeam_server.storage.ports import Caller
+from hornbeam_server.storage.tcp.peers import TcpPeers
 
 SECRET = "5e" * 32
 Run = Callable[[Coroutine[Any, Any, None]], None]

@@ -18,8 +18,8 @@ from bench.peers.run import Options
 from bench.peers.throughput import pieces_of
 from bench.tpcw.data import Size
 from bench.tpcw.sessions import INTERACTIONS, MIXES, Measured, Shopper
-from storage.local.log import LocalLog
-from storage.rocks.store import RocksStore
+from hornbeam_server.storage.local.log import LocalLog
+from hornbeam_server.storage.rocks.store import RocksStore
 
 ROWS = 50
 TASK = Task("count_up", "UPDATE customer SET c_discount = c_discount + 1 WHERE c_id = ?", False)

@@ -17,14 +17,14 @@ from bench.peers.paper_protocol import DIRTY, FREE, HELD, Locks, Patience, Slave
 from bench.peers.port import Cannot
 from bench.peers.script import script
 from bench.tpcw.data import TODAY, Size
-from query.engine import QueryEngine
-from schema.errors import TypeMismatch, Unavailable
-from storage.codec.rows import Codecs
-from storage.local.log import LocalLog
-from storage.ports import NEWEST, START
-from storage.rocks.store import RocksStore
-from storage.simulated.network import AtOnce
-from storage.simulated.store import SimulatedStore
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.schema.errors import TypeMismatch, Unavailable
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.local.log import LocalLog
+from hornbeam_server.storage.ports import NEWEST, START
+from hornbeam_server.storage.rocks.store import RocksStore
+from hornbeam_server.storage.simulated.network import AtOnce
+from hornbeam_server.storage.simulated.store import SimulatedStore
 
 SIZE = Size(customers=20, items=20, orders_per_customer=3)
 SOURCE = tpcw(SIZE)

@@ -11,7 +11,7 @@ from bench.peers.design import joins, tpcw
 from bench.peers.phoenix_cluster import OMID_POM, PHOENIX_POM, PHOENIX_VERSIONS
 from bench.peers.port import Cannot
 from bench.tpcw.data import Size
-from schema.catalog import WorkloadStatement
+from hornbeam_server.schema.catalog import WorkloadStatement
 
 SOURCE = tpcw(Size(customers=50, items=50))
 DESIGN = SOURCE.design

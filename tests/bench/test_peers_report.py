@@ -1,4 +1,4 @@
-"""What is said about a run: findings, the document, the page, the README's tables."""
+"""What is said about a run: findings, the document, the page, the tables of docs/performance.md."""
 
 import json
 import re

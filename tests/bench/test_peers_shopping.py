@@ -15,8 +15,8 @@ from bench.peers.port import Cannot, Task
 from bench.peers.shopping import DRIVERS, REST, SessionStore, Shop, shopping
 from bench.tpcw.data import TODAY, Size
 from bench.tpcw.sessions import Counter, Measured, Shopper, StatementFailed
-from storage.local.log import LocalLog
-from storage.rocks.store import RocksStore
+from hornbeam_server.storage.local.log import LocalLog
+from hornbeam_server.storage.rocks.store import RocksStore
 
 SIZE = Size(customers=20, items=20, orders_per_customer=3)
 SOURCE = tpcw(SIZE)

@@ -12,7 +12,7 @@ import hornbeam
 from bench.tpch import SCHEMA, VIEWS
 from bench.tpch.changes import KEYS, Changes
 from bench.tpch.data import RELATIONS, files, queries
-from schema.ddl import load_ddl
+from hornbeam_server.schema.ddl import load_ddl
 
 SCALE = 0.001
 TRANSACTIONS = 250

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +21,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
+
+from tests.programs import go_program
 
 SOURCES = Path(__file__).with_name("linearizability")
 TIMEOUT_MS = 10_000
@@ -150,11 +151,11 @@ def program() -> Path:
 
 def _build(target: Path) -> None:
     """Build beside the target and rename, so that nobody meets a half-built one."""
-    go = shutil.which("go")
+    go = go_program()
     if go is None:
         raise CheckerError(
-            "the linearizability checker is a Go program and there is no `go` on the PATH: "
-            "install Go 1.22 or newer (https://go.dev/dl)"
+            "the linearizability checker is a Go program, and there is no Go 1.22 or newer: "
+            "run python -m tests.programs, which installs it"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:

@@ -329,10 +329,10 @@ def test_nonsense_is_no_verdict(operation, reason):
         check([operation])
 
 
-def test_without_go_it_fails_and_says_what_to_do(monkeypatch, tmp_path):
+def test_without_go_it_fails_and_says_how_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(CheckerError, match="install Go"):
+    with pytest.raises(CheckerError, match=r"no Go 1\.22 or newer: run python -m tests\.programs"):
         check(history(GOOD["adds"]))
 
 

@@ -52,7 +52,10 @@ def test_from_schema_to_verified_views(run: Run, files: tuple[str, str], tmp_pat
     assert "--yes" in err
     code, out, _ = run("schema", "apply", *files, "--yes", "--json", on=where)
     assert code == 0
-    assert json.loads(out)["catalog_version"] == 1
+    applied = json.loads(out)
+    assert applied["building"] == []
+    _, out, _ = run("schema", "show", "--json", on=where)
+    assert applied["catalog_version"] == json.loads(out)["version"] > 1, "what is built, too"
     rows = tmp_path / "author.csv"
     rows.write_text('a_id,a_name\n1,"A\n""B"""\n2,""\n')
     code, out, _ = run("load", "author", str(rows), "--json", on=where)
@@ -82,9 +85,16 @@ def test_a_plan_that_row_counts_change_is_made_again_if_nobody_looked(
             raise OperationalError("The plan differs.", {"code": "stale-plan"})
         return send(self, method, path, *rest)
 
+    stream = Transport.stream
+
+    def streamed(self: Transport, path: str, *rest: object) -> object:
+        sent.append(path)
+        return stream(self, path, *rest)
+
     monkeypatch.setattr(Transport, "json", stale)
+    monkeypatch.setattr(Transport, "stream", streamed)
     code, out, _ = run("schema", "apply", *files, "--yes", "--json", on=where)
-    assert (code, json.loads(out)["catalog_version"]) == (0, 1)
+    assert (code, json.loads(out)["catalog_version"]) == (0, 2), "built, too"
     assert sent.count("/v1/schema/plan") == 3
 
     sent.clear()
@@ -360,6 +370,130 @@ def test_errors_say_where_in_a_file(run: Run, tmp_path: Path) -> None:
     _, _, err = run("schema", "plan", str(ddl), str(workload))
     assert f"{workload}:3:1: in statement q: column ids is unknown" in err
     assert "did you mean id?" in err
+
+
+def test_errors_of_ddl_are_placed_in_what_was_written(run: Run, tmp_path: Path) -> None:
+    """And not in the schema's text, which the server makes of the schema in force."""
+    where = client_world.embedded(tmp_path / "db")
+    for statement in (
+        "CREATE TABLE a (id INT PRIMARY KEY, t TEXT)",
+        "CREATE TABLE b (id INT PRIMARY KEY, a_id INT REFERENCES a)",
+    ):
+        assert run("sql", statement, on=where)[0] == 0
+    for statement, place, said in (
+        ("CREATE TABLE c (\n  i INT PRIMARY KEY,\n  a FOO)", "3:5: ", "type FOO"),
+        ("CREATE TABLE c (i INT PRIMARY KEY, i INT)", "1:36: ", "declared twice"),
+        ("ALTER TABLE a ADD COLUMN x INT,\n ADD COLUMN y FOO", "2:15: ", "type FOO"),
+        ("ALTER TABLE a ADD id INT", "1:19: ", "declared twice"),
+        ("ALTER TABLE a ALTER COLUMN t RESTART WITH 5", "1:28: ", "no identity column of a.t"),
+        ("DROP TABLE a", "", "in: CREATE TABLE b"),
+    ):
+        code, _, err = run("sql", statement, on=where)
+        assert code == 3
+        assert f"error: {place}" in err
+        assert said in err
+        assert "<ddl>" not in err
+        assert "first is in line" not in err
+
+
+def test_the_failing_statement_of_a_script_is_told(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "s.sql"
+    script.write_text("SELECT 1;\n-- then\nSELECT 1;\n\nSELECT\n  nothing;\nSELECT 2;")
+    code, _, err = run("sql", "-f", str(script))
+    assert code == 3
+    assert f"Statement 3, which begins in line 5 of {script}:" in err
+    _, _, err = run("sql", "SELECT 1; SELECT nothing")
+    assert "Statement 2, which begins in line 1 of the text:" in err
+    _, _, err = run("sql", "SELECT nothing")
+    assert "begins in line" not in err
+
+
+def test_a_plan_says_which_rows_are_assumed(
+    run: Run, files: tuple[str, str], tmp_path: Path
+) -> None:
+    where = client_world.embedded(tmp_path / "db")
+
+    def planned(*more: str) -> tuple[dict[str, tuple[int, str]], dict[str, Any], str]:
+        _, out, _ = run("schema", "plan", *files, *more, "--json", on=where)
+        plan = json.loads(out)["plan"]
+        rows = {r["relation"]: (r["rows"], r["rows_are"]) for r in plan["relations"]}
+        return rows, plan, run("schema", "plan", *files, *more, on=where)[1]
+
+    rows, plan, text = planned()
+    assert {origin for _, origin in rows.values()} == {"assumed"}
+    assert set(plan["assumed"]) == set(rows)
+    assert "--rows RELATION=NUMBER" in plan["note"]
+    assert plan["note"] in text
+    assert all(set(view["assumed"]) == set(view["path"]) for view in plan["views"])
+    rows, plan, text = planned("--rows", "author=7")
+    assert rows["author"] == (7, "given")
+    assert "author" not in plan["assumed"]
+    assert plan["assumed"]
+    rows, plan, text = planned(*(w for name in rows for w in ("--rows", f"{name}=50")))
+    assert {origin for _, origin in rows.values()} == {"given"}
+    assert (plan["assumed"], plan["note"]) == ([], "")
+    assert "assumed" not in text
+    assert run("schema", "apply", *files, "--yes", on=where)[0] == 0
+    assert run("sql", "INSERT INTO author (a_id, a_name) VALUES (1, 'A')", on=where)[0] == 0
+    _, out, _ = run("explain", "SELECT * FROM book", on=where)
+    assert "assumed: those of book are not counted" in out
+    assert planned()[0]["author"] == (1, "counted")
+    for wrong in ("author", "author=x", "=5"):
+        code, _, err = run("schema", "plan", *files, "--rows", wrong, on=where)
+        assert code == 2
+        assert "says no rows" in err
+
+
+DUMP = """
+SET search_path = '';
+CREATE TABLE public.t (id integer NOT NULL, a integer);
+CREATE SEQUENCE public.t_id_seq AS integer START WITH 1 INCREMENT BY 1 NO MINVALUE NO MAXVALUE
+  CACHE 1;
+ALTER SEQUENCE public.t_id_seq OWNED BY public.t.id;
+CREATE TABLE public.u (id bigint NOT NULL);
+ALTER TABLE public.u ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.u_id_seq
+    START WITH 10
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+ALTER TABLE ONLY public.t ALTER COLUMN id SET DEFAULT nextval('public.t_id_seq'::regclass);
+SELECT pg_catalog.setval('public.t_id_seq', 42, true);
+SELECT pg_catalog.setval('public.u_id_seq', 70, false);
+ALTER TABLE ONLY public.t ADD CONSTRAINT t_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY public.u ADD CONSTRAINT u_pkey PRIMARY KEY (id);
+"""
+
+
+def test_numbers_go_on_where_a_dump_says(run: Run, tmp_path: Path) -> None:
+    where, dump = client_world.embedded(tmp_path / "db"), tmp_path / "dump.sql"
+    dump.write_text(DUMP)
+    assert run("schema", "apply", str(dump), "--yes", on=where)[0] == 0
+
+    def given(sql: str) -> Any:
+        code, out, err = run("sql", sql, "--json", on=where)
+        assert code == 0, err
+        return json.loads(out)["rows"][0][0]
+
+    assert given("INSERT INTO t (a) VALUES (1) RETURNING id") == 43
+    assert given("INSERT INTO u DEFAULT VALUES RETURNING id") == 70
+    code, out, _ = run("schema", "diff", str(dump), on=where)
+    assert (code, out.strip()) == (0, "Nothing changes.")
+    rows = tmp_path / "t.csv"
+    rows.write_text("id,a\n44,1\n500,1\n")
+    assert run("load", "t", str(rows), on=where)[0] == 0
+    assert given("INSERT INTO t (a) VALUES (1) RETURNING id") > 500
+    assert given("SELECT setval('t_id_seq', 9000)") == 9000
+    assert given("INSERT INTO t (a) VALUES (1) RETURNING id") == 9001
+    assert run("sql", "ALTER TABLE t ALTER COLUMN id RESTART WITH 77", on=where)[0] == 0
+    assert given("INSERT INTO t (a) VALUES (1) RETURNING id") == 77
+    for call in ("nextval('t_id_seq')", "currval('t_id_seq')", "lastval()"):
+        code, _, err = run("sql", f"SELECT {call}", on=where)
+        assert code == 3
+        assert f"function {call.partition('(')[0]} is not supported here" in err
+        assert "RESTART WITH" in err
 
 
 def test_a_file_without_rows_is_still_looked_at(run: Run, tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_a_cure_follows_the_message() -> None:
 
 
 def test_a_server_error_code_that_is_not_known_is_internal() -> None:
-    from schema import errors
+    from hornbeam_server.schema import errors
 
     codes = {
         kind.code

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from hornbeam import OperationalError
+from hornbeam import DatabaseError, OperationalError
 from hornbeam.exchange import CutShort, Lost, NotSent, Request
 from hornbeam.http import Http
 from hornbeam.transport import Transport
@@ -78,6 +78,16 @@ def http_to(*scripts: Served) -> Iterator[tuple[Http, Node]]:
     node = Node(*scripts)
     with closing(node), closing(Http(node.address, connect_timeout_s=5, timeout_s=5)) as http:
         yield http, node
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(404, "none"), (500, "unknown"), (502, "unknown")])
+def test_an_answer_that_is_no_problem_document_may_hide_an_effect(status, outcome):
+    answer = f"HTTP/1.1 {status} Oh\r\nContent-Length: 3\r\n\r\nBad".encode()
+    with http_to(answers(answer)) as (http, node):
+        transport = Transport(http, node.address)
+        with pytest.raises(DatabaseError) as failed:
+            transport.text("/v1/transactions")
+        assert failed.value.outcome == outcome
 
 
 def test_a_connection_serves_many_requests():

@@ -25,6 +25,7 @@ from sqlalchemy import (
     Column,
     Engine,
     ForeignKey,
+    Identity,
     Index,
     Integer,
     MetaData,
@@ -204,6 +205,28 @@ def test_json_is_looked_into(engine: Engine) -> None:
         assert connection.scalars(select(table.c.id).where(where)).all() == [1]
 
 
+JSON_KEYS = ("a.b", "$", "$.a", "*", "", "/a", 'x"y', "c\\d", "0", "-1", "b[0]", "é", "~", "n\nl")
+
+
+@pytest.mark.parametrize("key", JSON_KEYS)
+def test_any_key_of_json_is_found(engine: Engine, key: str) -> None:
+    metadata = MetaData()
+    table = Table("d", metadata, Column("id", Integer, primary_key=True), Column("j", types.JSON))
+    metadata.create_all(engine)
+    document = {each: [number, {each: f"text {number}"}] for number, each in enumerate(JSON_KEYS)}
+    found, j = document[key], table.c.j
+    with engine.begin() as connection:
+        connection.execute(insert(table).values(id=1, j=document))
+        row = connection.execute(
+            select(j[key], j[key][1][key].as_string(), j[(key, 0)].as_integer(), j[key + "?"])
+        ).one()
+        assert [*row] == [found, found[1][key], found[0], None]  # type: ignore[index]
+        assert connection.scalar(select(j[("*", 0)].as_integer())) == JSON_KEYS.index("*")
+        for path in (("*", "0"), ("*", -1)):
+            with pytest.raises(exc.StatementError, match="step by step"):
+                connection.execute(select(j[path]))
+
+
 def test_strings_are_aggregated(filled: Engine) -> None:
     names = func.aggregate_strings(Author.name, ", ")
     with filled.connect() as connection:
@@ -257,6 +280,15 @@ def test_reflection(engine: Engine) -> None:
     }  # fmt: skip
     assert reflected.c.at.type.timezone
     assert inspector.get_columns("p")[0]["identity"]["start"] == 1
+    assert "minvalue" not in inspector.get_columns("p")[0]["identity"]
+    options = {"always": True, "start": 40, "increment": -2, "minvalue": -8}
+    MetaData().create_all(engine)
+    Table(
+        "numbered", made := MetaData(), Column("n", Integer, Identity(**options), primary_key=True)
+    )
+    made.create_all(engine)
+    assert inspect(engine).get_columns("numbered")[0]["identity"] == options
+    made.drop_all(engine)
     assert not inspector.has_table("nothing")
     with pytest.raises(exc.NoSuchTableError):
         inspector.get_columns("nothing")

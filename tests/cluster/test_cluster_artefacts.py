@@ -5,8 +5,8 @@ from pathlib import Path
 import fake_java
 import pytest
 
-from cluster import artefacts
-from schema.errors import Unavailable
+from hornbeam_server.cluster import artefacts
+from hornbeam_server.schema.errors import Unavailable
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import fake_java
 import pytest
 
-from cluster import artefacts, control, processes
-from cluster.health import Health
 from hornbeam.cli import main
+from hornbeam_server.cluster import artefacts, control, processes
+from hornbeam_server.cluster.health import Health
 
 Run = Callable[..., tuple[int, str, str]]
 

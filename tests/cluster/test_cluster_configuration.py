@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster import configuration
-from cluster.layout import EMPTY, Layout, Role, grown
-from cluster.processes import Mark
+from hornbeam_server.cluster import configuration
+from hornbeam_server.cluster.layout import EMPTY, Layout, Role, grown
+from hornbeam_server.cluster.processes import Mark
 
 FOLDER = Path("/srv/one & two")
 MARK = Mark(FOLDER, "it").arguments

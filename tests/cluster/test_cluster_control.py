@@ -12,9 +12,9 @@ from pathlib import Path
 import fake_java
 import pytest
 
-from cluster import Cluster, Role, artefacts, control, processes
-from cluster.health import Health
-from schema.errors import InvalidRequest, NotFound, Unavailable
+from hornbeam_server.cluster import Cluster, Role, artefacts, control, processes
+from hornbeam_server.cluster.health import Health
+from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
 
 FIRST = ["zookeeper", "name-node", "data-node-1"]
 ALL = [*FIRST, "master", "region-server-1", "thrift", "thrift1"]
@@ -182,7 +182,8 @@ def test_a_port_that_is_taken_is_named_before_anything_starts(folder):
 
 def first_processes_of_a_start(folder: Path) -> subprocess.Popen[bytes]:
     """A start in a process of its own, which waits for the health of what it has started."""
-    code = "import signal, sys; from pathlib import Path; from cluster import Cluster; "
+    code = "import signal, sys; from pathlib import Path; "
+    code += "from hornbeam_server.cluster import Cluster; "
     code += "signal.signal(signal.SIGINT, signal.default_int_handler); "  # shells ignore it with &
     code += "Cluster.start(Path(sys.argv[1]))"
     starting = subprocess.Popen([sys.executable, "-c", code, folder], stderr=subprocess.DEVNULL)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cluster.health import Health, examine
-from cluster.layout import EMPTY, Layout, Process, Role, grown
+from hornbeam_server.cluster.health import Health, examine
+from hornbeam_server.cluster.layout import EMPTY, Layout, Process, Role, grown
 
 Answering = Callable[[bytes], int]
 

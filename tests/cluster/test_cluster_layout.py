@@ -2,9 +2,9 @@
 
 import pytest
 
-from cluster import layout
-from cluster.layout import EMPTY, PORTS, STOP_ORDER, Layout, Role, grown
-from schema.errors import Corruption, InvalidRequest
+from hornbeam_server.cluster import layout
+from hornbeam_server.cluster.layout import EMPTY, PORTS, STOP_ORDER, Layout, Role, grown
+from hornbeam_server.schema.errors import Corruption, InvalidRequest
 
 
 def ports_from(first: int):

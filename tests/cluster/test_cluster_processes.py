@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.ports import free_ports, is_free
-from cluster.processes import (
+from hornbeam_server.cluster.ports import free_ports, is_free
+from hornbeam_server.cluster.processes import (
     Mark,
     is_paused,
     running,
@@ -75,7 +75,7 @@ def test_a_process_that_lost_its_command_line_is_waited_for(mark, pid, monkeypat
     (tmp_path / str(pid)).mkdir()
     (tmp_path / str(pid) / "cmdline").touch()
     with monkeypatch.context() as patched:
-        patched.setattr("cluster.processes._PROC", tmp_path)
+        patched.setattr("hornbeam_server.cluster.processes._PROC", tmp_path)
         assert not wait_until_gone(mark, pid, 0.05)
 
 

@@ -7,9 +7,9 @@ import pytest
 from real_cluster import PATIENT, guarded_cluster
 from thriftpy2.rpc import client_context
 
-from cluster import Cluster, Role, processes
-from schema.errors import InvalidRequest
-from storage.hbase.interface import THRIFT
+from hornbeam_server.cluster import Cluster, Role, processes
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.storage.hbase.interface import THRIFT
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -21,22 +21,22 @@ from uuid import uuid4
 
 import pytest
 
-from storage.hbase.store import HBaseStore
-from storage.hdfs.log import HdfsLog, hdfs_logs
-from storage.local.coordination import LocalCoordination
-from storage.local.log import LocalLog, LocalLogs
-from storage.local.system import SystemClock
-from storage.log.segments import SegmentedLog
-from storage.rocks.store import RocksStore
-from storage.simulated.chaos import Chaos, Profile
-from storage.simulated.clock import SimulatedClock
-from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
-from storage.simulated.files import SimulatedDisk, SimulatedFiles, SimulatedLogs
-from storage.simulated.loop import run_simulated
-from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
-from storage.simulated.store import SimulatedStore
-from storage.tcp.peers import TcpPeers
-from storage.zookeeper.coordination import ZookeeperCoordination
+from hornbeam_server.storage.hbase.store import HBaseStore
+from hornbeam_server.storage.hdfs.log import HdfsLog, hdfs_logs
+from hornbeam_server.storage.local.coordination import LocalCoordination
+from hornbeam_server.storage.local.log import LocalLog, LocalLogs
+from hornbeam_server.storage.local.system import SystemClock
+from hornbeam_server.storage.log.segments import SegmentedLog
+from hornbeam_server.storage.rocks.store import RocksStore
+from hornbeam_server.storage.simulated.chaos import Chaos, Profile
+from hornbeam_server.storage.simulated.clock import SimulatedClock
+from hornbeam_server.storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFiles, SimulatedLogs
+from hornbeam_server.storage.simulated.loop import run_simulated
+from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedPeers
+from hornbeam_server.storage.simulated.store import SimulatedStore
+from hornbeam_server.storage.tcp.peers import TcpPeers
+from hornbeam_server.storage.zookeeper.coordination import ZookeeperCoordination
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ import asyncio
 
 from contract_adapters import CLOCKS, over
 
-from storage.local.system import RandomIds
-from storage.simulated.clock import SimulatedClock
-from storage.simulated.loop import run_simulated
+from hornbeam_server.storage.local.system import RandomIds
+from hornbeam_server.storage.simulated.clock import SimulatedClock
+from hornbeam_server.storage.simulated.loop import run_simulated
 
 every = over(CLOCKS)
 

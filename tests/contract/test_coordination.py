@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from contract_adapters import COORDINATIONS, opened, over, run
 
-from schema.errors import StalePlan
-from storage.ports import Versioned
+from hornbeam_server.schema.errors import StalePlan
+from hornbeam_server.storage.ports import Versioned
 
 every = over(COORDINATIONS)
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from contract_adapters import LOGS, opened, over, run
 
-from schema.errors import Corruption, Unavailable
-from storage.ports import START, Position
+from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.ports import START, Position
 
 every = over(LOGS)
 

@@ -6,9 +6,9 @@ from contextlib import suppress
 import pytest
 from contract_adapters import LOGS_FROM_OUTSIDE, over, run
 
-from schema.errors import Unavailable
-from storage.log.format import is_sealed, scan_segment, segment_name
-from storage.ports import Position
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.log.format import is_sealed, scan_segment, segment_name
+from hornbeam_server.storage.ports import Position
 
 every = over(LOGS_FROM_OUTSIDE)
 

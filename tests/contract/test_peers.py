@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from contract_adapters import PEERS, opened, over
 
-from schema.errors import LimitExceeded, Unavailable
-from storage.ports import MESSAGE_BYTES, Caller
+from hornbeam_server.schema.errors import LimitExceeded, Unavailable
+from hornbeam_server.storage.ports import MESSAGE_BYTES, Caller
 
 every = over(PEERS)
 

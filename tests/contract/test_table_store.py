@@ -8,8 +8,8 @@ from contract_adapters import STORES, collect, examples, opened, over, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.errors import Corruption, Unavailable
-from storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.ports import BATCH_BYTES, NEWEST, TOMBSTONE, Cell, Put
 
 every = over(STORES)
 
@@ -199,6 +199,82 @@ def test_size_follows_what_is_stored(adapter, tmp_path):
             await store.purge("t", 2)
             assert 600 < first < second
             assert await store.size("t") == first
+
+    run(scenario())
+
+
+LARGE = BATCH_BYTES * 2 // 5
+"""Three such rows are one batch."""
+
+
+async def filled_with_large_rows(store):
+    """12 large rows between many small ones, in four groups."""
+    await store.create_table("t")
+    puts = [
+        Put(b"%d/%03d" % (group, i), bytes([65 + group]) * (LARGE if i in (0, 20, 40) else 9))
+        for group in range(4)
+        for i in range(60)
+    ]
+    await store.put({"t": puts}, 5)
+    return [Cell(key, 5, value) for key, value in puts]
+
+
+def bytes_of(cells):
+    return sum(len(cell.value) for cell in cells)
+
+
+@every
+@pytest.mark.parametrize("limit", [None, 100])
+def test_a_batch_of_a_scan_ends_where_it_has_so_many_bytes(adapter, tmp_path, limit):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            cells = await filled_with_large_rows(store)
+            for reverse in (False, True):
+                scan = store.scan("t", b"", None, NEWEST, reverse=reverse, limit=limit)
+                batches = [batch async for batch in scan]
+                wanted = (cells[::-1] if reverse else cells)[:limit]
+                assert list(itertools.chain(*batches)) == wanted
+                assert all(0 <= bytes_of(batch[:-1]) < BATCH_BYTES for batch in batches)
+                assert len(batches) >= bytes_of(wanted) // (BATCH_BYTES + LARGE)
+
+    run(scenario())
+
+
+@every
+def test_a_get_that_is_given_room_answers_about_the_first_keys(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            cells = await filled_with_large_rows(store)
+            keys = [b"none", *(cell.key for cell in cells)]
+            for room in (1, 100, LARGE + 1, BATCH_BYTES):
+                found = []
+                while len(found) < len(keys):
+                    some = await store.get("t", keys[len(found) :], NEWEST, room=room)
+                    assert some
+                    assert bytes_of(cell for cell in some[:-1] if cell is not None) < room
+                    found += some
+                assert found == [None, *cells]
+            assert await store.get("t", keys, NEWEST) == [None, *cells]
+            assert await store.get("t", [], NEWEST, room=1) == []
+
+    run(scenario())
+
+
+@every
+def test_prefixes_that_are_given_room_are_answered_as_far_as_it_goes(adapter, tmp_path):
+    async def scenario():
+        async with opened(adapter, tmp_path) as store:
+            cells = await filled_with_large_rows(store)
+            by_group = [cells[i : i + 60] for i in (180, 0, 60, 120)]
+            prefixes = [b"3/", b"none", b"0/", b"1/", b"2/"]
+            whole = [by_group[0], [], *by_group[1:]]
+            size = bytes_of(by_group[0])
+            for room, answered in ((0, 0), (size - 1, 0), (size, 2), (2 * size, 3)):
+                found = await store.scan_prefixes("t", prefixes, NEWEST, room=room)
+                assert found == whole[: len(found)]
+                assert min(answered, 1) <= len(found) <= answered
+            assert await store.scan_prefixes("t", prefixes, NEWEST, room=5 * size) == whole
+            assert await store.scan_prefixes("t", prefixes, NEWEST) == whole
 
     run(scenario())
 

@@ -8,8 +8,8 @@ from contract_adapters import STORES, collect, examples, opened, over, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schema.errors import Unavailable
-from storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
 
 every = over(STORES)
 

@@ -21,14 +21,21 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from api.database import Database, Ports
-from api.settings import Settings
-from storage.log.segments import SegmentedLog
-from storage.simulated.clock import START_MS, SimulatedClock, SimulatedIds
-from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
-from storage.simulated.files import Kind, Operation, SimulatedDisk, SimulatedFiles, Unsynced
-from storage.simulated.loop import InlineExecutor, Process, run_simulated
-from storage.simulated.store import SimulatedStore, SimulatedTables
+from hornbeam_server.api.database import Database, Ports
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.query.workers.processes import inline_worker
+from hornbeam_server.storage.log.segments import SegmentedLog
+from hornbeam_server.storage.simulated.clock import START_MS, SimulatedClock, SimulatedIds
+from hornbeam_server.storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from hornbeam_server.storage.simulated.files import (
+    Kind,
+    Operation,
+    SimulatedDisk,
+    SimulatedFiles,
+    Unsynced,
+)
+from hornbeam_server.storage.simulated.loop import InlineExecutor, Process, run_simulated
+from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
 
 SLAVE = "a"
 POLL_S = 1.0
@@ -204,6 +211,7 @@ async def _live(world: World, work: Work, crash_at: int | None, callbacks: int |
             clock,
             ids,
             InlineExecutor,
+            inline_worker,
             reach,
         )
         database = await Database.start(_SETTINGS, ports)

@@ -12,12 +12,20 @@ from pathlib import Path
 
 import uvicorn
 
-from api.app import create_app
-from api.database import Database
-from api.settings import Settings
-from schema.catalog import Catalog, Forest, Index, JoinView, Purpose, State, ViewColumn
-from schema.ddl import load_ddl
-from schema.model import KeyPart
+from hornbeam_server.api.app import create_app
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    Forest,
+    Index,
+    JoinView,
+    Purpose,
+    State,
+    ViewColumn,
+)
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.model import KeyPart
 
 ACCOUNTS, OPENING = 20, 1_000
 

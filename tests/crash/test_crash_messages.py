@@ -14,14 +14,21 @@ import pytest
 from database_world import catalog_of
 from nodes_world import Nodes, nodes
 
-from schema.ddl import load_ddl
-from schema.errors import HornbeamError
-from storage.simulated.loop import SimulatedLoop
-from storage.simulated.peers import SimulatedPeers
-from txlayer.messages import Lock, Reach, Release, Request, Unfinished, decode_request
-from txlayer.model import Statement, TransactionRequest
-from txlayer.outcomes import transaction_id_for
-from txlayer.view import slot_of
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import HornbeamError
+from hornbeam_server.storage.simulated.loop import SimulatedLoop
+from hornbeam_server.storage.simulated.peers import SimulatedPeers
+from hornbeam_server.txlayer.messages import (
+    Lock,
+    Reach,
+    Release,
+    Request,
+    Unfinished,
+    decode_request,
+)
+from hornbeam_server.txlayer.model import Statement, TransactionRequest
+from hornbeam_server.txlayer.outcomes import transaction_id_for
+from hornbeam_server.txlayer.view import slot_of
 
 ACCOUNTS = 60
 SCHEMA = "CREATE TABLE account (a_id INTEGER PRIMARY KEY, a_balance INTEGER NOT NULL);"

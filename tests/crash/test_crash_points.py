@@ -24,10 +24,10 @@ from crash_points_world import Life, Work, World, left, live
 from database_world import run_all, settled, stored_rows
 from test_transactions_statements import FILL
 
-from api.database import SYSTEM_TABLES, Database
-from schema.catalog import State
-from txlayer import loads
-from txlayer.steps import Step
+from hornbeam_server.api.database import SYSTEM_TABLES, Database
+from hornbeam_server.schema.catalog import State
+from hornbeam_server.txlayer import loads
+from hornbeam_server.txlayer.steps import Step
 
 MACHINES = (None, 0, 1)
 """What becomes of the machine: it lives on, loses what was not synced, loses part of that."""

@@ -15,19 +15,20 @@ from typing import Any
 from api_world import World, serving
 from fastapi import FastAPI
 
-from api.app import create_app
-from api.database import Database, Ports
-from api.node import Node, Serving
-from api.settings import Settings
-from schema.errors import DiskFull, Unavailable
-from storage.local.system import RandomIds, SystemClock
-from storage.log.segments import SegmentedLog
-from storage.simulated import files
-from storage.simulated.chaos import Chaos, Fault, Profile
-from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
-from storage.simulated.network import Outage
-from storage.simulated.store import SimulatedStore, SimulatedTables
-from storage.tcp.peers import TcpPeers
+from hornbeam_server.api.app import create_app
+from hornbeam_server.api.database import Database, Ports
+from hornbeam_server.api.node import Node, Serving
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.schema.errors import DiskFull, Unavailable
+from hornbeam_server.storage.local.system import RandomIds, SystemClock
+from hornbeam_server.storage.log.files import NoRoom
+from hornbeam_server.storage.log.segments import SegmentedLog
+from hornbeam_server.storage.simulated import files
+from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
+from hornbeam_server.storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from hornbeam_server.storage.simulated.network import Outage
+from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
+from hornbeam_server.storage.tcp.peers import TcpPeers
 
 PROFILE = Profile(
     latency_ms=(0.0, 0.2),
@@ -197,6 +198,8 @@ class Services:
         if operation.kind not in (files.Kind.CREATE, files.Kind.APPEND, files.Kind.FINISH):
             return None
         part = self.chaos.random.randint(0, len(operation.data))
+        if self._disk_full and part % 3 == 0:
+            return files.Fault(NoRoom("The disk is full."))
         if self._disk_full:
             return files.Fault(DiskFull("The disk is full."), part)
         if self.chaos.strikes(Fault.LOG_REFUSED):

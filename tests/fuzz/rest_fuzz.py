@@ -165,10 +165,10 @@ def _config(allowed: tuple[int, ...], examples: int, key: str) -> schemathesis.C
             "unsupported_method",
             "allow_header_conformance",
             "missing_required_header",
-            "negative_data_rejection",
             *(["ignored_auth"] if key else []),
         )
     }
+    refused = ["400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "5xx"]
     expected = ["2xx", "3xx", "4xx", *map(str, allowed)]
     return schemathesis.Config.from_dict(
         {
@@ -180,6 +180,7 @@ def _config(allowed: tuple[int, ...], examples: int, key: str) -> schemathesis.C
             "checks": {
                 "enabled": False,
                 "not_a_server_error": {"enabled": True, "expected-statuses": expected},
+                "negative_data_rejection": {"enabled": True, "expected-statuses": refused},
                 **checks,
             },
             "generation": {

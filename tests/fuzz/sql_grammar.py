@@ -89,7 +89,7 @@ GRAMMAR = {
     "bool_c": ["c_id = 7", "c_fname IS NULL"],
     "bool_o": ["o_id > 1", "o_total IS NULL"],
     "bool_k": ["k_flag", "k_id < 4"],
-    "any": ["k'x'", "'\\x00FF'::BLOB", "'6f1c1d0e-7f0b-4c55-8f0e-0b3a1c9d2e44'::UUID",
+    "any": ["k'x'", "'\\x00'::BLOB", "'6f1c1d0e-7f0b-4c55-8f0e-0b3a1c9d2e44'::UUID",
         "'[1]'::JSON",
             "[1, 2]", "{'a': 1}", "(1, 2)", "INTERVAL 1 DAY"],
     "any_c": ["c_id", "c_note"],

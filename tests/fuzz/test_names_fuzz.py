@@ -11,10 +11,10 @@ from fuzz_shop import DDL, READS, times
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from api.authorization import Named, named_in
-from schema.catalog import Catalog, Forest
-from schema.ddl import load_ddl
-from schema.errors import SqlError
+from hornbeam_server.api.authorization import Named, named_in
+from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import SqlError
 
 SCHEMA = load_ddl(DDL, "<ddl>")
 CATALOG = Catalog(1, SCHEMA, Forest(SCHEMA.names))

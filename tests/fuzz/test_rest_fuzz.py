@@ -11,7 +11,7 @@ from faulty_world import faulty_world
 from fuzz_shop import SEED
 from rest_fuzz import FAILING, LIMITS, SOUND, fuzz, set_up, until_all_has_failed
 
-from api import keys
+from hornbeam_server.api import keys
 
 PHASES = {"examples", "coverage", "fuzzing", "stateful"}
 

@@ -6,15 +6,15 @@ from itertools import pairwise
 
 import duckdb
 
-from maintain.changes import Change
-from maintain.programs import compile_programs
-from maintain.recompute import recompute
-from schema.catalog import Catalog, Forest, Index, JoinView, State, ViewColumn
-from schema.model import Column, ForeignKey, KeyPart, Relation, Schema
-from schema.types import ColumnType, Kind
-from storage.codec.keyrange import KeyRange
-from storage.codec.rows import Codecs
-from storage.snapshot import RowVersion
+from hornbeam_server.maintain.changes import Change
+from hornbeam_server.maintain.programs import compile_programs
+from hornbeam_server.maintain.recompute import recompute
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, JoinView, State, ViewColumn
+from hornbeam_server.schema.model import Column, ForeignKey, KeyPart, Relation, Schema
+from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.snapshot import RowVersion
 
 INTEGER = ColumnType(Kind.INTEGER)
 EVERYTHING = KeyRange()

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from maintain_world import SCHEMA, World, catalog, index, relation, view
 
-from maintain.recompute import build_batches, recompute, scanned_relation
-from schema.catalog import State
-from schema.model import Schema
+from hornbeam_server.maintain.recompute import build_batches, recompute, scanned_relation
+from hornbeam_server.schema.catalog import State
+from hornbeam_server.schema.model import Schema
 
 WHOLE = view(SCHEMA, "country", "customer", "orders", "line")
 BY_VALUE = index(WHOLE.name, "orders_v", ["line_v"])

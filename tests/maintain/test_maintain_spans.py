@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maintain.spans import Span, cut, gaps, united
+from hornbeam_server.maintain.spans import Span, cut, gaps, united
 
 KEYS = st.binary(max_size=2)
 SPANS = st.lists(st.builds(Span, KEYS, st.none() | KEYS), max_size=6)

@@ -7,10 +7,10 @@ import pytest
 from maintain_world import World
 from test_maintain_law import Transaction, changed_rows, draw_catalog
 
-from maintain.recompute import build_batches, scanned_relation
-from storage.ports import TOMBSTONE, Put
-from storage.rocks.store import RocksStore
-from storage.snapshot import Snapshot
+from hornbeam_server.maintain.recompute import build_batches, scanned_relation
+from hornbeam_server.storage.ports import TOMBSTONE, Put
+from hornbeam_server.storage.rocks.store import RocksStore
+from hornbeam_server.storage.snapshot import Snapshot
 
 
 class StoreWorld(World):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from maintain_world import SCHEMA, World, catalog, index, view
 
-from maintain.ways import PrefixWay, ScanWay, way_into_view, way_to_children
+from hornbeam_server.maintain.ways import PrefixWay, ScanWay, way_into_view, way_to_children
 
 CHAIN = view(SCHEMA, "country", "customer", "orders")
 EDGE = SCHEMA.relation("customer").foreign_keys[0]

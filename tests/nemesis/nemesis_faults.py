@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from nemesis_proxy import Mode
 from nemesis_world import Node, World
 
-from cluster import Role
+from hornbeam_server.cluster import Role
 
 TAKE_OVER_S = 60.0
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from api.serve import serve
-from storage.hdfs.log import HdfsLog
-from storage.local.system import SystemClock
-from storage.ports import Link
-from storage.tcp.peers import TcpPeers
+from hornbeam_server.api.serve import serve
+from hornbeam_server.storage.hdfs.log import HdfsLog
+from hornbeam_server.storage.local.system import SystemClock
+from hornbeam_server.storage.ports import Link
+from hornbeam_server.storage.tcp.peers import TcpPeers
 
 SEGMENT_BYTES = 1 << 16
 

@@ -11,7 +11,7 @@ from nemesis_faults import FAULTS
 from nemesis_run import Verdict
 
 from bench.measure import machine, percentile, versions
-from cluster import artefacts
+from hornbeam_server.cluster import artefacts
 
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 HEAD = (

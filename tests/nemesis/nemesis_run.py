@@ -24,7 +24,7 @@ from bench.nodes import client_url
 from hornbeam.cli.csvtext import csv_line
 from hornbeam.errors import Error, from_problem
 from hornbeam.transport import Transport, open_transport, parse_url, persistently
-from schema.errors import Unavailable
+from hornbeam_server.schema.errors import Unavailable
 
 SHARES = {"bank": 5, "appends": 5, "list": 3, "shop": 3}
 """Of sixteen clients."""

@@ -23,7 +23,7 @@ from nemesis_clients import Answer, Client, Found, Journal, Rows, Statement
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw import sessions as tpcw
 from bench.tpcw.data import RELATIONS, Population, Size
-from schema.workload import load_workload
+from hornbeam_server.schema.workload import load_workload
 
 CHECKER_MS = 60_000
 ROUND = 1_000_000

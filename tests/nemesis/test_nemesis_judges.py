@@ -20,7 +20,7 @@ from nemesis_world import ROOT
 
 import hornbeam
 from bench.nodes import NodeProcess, client_url
-from cluster.ports import free_ports
+from hornbeam_server.cluster.ports import free_ports
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,16 @@ class Tamper:
 
     def strike(self, world: Any, rng: random.Random) -> None:
         with hornbeam.connect(client_url(world.addresses)) as db:
-            for statement in self.statements:
-                db.cursor().execute(statement)
-            db.commit()
+            for left in reversed(range(10)):
+                try:
+                    for statement in self.statements:
+                        db.cursor().execute(statement)
+                    db.commit()
+                    return
+                except hornbeam.OperationalError:  # a client was quicker to change a row
+                    if not left:
+                        raise
+                    db.rollback()
 
     def heal(self, world: Any) -> None: ...
 

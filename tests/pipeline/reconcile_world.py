@@ -9,9 +9,9 @@ from pathlib import Path
 from api_world import World, serving
 from database_world import opened, shop
 
-from api.app import create_app
 from hornbeam.transport import Transport, open_transport, parse_url
-from storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from hornbeam_server.api.app import create_app
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
 
 CUSTOMERS, ORDERS = 20, 200
 ROWS = {

@@ -11,14 +11,14 @@ from api_world import DDL, WORKLOAD, world
 from pyspark.errors import AnalysisException, PySparkException
 
 from hornbeam.transport import open_transport, parse_url
-from pipeline.changes import ChangesSource, between, layout_of, read
-from schema.codec import decode_catalog
-from storage.log.format import segment_name
-from storage.snapshot import Snapshot
-from storage.source import LocalLogSource
+from hornbeam_server.pipeline.changes import ChangesSource, between, layout_of, read
+from hornbeam_server.schema.codec import decode_catalog
+from hornbeam_server.storage.log.format import segment_name
+from hornbeam_server.storage.snapshot import Snapshot
+from hornbeam_server.storage.source import LocalLogSource
 
 KINDS = (
-    "INSERT INTO kinds VALUES (1, '12345.0000000001', 1.5, TRUE, 'AAH/', '2026-02-28',"
+    "INSERT INTO kinds VALUES (1, '12345.0000000001', 1.5, TRUE, '\\x0001ff', '2026-02-28',"
     " '2026-01-01T00:00:00.000001', '2026-01-01T01:00:00+01:00',"
     " '12345678-1234-5678-1234-567812345678', '{\"a\": [1]}', 'é')"
 )
@@ -161,7 +161,7 @@ def test_a_relation_made_anew_is_another(shop):
     assert shop.apply(ddl=DDL, workload=WORKLOAD, roots=None).is_success
     shop.transact("INSERT INTO kinds (k_id) VALUES (2)")
     assert [row[0] for row in direct(changes_of(shop, began), "kinds")] == [2]
-    with pytest.raises(Exception, match="made anew"):
+    with pytest.raises(Exception, match="created again"):
         stream.latestOffset(start, None)
 
 

@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 from hornbeam.cli import app
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import open_transport, parse_url
-from maintain.spans import Span, united
-from pipeline import load as job
-from pipeline import sifting
-from pipeline.building import Failed
-from pipeline.loading import attempt, pack, unpack
-from pipeline.rejects import Reject, Rejects, TooMany
-from schema.errors import InvalidRequest, NotFound, Unavailable
+from hornbeam_server.maintain.spans import Span, united
+from hornbeam_server.pipeline import load as job
+from hornbeam_server.pipeline import sifting
+from hornbeam_server.pipeline.building import Failed
+from hornbeam_server.pipeline.loading import attempt, pack, unpack
+from hornbeam_server.pipeline.rejects import Reject, Rejects, TooMany
+from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
 
 DDL = """
 CREATE TABLE region (r_id INTEGER PRIMARY KEY, r_name TEXT);
@@ -238,7 +238,7 @@ def test_spark_loads_related_relations_and_goes_on_when_it_broke_off(
 )
 def test_keys_that_are_twice_are_seen_in_and_between_chunks(monkeypatch, keys, doubled):
     """And all is read: Spark does not use a worker again that has left something."""
-    monkeypatch.setattr("pipeline.loading.CHUNK_ROWS", 2)
+    monkeypatch.setattr("hornbeam_server.pipeline.loading.CHUNK_ROWS", 2)
     packed = iter([(rows,) for rows in pack((i, bytes([key]), b"v") for i, key in enumerate(keys))])
     assert list(sifting._see(3, packed)) == [(3, (b"a", doubled))]
     assert list(packed) == []
@@ -246,7 +246,7 @@ def test_keys_that_are_twice_are_seen_in_and_between_chunks(monkeypatch, keys, d
 
 
 def test_rows_are_packed_among_as_many_nothings(monkeypatch):
-    monkeypatch.setattr("pipeline.loading.CHUNK_ROWS", 2)
+    monkeypatch.setattr("hornbeam_server.pipeline.loading.CHUNK_ROWS", 2)
     origins, binary = pa.array([1, 2, 3]), pa.array([b"a", b"b", b"c"])
     batches = [(origins, binary, binary), (origins[:1], binary[:1], binary[:1])]
     three, one = (found.to_pylist() for found in sifting._packed(iter(batches)))

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import rows_for, schemas
 
-from pipeline import files
-from query.duck import to_record_batch
-from schema.ddl import load_ddl
-from schema.errors import InvalidRequest, UnknownName
+from hornbeam_server.pipeline import files
+from hornbeam_server.query.duck import to_record_batch
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import InvalidRequest, UnknownName
 
 MOMENT = dt.datetime(2026, 3, 1, 12, 30, tzinfo=dt.UTC)
 DDL = """

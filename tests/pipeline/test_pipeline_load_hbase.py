@@ -7,8 +7,8 @@ import pytest
 import hornbeam
 from bench.nodes import NodeProcesses
 from hornbeam.errors import OperationalError
-from pipeline import load as job
-from pipeline import sifting
+from hornbeam_server.pipeline import load as job
+from hornbeam_server.pipeline import sifting
 
 pytestmark = pytest.mark.timeout(300)
 DDL = """

@@ -8,8 +8,8 @@ import pytest
 import hornbeam
 from bench.nodes import NodeProcesses
 from hornbeam.transport import open_transport, parse_url
-from pipeline import materialize as job
-from pipeline.building import attempt
+from hornbeam_server.pipeline import materialize as job
+from hornbeam_server.pipeline.building import attempt
 
 pytestmark = pytest.mark.timeout(300)
 DDL = """

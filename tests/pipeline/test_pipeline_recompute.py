@@ -5,8 +5,8 @@ from api_world import DDL, WORKLOAD, world
 
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import open_transport, parse_url
-from pipeline import recomputing
-from pipeline.refresh import refresh
+from hornbeam_server.pipeline import recomputing
+from hornbeam_server.pipeline.refresh import refresh
 
 VIEWS = """
 CREATE MATERIALIZED VIEW ranked WITH (refresh = 'recompute') AS
@@ -77,7 +77,7 @@ def test_each_batch_answers_them_anew_and_puts_what_differs(spark, shop, node):
     check(shop, idle.upto)
     shown = shop.client.get("/v1/views/dear").json()["deferred"]
     assert shown["refresh"] == "recompute"
-    assert shown["program"] == ["0. answer the SELECT anew"]
+    assert shown["program"] == ["0. recompute the SELECT"]
     assert shop.verify() == 0
 
 

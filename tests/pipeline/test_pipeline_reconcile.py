@@ -14,12 +14,12 @@ from reconcile_world import (
 )
 from spark_here import Here
 
-from pipeline.reconcile import job, scans
-from pipeline.reconcile import report as reports
-from pipeline.reconcile.report import Fault, Kind
-from schema.errors import NotFound
-from storage.ports import TOMBSTONE
-from storage.rocks import store as rocks
+from hornbeam_server.pipeline.reconcile import job, scans
+from hornbeam_server.pipeline.reconcile import report as reports
+from hornbeam_server.pipeline.reconcile.report import Fault, Kind
+from hornbeam_server.schema.errors import NotFound
+from hornbeam_server.storage.ports import TOMBSTONE
+from hornbeam_server.storage.rocks import store as rocks
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_what_is_damaged_anew_does_not_keep_repair_for_ever(shop, monkeypatch):
 
 
 def test_rows_come_in_several_batches_and_relations_are_forgotten(shop, monkeypatch):
-    from pipeline.reconcile import expected
+    from hornbeam_server.pipeline.reconcile import expected
 
     monkeypatch.setattr(rocks, "FIRST_BATCH", 5)
     monkeypatch.setattr(rocks, "LARGEST_BATCH", 7)
@@ -198,8 +198,8 @@ def test_base_rows_of_an_older_schema_are_no_difference(tmp_path):
 
 
 def test_a_snapshot_that_has_gone_is_no_answer(shop, monkeypatch):
-    from pipeline.export import Export
-    from schema.errors import SnapshotTooOld
+    from hornbeam_server.pipeline.export import Export
+    from hornbeam_server.schema.errors import SnapshotTooOld
 
     def gone(self, margin_ms=0):
         raise SnapshotTooOld("It is older than what is kept.")

@@ -14,8 +14,8 @@ from spark_here import Here
 from hornbeam.cli import main
 from hornbeam.cli.reconcile import seconds
 from hornbeam.errors import InterfaceError
-from pipeline.reconcile import command
-from storage.ports import TOMBSTONE
+from hornbeam_server.pipeline.reconcile import command
+from hornbeam_server.storage.ports import TOMBSTONE
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,8 @@ def test_what_cannot_be_done_is_told(run, shop, monkeypatch):
 
 def test_what_failed_in_an_executor_is_told_without_its_trace(run, monkeypatch):
     def fail(*_, **__):
-        raise PySparkException("Job aborted\n  File x.py\nschema.errors.SnapshotTooOld: It is old.")
+        line = "hornbeam_server.schema.errors.SnapshotTooOld: It is old."
+        raise PySparkException(f"Job aborted\n  File x.py\n{line}")
 
     monkeypatch.setattr(command.job, "reconcile", fail)
     code, _, err = run()
@@ -135,8 +136,8 @@ def test_what_failed_in_an_executor_is_told_without_its_trace(run, monkeypatch):
 
 
 def test_no_java_is_told(monkeypatch):
-    from pipeline import session
-    from schema.errors import InvalidRequest
+    from hornbeam_server.pipeline import session
+    from hornbeam_server.schema.errors import InvalidRequest
 
     monkeypatch.setattr(session.shutil, "which", lambda _: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -7,13 +7,13 @@ import pytest
 from api_world import DDL, WORKLOAD, world
 from reconcile_world import cells, transport_to, url_of
 
-from pipeline.reconcile import deferred, job
-from pipeline.reconcile.deferred import Group
-from pipeline.reconcile.document import document
-from pipeline.reconcile.report import Fault, Kind
-from pipeline.refresh import refresh
-from schema.errors import NotFound, Unavailable
-from storage.ports import TOMBSTONE, Put
+from hornbeam_server.pipeline.reconcile import deferred, job
+from hornbeam_server.pipeline.reconcile.deferred import Group
+from hornbeam_server.pipeline.reconcile.document import document
+from hornbeam_server.pipeline.reconcile.report import Fault, Kind
+from hornbeam_server.pipeline.refresh import refresh
+from hornbeam_server.schema.errors import NotFound, Unavailable
+from hornbeam_server.storage.ports import TOMBSTONE, Put
 
 VIEWS = """
 CREATE MATERIALIZED VIEW by_name WITH (refresh = 'deferred') AS

@@ -5,9 +5,9 @@ from api_world import DDL, WORKLOAD, world
 
 from hornbeam.errors import OperationalError
 from hornbeam.transport import open_transport, parse_url
-from pipeline import refresh as job
-from pipeline.told import client_errors
-from schema.errors import LimitExceeded, TypeMismatch
+from hornbeam_server.pipeline import refresh as job
+from hornbeam_server.pipeline.told import client_errors
+from hornbeam_server.schema.errors import LimitExceeded, TypeMismatch
 
 GOOD = "CREATE MATERIALIZED VIEW good WITH (refresh = 'deferred') AS SELECT k_id FROM kinds;\n"
 CAST = "SELECT k_id, CAST(k_text AS INTEGER) AS i FROM kinds"

@@ -8,10 +8,10 @@ from api_world import DDL, WORKLOAD, world
 from pyspark.errors import AnalysisException, PySparkException
 
 import hornbeam
-from storage.rocks import store as rocks
+from hornbeam_server.storage.rocks import store as rocks
 
 KINDS = (
-    "INSERT INTO kinds VALUES (1, '12345.0000000001', 1.5, TRUE, 'AAH/', '2026-02-28',"
+    "INSERT INTO kinds VALUES (1, '12345.0000000001', 1.5, TRUE, '\\x0001ff', '2026-02-28',"
     " '2026-01-01T00:00:00.000001', '2026-01-01T01:00:00+01:00',"
     " '12345678-1234-5678-1234-567812345678', '{\"a\": [1]}', 'é')"
 )
@@ -117,7 +117,7 @@ def test_filters_change_nothing_but_what_is_read(spark, shop, condition):
 
 def test_a_large_table_is_read_in_parts_side_by_side(spark, shop, monkeypatch):
     """Parts are asked for in this process: executors would not see the smaller size."""
-    from pipeline.source import Hornbeam
+    from hornbeam_server.pipeline.source import Hornbeam
 
     monkeypatch.setattr(rocks, "SPLIT_BYTES", 4_000)
     source = Hornbeam({"url": url_of(shop), "relation": "orders"})
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_told(spark, shop, options, said):
 def test_rows_that_may_have_been_purged_are_not_given(spark, shop):
     import msgspec
 
-    from pipeline.source import Hornbeam
+    from hornbeam_server.pipeline.source import Hornbeam
 
     source = Hornbeam({"url": url_of(shop), "relation": "orders"})
     reader = source.reader(source.schema())

@@ -14,9 +14,9 @@ import pyspark
 import pytest
 from api_world import PLAN, world
 
-from cluster.ports import free_ports
 from hornbeam.transport import open_transport, parse_url
-from pipeline.refresh import refresh
+from hornbeam_server.cluster.ports import free_ports
+from hornbeam_server.pipeline.refresh import refresh
 
 pytestmark = pytest.mark.timeout(300)
 ROOT = Path(__file__).parent.parent.parent
@@ -39,7 +39,7 @@ spark = (
 JOB = (
     SESSION
     + """
-from pipeline.source import register
+from hornbeam_server.pipeline.source import register
 
 register(spark)
 orders = spark.read.format("hornbeam").options(url=url, relation="orders").load()
@@ -57,7 +57,7 @@ import signal
 from pathlib import Path
 
 from hornbeam.transport import open_transport, parse_url
-from pipeline import refresh as job
+from hornbeam_server.pipeline import refresh as job
 
 mine = b":" + spark.sparkContext.getConf().get("spark.driver.port").encode()
 

@@ -24,10 +24,10 @@ from pyspark.sql.types import (
 )
 from security_world import secure_world
 
-from pipeline import writer
-from pipeline.source import Hornbeam
-from pipeline.writer import Written
-from schema.errors import HornbeamError, SnapshotTooOld
+from hornbeam_server.pipeline import writer
+from hornbeam_server.pipeline.source import Hornbeam
+from hornbeam_server.pipeline.writer import Written
+from hornbeam_server.schema.errors import HornbeamError, SnapshotTooOld
 
 NOTE = """
 CREATE TABLE note (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import duckdb
 
-from schema.catalog import Catalog, Forest, Index, JoinView, State, ViewColumn
-from schema.model import Column, ForeignKey, Relation, Schema
-from schema.types import ColumnType, Kind, Row
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, JoinView, State, ViewColumn
+from hornbeam_server.schema.model import Column, ForeignKey, Relation, Schema
+from hornbeam_server.schema.types import ColumnType, Kind, Row
 
 FIXTURES = Path(__file__).parent / "fixtures"
 _KINDS = {"VARCHAR": Kind.TEXT, "BLOB": Kind.BYTES, "TIMESTAMP WITH TIME ZONE": Kind.TIMESTAMPTZ}

@@ -11,20 +11,32 @@ import bisect
 import datetime as dt
 import functools
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from typing import Any
 
 import duckdb
 
-from query.duck import connect, from_record_batch, to_record_batch
-from query.duckeval import evaluate
-from query.session import Duck
-from schema.catalog import Catalog, Forest, Index, JoinView, Layout, Purpose, State, ViewColumn
-from schema.model import Column, ForeignKey, KeyPart, Relation, Schema
-from schema.types import ColumnType, Kind, Row, Value
-from storage.codec.keyrange import KeyRange
-from storage.snapshot import RowReader, RowVersion
+from hornbeam_server.query.duck import connect, from_record_batch, to_record_batch
+from hornbeam_server.query.duckeval import evaluate
+from hornbeam_server.query.session import DuckSession
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.query.workers.pool import Workers
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    Forest,
+    Index,
+    JoinView,
+    Layout,
+    Purpose,
+    State,
+    ViewColumn,
+)
+from hornbeam_server.schema.model import Column, ForeignKey, KeyPart, Relation, Schema
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.snapshot import RowReader, RowVersion
 
 INTEGER = ColumnType(Kind.INTEGER)
 TEXT = ColumnType(Kind.TEXT, length=40)
@@ -137,9 +149,15 @@ def _compare(left: Any, right: Any) -> int:
 
 
 class MemoryReader(RowReader):
-    """Rows of every layout in key order. Counts what is read in `reads`."""
+    """Rows of every layout in key order. Counts what is read in `reads`.
 
-    def __init__(self, catalog: Catalog, base: Data, batch: int = 64) -> None:
+    There is room for `part` rows in an answer that is given room.
+    """
+
+    def __init__(
+        self, catalog: Catalog, base: Data, batch: int = 64, part: int | None = None
+    ) -> None:
+        self.part = part
         self.catalog = catalog
         self.batch = batch
         self.reads: list[tuple[str, str, int]] = []
@@ -151,16 +169,24 @@ class MemoryReader(RowReader):
     def _key(self, layout: Layout, row: Row) -> Any:
         return _Key(tuple(row[i] for i in layout.key_positions), layout)
 
-    async def get(self, layout: str, keys: Sequence[tuple[Any, ...]]) -> list[RowVersion | None]:
+    async def get(
+        self, layout: str, keys: Sequence[tuple[Any, ...]], *, room: int | None = None
+    ) -> list[RowVersion | None]:
+        if room is not None:
+            keys = keys[: self.part]
         self.reads.append(("get", layout, len(keys)))
         found = [self._under(layout, key) for key in keys]
         return [RowVersion(b"", 1, rows[0]) if rows else None for rows in found]
 
     async def prefixes(
-        self, layout: str, prefixes: Sequence[tuple[Any, ...]]
+        self, layout: str, prefixes: Sequence[tuple[Any, ...]], *, room: int | None = None
     ) -> list[list[RowVersion]]:
         self.reads.append(("prefixes", layout, len(prefixes)))
-        return [[RowVersion(b"", 1, r) for r in self._under(layout, p)] for p in prefixes]
+        groups = [[RowVersion(b"", 1, r) for r in self._under(layout, p)] for p in prefixes]
+        if room is None or self.part is None:
+            return groups
+        sizes = itertools.accumulate(map(len, groups))
+        return list(itertools.compress(groups, (size <= self.part for size in sizes)))
 
     async def scan(
         self,
@@ -242,6 +268,14 @@ def ask(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Any = ()) -
     return [row for batch in batches for row in from_record_batch(batch)]
 
 
+def assert_answered(sql: str, found: list[Row], wanted: list[Row], shown: object) -> None:
+    """The same rows, in the same order if `sql` orders them; if not, the error has `shown`."""
+    if "ORDER BY" in sql and "OVER" not in sql:
+        assert found == wanted, shown
+    else:
+        assert Counter(found) == Counter(wanted), shown
+
+
 def sample(authors: int = 20, items: int = 120, lines: int = 400) -> Data:
     """Data with NULLs, ties and unmatched keys, the same every time."""
     subjects = ["art", "biography", "cooking", None, "x'y%"]
@@ -270,13 +304,21 @@ def sample(authors: int = 20, items: int = 120, lines: int = 400) -> Data:
 
 
 def evaluated(*given: Any) -> list[Value]:
-    """`query.duckeval.evaluate`, where nothing else is to go on meanwhile."""
+    """What `query.duckeval.evaluate` gives."""
+    return evaluated_all([given])[0]
 
-    async def run() -> list[Value]:
-        duck = Duck(memory_limit_mb=128, threads=1)
-        async with duck.session() as session:
-            values = await session.evaluate(lambda: evaluate(*given))
-        duck.close()
-        return values
+
+def evaluated_all(calls: Sequence[Sequence[Any]]) -> list[list[Value]]:
+    """The same for the arguments of several calls, by one worker."""
+
+    async def run() -> list[list[Value]]:
+        workers = Workers(Options(threads=1))
+        try:
+            async with DuckSession(workers) as session:
+                return [
+                    await session.evaluate(lambda given=given: evaluate(*given)) for given in calls
+                ]
+        finally:
+            workers.close()
 
     return asyncio.run(run())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from query_world import make_catalog
 
-from query.access import (
+from hornbeam_server.query.access import (
     Access,
     Equality,
     JoinColumn,
@@ -20,9 +20,9 @@ from query.access import (
     ranges,
     successor,
 )
-from query.algebra import Block, Comparison, EquiJoin, Filter, Parameter, Source
-from query.joins import nested_loops, order_joins
-from storage.codec.keyrange import KeyRange
+from hornbeam_server.query.algebra import Block, Comparison, EquiJoin, Filter, Parameter, Source
+from hornbeam_server.query.joins import nested_loops, order_joins
+from hornbeam_server.storage.codec.keyrange import KeyRange
 
 CATALOG = make_catalog()
 EQ, IN, GE, LT = Comparison.EQ, Comparison.IN, Comparison.GE, Comparison.LT

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from bench.tpcw import SCHEMA
 from bench.tpcw import WORKLOAD as TPCW_WORKLOAD
-from query.algebra import (
+from hornbeam_server.query.algebra import (
     Comparison,
     EquiJoin,
     Filter,
@@ -18,10 +18,10 @@ from query.algebra import (
     Source,
     StatementKind,
 )
-from query.binder import bind
-from query.rewrite import rewrite
-from schema.errors import SqlError, UnknownName, Unsupported
-from schema.types import ColumnType, Kind
+from hornbeam_server.query.binder import bind
+from hornbeam_server.query.rewrite import rewrite
+from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
+from hornbeam_server.schema.types import ColumnType, Kind
 
 TPCW = reflected(SCHEMA.read_text())
 VIEWS = [
@@ -87,13 +87,20 @@ def test_best_sellers_has_the_joins_of_both_foreign_keys():
         ("5 < i_id", [("item.i_id", ">", (5,))]),
         ("i_id >= -5", [("item.i_id", ">=", (-5,))]),
         ("i_id = 5.0", [("item.i_id", "=", (5,))]),
-        ("i_id = 5.5", []),
+        ("i_id = 5.5", [("item.i_id", "<", (-(2**31),))]),  # never
+        ("i_id < 5.5", [("item.i_id", "<=", (5,))]),
+        ("i_id >= -1e300", [("item.i_id", ">=", (-(2**31),))]),
+        (
+            "i_id BETWEEN 1.5 AND 1e300",
+            [("item.i_id", ">=", (2,)), ("item.i_id", "<=", (2**31 - 1,))],
+        ),
+        ("i_id IN (1, 2.5, 3.0)", [("item.i_id", "in", (1, 3))]),
         ("i_id = '5'", [("item.i_id", "=", (5,))]),
-        ("i_title = 5", []),
         ("i_id = NULL", []),
-        ("i_id = 1e3", []),
+        ("i_id = 1e3", [("item.i_id", "=", (1000,))]),
         ("i_cost = 1.5", [("item.i_cost", "=", (Decimal("1.50"),))]),
-        ("i_cost = 1.005", []),
+        ("i_cost > 1.005", [("item.i_cost", ">=", (Decimal("1.01"),))]),
+        ("(i_id, i_page) > (5, 6)", [("item.i_id", ">=", (5,))]),
         ("i_cost > CAST('3' AS DECIMAL(9,2))", [("item.i_cost", ">", (Decimal("3.00"),))]),
         (
             "i_id BETWEEN 2 AND ?",
@@ -233,7 +240,7 @@ def test_order_is_listed_when_all_of_it_is_plain_columns():
         ("FROM author SELECT a_id", 1, ["a_id"]),
         ("SELECT c_id FROM address__customer", 1, ["c_id"]),
         ("SELECT count(*), a_id + 1 AS b FROM author GROUP BY b", 1, ["count_star()", "b"]),
-        ("SELECT list_transform([1, 2], x -> x + a_id) AS l FROM author", 1, ["l"]),
+        ("SELECT list_transform([1, 2], lambda x: x + a_id) AS l FROM author", 1, ["l"]),
         ("SELECT s.k FROM (SELECT {'k': a_id} AS s FROM author) t", 1, ["k"]),
         ("SELECT max(i_id) OVER w s FROM item WINDOW w AS (ORDER BY i_id)", 1, ["s"]),
         (

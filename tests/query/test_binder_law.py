@@ -4,11 +4,11 @@ from bindertables import catalog, oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from query.algebra import Block, Comparison, Filter
-from query.binder import bind
-from schema.catalog import Catalog
-from schema.model import Column, Relation, Schema
-from schema.types import ColumnType, Kind
+from hornbeam_server.query.algebra import Block, Comparison, Filter
+from hornbeam_server.query.binder import bind
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.model import Column, Relation, Schema
+from hornbeam_server.schema.types import ColumnType, Kind
 
 _COLUMNS = (
     Column("k", ColumnType(Kind.INTEGER), False),

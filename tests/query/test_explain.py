@@ -7,8 +7,8 @@ import json
 import pytest
 from query_world import make_catalog
 
-from query.engine import QueryEngine
-from schema.errors import SqlError
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.schema.errors import SqlError
 
 GOLDEN = {
     "SELECT * FROM item WHERE i_id = ?": """
@@ -30,7 +30,8 @@ views: author_item
 indexes: author_item_by_subject
 strategy: one access path
   1. author_item: key prefix of author_item_by_subject, where i_subject = ?,\
- in the order wanted, stops at LIMIT (about 32 rows)""",
+ in the order wanted, stops at LIMIT (about 32 rows, assumed: those of author_item are not\
+ counted)""",
     "SELECT l_no, i_title FROM line AS l, item WHERE l_i_id = i_id AND l_o_id IN (1, 2)": """
 views: none
 indexes: none

@@ -13,16 +13,16 @@ import pytest
 from query_world import evaluated
 from sqlglot import exp, parse_one
 
-from query.expressions import (
+from hornbeam_server.query.expressions import (
     CompiledExpression,
     SortTerm,
     compile_expression,
     sort_rows,
 )
-from query.expressions.text import matcher
-from schema.errors import TypeMismatch
-from schema.model import Column
-from schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.query.expressions.text import matcher
+from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
 INTEGER, BIGINT = ColumnType(Kind.INTEGER), ColumnType(Kind.BIGINT)
 TEXT, DOUBLE, BOOLEAN = ColumnType(Kind.TEXT), ColumnType(Kind.DOUBLE), ColumnType(Kind.BOOLEAN)

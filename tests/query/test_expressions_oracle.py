@@ -20,17 +20,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp, parse_one
 
-from query.duck import column_type, connect, from_record_batch, to_record_batch
-from query.expressions import (
+from hornbeam_server.query.duck import column_type, connect, from_record_batch, to_record_batch
+from hornbeam_server.query.expressions import (
     CompiledExpression,
     SortTerm,
     compile_expression,
     sort_rows,
 )
-from query.expressions.text import SPACES, case_table, lower, upper
-from schema.errors import SqlError
-from schema.model import Column
-from schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.query.expressions.text import SPACES, case_table, lower, upper
+from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
 POOLS: dict[str, tuple[ColumnType, list[Any]]] = {
     "i": (ColumnType(Kind.INTEGER), [0, 1, -1, 2, 7, 100, 2**31 - 1, -(2**31)]),

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from query_world import evaluated
 from sqlglot import parse_one
 
-from query.duck import (
+from hornbeam_server.query.duck import (
     arrow_schema,
     column_type,
     connect,
     from_record_batch,
     to_record_batch,
 )
-from schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
-from schema.model import Column
-from schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.schema.errors import SqlError, TypeMismatch, UnknownName, Unsupported
+from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
 TYPES = (
     ColumnType(Kind.INTEGER),

@@ -3,10 +3,10 @@
 import pytest
 from bindertables import FIXTURES, catalog, oracle, reflected, statements, view
 
-from query.binder import bind
-from query.rewrite import MAX_CANDIDATES, rewrite
-from schema.catalog import Index
-from schema.model import KeyPart
+from hornbeam_server.query.binder import bind
+from hornbeam_server.query.rewrite import MAX_CANDIDATES, rewrite
+from hornbeam_server.schema.catalog import Index
+from hornbeam_server.schema.model import KeyPart
 
 SHOP = reflected(
     """

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import SIMPLE_KINDS, rows_for, schemas
 
-from query.binder import bind
-from query.rewrite import rewrite
-from schema.catalog import Catalog
-from schema.model import Schema
+from hornbeam_server.query.binder import bind
+from hornbeam_server.query.rewrite import rewrite
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.model import Schema
 
 
 @st.composite

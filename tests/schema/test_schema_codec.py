@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import schemas
 
-from schema.catalog import (
+from hornbeam_server.schema.catalog import (
     Catalog,
     DeferredView,
     Forest,
@@ -21,10 +21,10 @@ from schema.catalog import (
     ViewColumn,
     WorkloadStatement,
 )
-from schema.codec import decode_catalog, encode_catalog
-from schema.errors import Corruption
-from schema.model import Column, DeclaredView, KeyPart, Refresh, Relation, Schema
-from schema.types import ColumnType, Kind
+from hornbeam_server.schema.codec import decode_catalog, encode_catalog
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh, Relation, Schema
+from hornbeam_server.schema.types import ColumnType, Declared, Kind
 
 
 @st.composite
@@ -116,6 +116,28 @@ def test_a_catalog_from_before_deferred_views_is_read() -> None:
     assert decode_catalog(form) == Catalog(3, schema, Forest(("r",)), incarnations=(("r", 1),))
 
 
+def test_a_catalog_with_declared_types_is_not_read_as_if_it_had_none() -> None:
+    small = Column("a", ColumnType(Kind.INTEGER, declared=Declared.SMALLINT), False)
+    catalog = Catalog(1, Schema((Relation("r", (small,), ("a",)),)), Forest(("r",)))
+    data = encode_catalog(catalog)
+    assert data.startswith(b'{"format":5,')
+    assert decode_catalog(data) == catalog
+    assert decode_catalog(data).schema.relation("r").columns == (small,)
+
+
+def test_numeric_columns_of_before_stay_as_they_were() -> None:
+    form = (
+        b'{"format":1,"version":3,"relations":[{"name":"r","columns":[{"name":"a","type":'
+        b'{"kind":"decimal","precision":18,"scale":3,"length":null},"nullable":false}],'
+        b'"primary_key":["a"],"foreign_keys":[]}],"declared_indexes":[],"forest":{"roots":["r"],'
+        b'"parents":[]},"views":[],"indexes":[],"states":[],"incarnations":[["r",1]],'
+        b'"workload":[],"row_counts":[],"since":0}'
+    )
+    (column,) = decode_catalog(form).schema.relation("r").columns
+    assert column.type == ColumnType(Kind.DECIMAL, 18, 3)
+    assert str(column.type.coerce("1.0005")) == "1.001"
+
+
 def damaged(**changes: object) -> bytes:
     return json.dumps(json.loads(encode_catalog(EMPTY)) | changes).encode()
 
@@ -127,7 +149,7 @@ def damaged(**changes: object) -> bytes:
         b"{}",
         encode_catalog(EMPTY)[:-1],
         b"\xff\xfe",
-        damaged(format=5),
+        damaged(format=7),
         damaged(version="1"),
         damaged(
             relations=[

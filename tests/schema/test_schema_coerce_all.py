@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schema.errors import TypeMismatch
-from schema.types import ColumnType, Kind
+from hornbeam_server.schema.errors import TypeMismatch
+from hornbeam_server.schema.types import ColumnType, Kind
 
 TYPES = [
     ColumnType(Kind.INTEGER),

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from strategies import schemas
 
-from schema.ddl import load_ddl
-from schema.diff import DiffRow, SchemaDiff, diff
-from schema.model import DeclaredView, Schema
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.diff import DiffRow, SchemaDiff, diff
+from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
 
 BASE = """
 CREATE TABLE p (id INTEGER PRIMARY KEY, name VARCHAR(10) NOT NULL);
@@ -141,3 +141,6 @@ def test_a_changed_view_is_dropped_and_added() -> None:
         DiffRow("drop", "view", "v", "deferred, every 5 s, group default"),
         DiffRow("add", "view", "v", "deferred, every 60 s, group default"),
     ]
+    whole = replace(old, refresh=Refresh.RECOMPUTE)
+    changes = diff(Schema((), (), (old,)), Schema((), (), (whole,)))
+    assert list(changes.rows())[1].detail == "recomputed, every 5 s, group default"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sql_grammar import garbled, mutated
 from test_schema_ddl import GOOD
 
-from schema.ddl import load_ddl, render_ddl
-from schema.errors import SchemaError
-from schema.workload import load_query_log, load_workload
+from hornbeam_server.schema.ddl import load_ddl, render_ddl
+from hornbeam_server.schema.errors import SchemaError
+from hornbeam_server.schema.workload import load_query_log, load_workload
 
 WORDS = re.findall(r"\w+|\s+|'[^']*'|[^\w\s]", GOOD)
 

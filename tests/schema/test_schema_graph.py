@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import schemas
 
-from schema.errors import CircularReference
-from schema.graph import find_cycle, parents, topological_order
-from schema.model import Column, ForeignKey, Relation, Schema
-from schema.types import ColumnType, Kind
+from hornbeam_server.schema.errors import CircularReference
+from hornbeam_server.schema.graph import find_cycle, parents, topological_order
+from hornbeam_server.schema.model import Column, ForeignKey, Relation, Schema
+from hornbeam_server.schema.types import ColumnType, Kind
 
 INTEGER = ColumnType(Kind.INTEGER)
 

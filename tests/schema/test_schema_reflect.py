@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schema.ddl import load_ddl
-from schema.errors import (
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import (
     CircularReference,
     HornbeamError,
     InvalidRequest,
@@ -15,9 +15,9 @@ from schema.errors import (
     SchemaError,
     Unavailable,
 )
-from schema.model import Default, DefaultKind
-from schema.reflect import reflect
-from schema.types import ColumnType, Kind
+from hornbeam_server.schema.model import Default, DefaultKind
+from hornbeam_server.schema.reflect import reflect
+from hornbeam_server.schema.types import ColumnType, Kind
 
 
 def database(folder: Path, ddl: str) -> str:

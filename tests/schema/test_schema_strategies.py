@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import column_types, few_values, rows_for, schemas, values
 
-from schema.model import Relation, Schema
-from schema.types import ColumnType, Row
+from hornbeam_server.schema.model import Relation, Schema
+from hornbeam_server.schema.types import ColumnType, Row
 
 
 @given(st.data(), column_types())

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from schema.catalog import WorkloadStatement
-from schema.errors import SchemaError
-from schema.workload import load_query_log, load_workload, weighted_by_log
+from hornbeam_server.schema.catalog import WorkloadStatement
+from hornbeam_server.schema.errors import SchemaError
+from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
 
 
 def test_names_weights_and_semicolons_in_text() -> None:

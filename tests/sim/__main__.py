@@ -23,7 +23,7 @@ from typing import Any
 from scenarios import WORKLOADS, Scenario, load_mixes, load_nodes, scenario
 from simulation import Report, simulate
 
-from storage.simulated.chaos import Fault
+from hornbeam_server.storage.simulated.chaos import Fault
 
 ENOUGH_SEEDS = 50
 """From so many seeds on every fault of the mixes must have fired."""

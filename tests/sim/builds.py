@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from database_world import settled
 
-from api.database import Database
-from schema.catalog import State
+from hornbeam_server.api.database import Database
+from hornbeam_server.schema.catalog import State
 
 
 async def require_built(database: Database) -> None:

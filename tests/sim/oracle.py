@@ -17,15 +17,15 @@ from operator import attrgetter
 
 from simulated_cluster import Cluster
 
-from api.database import Database
-from maintain.recompute import recompute
-from schema.catalog import Catalog
-from schema.types import Row
-from storage.codec.rows import Codecs
-from storage.log.format import scan_segment
-from storage.log.records import Batch, Commit, commits, decode, merged_writes
-from storage.ports import NEWEST, TOMBSTONE
-from storage.snapshot import ReadItem
+from hornbeam_server.api.database import Database
+from hornbeam_server.maintain.recompute import recompute
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.log.format import scan_segment
+from hornbeam_server.storage.log.records import Batch, Commit, commits, decode, merged_writes
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE
+from hornbeam_server.storage.snapshot import ReadItem
 
 
 async def check_every_commit(

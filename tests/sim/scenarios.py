@@ -23,7 +23,7 @@ from workload_orders import Orders
 from workload_random import Random
 from workload_schema import ChangingSchema
 
-from storage.simulated.chaos import Fault, Profile
+from hornbeam_server.storage.simulated.chaos import Fault, Profile
 
 WORKLOADS: Mapping[str, type[Workload]] = {
     "bank": Bank,

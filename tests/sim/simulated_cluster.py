@@ -19,22 +19,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from api.database import Database, Ports
-from api.settings import Settings
-from schema.errors import Corruption, DiskFull, HornbeamError, Unavailable
-from storage.log.format import scan_segment
-from storage.log.segments import SegmentedLog
-from storage.ports import Peers, Position
-from storage.simulated import files
-from storage.simulated.chaos import Chaos, Fault, Profile
-from storage.simulated.clock import SimulatedClock, SimulatedIds
-from storage.simulated.coordination import SESSION_S, SimulatedCoordination, SimulatedRegistry
-from storage.simulated.files import SimulatedDisk, SimulatedFiles
-from storage.simulated.loop import InlineExecutor, Process, SimulatedLoop
-from storage.simulated.network import Outage, RemoteCalls, settle
-from storage.simulated.store import SCAN_ROWS, SimulatedStore, SimulatedTables
-from storage.source import LocalLogSource
-from txlayer.steps import Step, Steps, no_steps
+from hornbeam_server.api.database import Database, Ports
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.query.workers.processes import inline_worker
+from hornbeam_server.schema.errors import Corruption, DiskFull, HornbeamError, Unavailable
+from hornbeam_server.storage.log.files import NoRoom
+from hornbeam_server.storage.log.format import scan_segment
+from hornbeam_server.storage.log.segments import SegmentedLog
+from hornbeam_server.storage.ports import Peers, Position
+from hornbeam_server.storage.simulated import files
+from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
+from hornbeam_server.storage.simulated.clock import SimulatedClock, SimulatedIds
+from hornbeam_server.storage.simulated.coordination import (
+    SESSION_S,
+    SimulatedCoordination,
+    SimulatedRegistry,
+)
+from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFiles
+from hornbeam_server.storage.simulated.loop import InlineExecutor, Process, SimulatedLoop
+from hornbeam_server.storage.simulated.network import Outage, RemoteCalls, settle
+from hornbeam_server.storage.simulated.store import SCAN_ROWS, SimulatedStore, SimulatedTables
+from hornbeam_server.storage.source import LocalLogSource
+from hornbeam_server.txlayer.steps import Step, Steps, no_steps
 
 SLAVE = "a"
 SUPERVISION_S = 0.1
@@ -363,6 +369,7 @@ class Cluster:
             node.clock,
             SimulatedIds(self.chaos.random),
             InlineExecutor,
+            inline_worker,
             partial(self._reached, node),
             peers=self._peers(node),
             logs=logs,
@@ -516,6 +523,8 @@ class Cluster:
             return None
         part = self.chaos.random.randint(0, len(operation.data)) if self.chaos.fails else 0
         synced = bool(part % 2)
+        if self._disk_full and part % 3 == 0:
+            return files.Fault(NoRoom("The disk is full."))
         if self._disk_full:
             return files.Fault(DiskFull("The disk is full."), part, synced=synced)
         if self.chaos.strikes(Fault.LOG_REFUSED):

@@ -27,9 +27,9 @@ from oracle import check_every_commit, check_every_snapshot
 from simulated_cluster import Cluster, NoAnswer, drawn_options
 from simulated_members import MembersCluster
 
-from api.database import Database
-from schema.catalog import Catalog
-from schema.errors import (
+from hornbeam_server.api.database import Database
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import (
     ConstraintViolation,
     Corruption,
     HornbeamError,
@@ -37,11 +37,11 @@ from schema.errors import (
     OutcomeUnknown,
     Unavailable,
 )
-from storage.simulated.chaos import Chaos, Fault, Profile
-from storage.simulated.loop import SimulatedLoop, run_simulated
-from storage.snapshot import ReadItem
-from txlayer.model import Statement, TransactionRequest, TransactionResult
-from txlayer.outcomes import transaction_id_for
+from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
+from hornbeam_server.storage.simulated.loop import SimulatedLoop, run_simulated
+from hornbeam_server.storage.snapshot import ReadItem
+from hornbeam_server.txlayer.model import Statement, TransactionRequest, TransactionResult
+from hornbeam_server.txlayer.outcomes import transaction_id_for
 
 T = TypeVar("T")
 CLIENTS = 8
@@ -418,7 +418,7 @@ def _stuck(database: Database) -> str:
 
 
 async def _require_nothing_stuck(cluster: Cluster) -> None:
-    """Proof 12: soon after the last fault no lock is held and the watermark moves, at every node
+    """Soon after the last fault no lock is held and the watermark moves, at every node
     that serves."""
     await asyncio.sleep(SETTLED_S)
     databases = [node.database for node in cluster.serving]

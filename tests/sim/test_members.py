@@ -7,11 +7,11 @@ import pytest
 from simulated_members import MembersCluster
 from stories import opened, run
 
-from schema.errors import OutcomeUnknown, Unavailable
-from storage.simulated import files
-from storage.simulated.chaos import Chaos, Profile
-from storage.simulated.loop import run_simulated
-from txlayer.model import Statement, TransactionRequest
+from hornbeam_server.schema.errors import OutcomeUnknown, Unavailable
+from hornbeam_server.storage.simulated import files
+from hornbeam_server.storage.simulated.chaos import Chaos, Profile
+from hornbeam_server.storage.simulated.loop import run_simulated
+from hornbeam_server.txlayer.model import Statement, TransactionRequest
 
 
 @asynccontextmanager

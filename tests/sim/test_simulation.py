@@ -11,7 +11,7 @@ import pytest
 from scenarios import WORKLOADS, load_mixes, load_nodes, scenario
 from simulation import CLIENTS
 
-from storage.simulated.chaos import Fault
+from hornbeam_server.storage.simulated.chaos import Fault
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

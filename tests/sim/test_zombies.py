@@ -10,14 +10,14 @@ from simulated_cluster import Cluster
 from stories import opened, run
 from workload_bank import SCHEMA
 
-from schema.catalog import Index, Purpose, State
-from schema.errors import InvalidRequest, Unavailable, UniqueViolation
-from schema.model import DeclaredIndex, KeyPart
-from storage.simulated.chaos import Chaos, Profile
-from storage.simulated.coordination import SESSION_S
-from storage.simulated.loop import run_simulated
-from txlayer.model import Statement, TransactionRequest
-from txlayer.steps import Step, no_steps
+from hornbeam_server.schema.catalog import Index, Purpose, State
+from hornbeam_server.schema.errors import InvalidRequest, Unavailable, UniqueViolation
+from hornbeam_server.schema.model import DeclaredIndex, KeyPart
+from hornbeam_server.storage.simulated.chaos import Chaos, Profile
+from hornbeam_server.storage.simulated.coordination import SESSION_S
+from hornbeam_server.storage.simulated.loop import run_simulated
+from hornbeam_server.txlayer.model import Statement, TransactionRequest
+from hornbeam_server.txlayer.steps import Step, no_steps
 
 INSERT = "INSERT INTO account VALUES (?, ?)"
 BY_BALANCE = DeclaredIndex("by_balance", "account", (KeyPart("a_balance"),), (), False)

@@ -24,12 +24,12 @@ from database_world import catalog_of, first_edges
 from interactive import Interactive
 from simulation import Client, Journal
 
-from api.database import Database
-from schema.catalog import Catalog, Forest
-from schema.ddl import load_ddl
-from schema.errors import ConstraintViolation
-from schema.model import Schema
-from txlayer.model import Statement
+from hornbeam_server.api.database import Database
+from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import ConstraintViolation
+from hornbeam_server.schema.model import Schema
+from hornbeam_server.txlayer.model import Statement
 
 HEAD = 0
 IDS = 12

@@ -22,12 +22,12 @@ from database_world import catalog_of
 from simulated_cluster import NoAnswer
 from simulation import Client, Journal
 
-from api.database import Database
-from maintain.recompute import recompute
-from maintain.spans import Span
-from schema.catalog import Catalog, Load
-from schema.ddl import load_ddl
-from schema.errors import (
+from hornbeam_server.api.database import Database
+from hornbeam_server.maintain.recompute import recompute
+from hornbeam_server.maintain.spans import Span
+from hornbeam_server.schema.catalog import Catalog, Load
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import (
     BeingLoaded,
     ConstraintViolation,
     HornbeamError,
@@ -35,11 +35,11 @@ from schema.errors import (
     StalePlan,
     Unavailable,
 )
-from schema.types import Row
-from storage.codec.rows import Codecs
-from storage.ports import Put
-from storage.snapshot import Snapshot
-from txlayer.model import Statement
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.ports import Put
+from hornbeam_server.storage.snapshot import Snapshot
+from hornbeam_server.txlayer.model import Statement
 
 SHELVES, BOOKS = 8, 60
 TRIES = 12

@@ -27,12 +27,20 @@ from interactive import next_key
 from simulation import Client, Journal
 from transactions_model import Delete, Insert, Operation, State, Update, apply
 
-from api.database import Database
-from maintain.recompute import recompute
-from schema.catalog import Catalog, Forest, JoinView
-from schema.errors import ConstraintViolation
-from schema.model import Column, DeclaredIndex, ForeignKey, KeyPart, OnDelete, Relation, Schema
-from schema.types import ColumnType, Kind, Row, Value
+from hornbeam_server.api.database import Database
+from hornbeam_server.maintain.recompute import recompute
+from hornbeam_server.schema.catalog import Catalog, Forest, JoinView
+from hornbeam_server.schema.errors import ConstraintViolation
+from hornbeam_server.schema.model import (
+    Column,
+    DeclaredIndex,
+    ForeignKey,
+    KeyPart,
+    OnDelete,
+    Relation,
+    Schema,
+)
+from hornbeam_server.schema.types import ColumnType, Kind, Row, Value
 
 TYPES = (
     ColumnType(Kind.INTEGER),

@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 
-from storage.hbase.gateways import Address
+from hornbeam_server.storage.hbase.gateways import Address
 
 TWO = bytes.fromhex("80010002 00000013") + b"getThriftServerType" + bytes.fromhex("00000000")
 TWO += bytes.fromhex("08 0000 00000002 00")

@@ -3,8 +3,8 @@
 import asyncio
 import sys
 
-from schema.errors import Unavailable
-from storage.hdfs.log import HdfsLog
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.hdfs.log import HdfsLog
 
 
 async def main(url, folder, epoch):

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from schema.catalog import Catalog, Forest, Layout
-from schema.model import Column, KeyPart, Relation, Schema
-from schema.types import ColumnType, Kind
+from hornbeam_server.schema.catalog import Catalog, Forest, Layout
+from hornbeam_server.schema.model import Column, KeyPart, Relation, Schema
+from hornbeam_server.schema.types import ColumnType, Kind
 
 PLAIN = {
     kind: ColumnType(kind, 38, 10) if kind is Kind.DECIMAL else ColumnType(kind) for kind in Kind

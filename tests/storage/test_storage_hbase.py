@@ -18,16 +18,29 @@ from hypothesis import strategies as st
 from storage_world import run
 from thriftpy2.thrift import TMessageType
 
-from schema.errors import Unavailable
-from storage.hbase import messages, names, ranges
-from storage.hbase.answers import FUNCTION, Unfamiliar, cells_gotten
-from storage.hbase.cells import is_signed, key_of, signed, stored_key, stored_value, value_of
-from storage.hbase.gateways import CallFailed, Gateways
-from storage.hbase.interface import THRIFT
-from storage.hbase.messages import Client, Incomplete, answer_to, call_of_gets, call_of_puts
-from storage.hbase.store import THREADS, HBaseStore
-from storage.hbase.tables import definition, difference
-from storage.ports import NEWEST, Cell
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.hbase import messages, names, ranges
+from hornbeam_server.storage.hbase.answers import FUNCTION, Unfamiliar, cells_gotten
+from hornbeam_server.storage.hbase.cells import (
+    is_signed,
+    key_of,
+    signed,
+    stored_key,
+    stored_value,
+    value_of,
+)
+from hornbeam_server.storage.hbase.gateways import CallFailed, Gateways
+from hornbeam_server.storage.hbase.interface import THRIFT
+from hornbeam_server.storage.hbase.messages import (
+    Client,
+    Incomplete,
+    answer_to,
+    call_of_gets,
+    call_of_puts,
+)
+from hornbeam_server.storage.hbase.store import THREADS, HBaseStore
+from hornbeam_server.storage.hbase.tables import definition, difference
+from hornbeam_server.storage.ports import NEWEST, Cell
 
 KEYS = st.lists(st.sampled_from([0, 1, 0x61, 0xFE, 0xFF]), max_size=5).map(bytes)
 
@@ -305,7 +318,7 @@ def test_a_scan_reads_ahead_of_who_has_come_for_a_second_batch(taken, read):
         begun.append(part.start)
         if len(begun) == read:
             ahead.set()
-        return [Cell(b"%d %06d" % (len(begun), i), 1, b"v") for i in range(count)]
+        return [Cell(b"%d %06d" % (len(begun), i), 1, b"v") for i in range(count)], count
 
     async def scenario():
         store = HBaseStore([("127.0.0.1", 1)])
@@ -329,7 +342,9 @@ def test_what_fails_while_it_is_read_ahead_fails_for_who_wants_it_and_nobody_els
         if part.start > b"k":
             failed.set()
             raise Unavailable("gone")
-        return [Cell(b"%c%06d" % (97 + (count > 256) * 10, i), 1, b"v") for i in range(count)]
+        return [
+            Cell(b"%c%06d" % (97 + (count > 256) * 10, i), 1, b"v") for i in range(count)
+        ], count
 
     async def scenario():
         store = HBaseStore([("127.0.0.1", 1)])
@@ -548,15 +563,26 @@ def test_an_answer_that_ends_too_early_is_unavailable():
             assert "closed the connection" in refusal(server.address, timeout_s=5).message
 
 
+def refused(message):
+    """The answer to `tableExists` that refuses it with `message` and may not be repeated."""
+    answer = bytes.fromhex("80010002 0000000b") + b"tableExists" + bytes(4)
+    answer += bytes.fromhex("0c 0001 0b 0001") + len(message).to_bytes(4) + message
+    return answer + bytes.fromhex("02 0002 00 00 00")
+
+
 def test_a_refusal_is_told_in_one_line_without_hbases_stack():
     message = (
         b"org.apache.hadoop.hbase.security.AccessDeniedException: Insufficient permissions"
         b" (user=hornbeam, scope=t)\n\tat org.apache.hadoop.hbase.Secret.java:7\n"
     )
-    refused = bytes.fromhex("80010002 0000000b") + b"tableExists" + bytes(4)
-    refused += bytes.fromhex("0c 0001 0b 0001") + len(message).to_bytes(4) + message
-    refused += bytes.fromhex("02 0002 00 00 00")
-    with answering(TWO, refused) as server:
+    with answering(TWO, refused(message)) as server:
         error = refusal(server.address)
     assert "Insufficient permissions" in error.message
     assert "Secret" not in str(error)
+    assert error.lasting
+
+
+def test_a_namespace_that_is_being_created_is_waited_for():
+    message = b"org.apache.hadoop.hbase.NamespaceNotFoundException: hornbeam\n\tat org.apache\n"
+    with answering(TWO, refused(message)) as server:
+        assert not refusal(server.address).lasting

@@ -11,16 +11,17 @@ import pytest
 from hbase_gateways import Proxy
 from storage_world import collect, run
 
-from cluster import Role
-from schema.errors import Corruption, Unavailable
-from storage.hbase import store as store_module
-from storage.hbase import tables
-from storage.hbase.answers import FUNCTION
-from storage.hbase.cells import FAMILY, FLUSHED, QUALIFIER, stored_key, stored_value
-from storage.hbase.interface import THRIFT
-from storage.hbase.messages import Client
-from storage.hbase.store import HBaseStore
-from storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from hornbeam_server.cluster import Role
+from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.hbase import gateways as gateways_module
+from hornbeam_server.storage.hbase import messages, tables
+from hornbeam_server.storage.hbase import store as store_module
+from hornbeam_server.storage.hbase.answers import FUNCTION
+from hornbeam_server.storage.hbase.cells import FAMILY, FLUSHED, QUALIFIER, stored_key, stored_value
+from hornbeam_server.storage.hbase.interface import THRIFT
+from hornbeam_server.storage.hbase.messages import Client
+from hornbeam_server.storage.hbase.store import HBaseStore
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
 
 
 def k(number):
@@ -441,6 +442,25 @@ def test_a_put_that_was_done_but_reported_as_refused_counts_as_done(real_cluster
 # ---------------------------------------------------------------- tables
 
 
+def test_the_first_tables_of_a_namespace_can_be_created_at_the_same_time(real_cluster):
+    """HBase lists a new namespace a moment before a table can be created in it."""
+
+    async def scenario():
+        for _ in range(5):
+            async with opened(real_cluster.thrift) as store:
+                before = store._namespace
+                store._namespace = f"faults_{uuid4().hex}"
+                names = [f"t{number}" for number in range(6)]
+                await asyncio.gather(*[store.create_table(name) for name in names])
+                assert await store.tables() == names
+                for name in names:
+                    await store.drop_table(name)
+                await define(store, lambda client: client.deleteNamespace(store._namespace))
+                store._namespace = before
+
+    run(scenario())
+
+
 def test_a_table_with_other_settings_is_refused_with_the_difference(real_cluster):
     async def scenario():
         async with opened(real_cluster.thrift) as store:
@@ -549,5 +569,37 @@ def test_thriftpy2_need_not_decode_hbases_answers_to_scans(real_cluster, monkeyp
             assert await collect(store.scan("t", b"", None, 9)) == expected
             assert await collect(store.scan("t", b"", None, 9, reverse=True)) == expected[::-1]
             assert await store.scan_prefixes("t", [k(7), k(700)], 9) == [expected[6:7], []]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("longest", [225_000, 325_000])
+def test_answers_that_are_too_long_are_asked_for_in_parts(real_cluster, monkeypatch, longest):
+    """A row has 100 000 bytes: two or three of them are an answer."""
+    monkeypatch.setattr(messages, "LONGEST_ANSWER", longest)
+    monkeypatch.setattr(gateways_module, "LONGEST_ANSWER", longest)
+    cells = [Cell(k(i), 5, b"%d" % (i % 7) * 100_000) for i in range(30)]
+    keys = [cell.key for cell in cells]
+    prefixes = [k(i)[:-1] for i in (20, 0, 10)]
+
+    async def scenario():
+        async with opened(real_cluster.thrift) as store:
+            for cell in cells:
+                await store.put({"t": [Put(cell.key, cell.value)]}, 5)
+            for reverse in (False, True):
+                found = await collect(store.scan("t", b"", None, 9, reverse=reverse))
+                assert found == (cells[::-1] if reverse else cells)
+            assert await store.get("t", keys, 9) == cells
+            store._row_bytes.clear()
+            asked = [store.get("t", keys[i:], 9, room=250_000) for i in range(0, 25, 5)]
+            for i, found in zip(range(0, 25, 5), await asyncio.gather(*asked), strict=True):
+                assert 0 < len(found) <= 3
+                assert found == cells[i : i + len(found)]
+            assert await store.scan_prefixes("t", prefixes, 9) == [
+                cells[i : i + 10] for i in (20, 0, 10)
+            ]
+            assert await store.scan_prefixes("t", prefixes, 9, room=1_250_000) == [cells[20:]]
+            assert await store.scan_prefixes("t", prefixes, 9, room=750_000) == []
+            await store.purge("t", 9)
 
     run(scenario())

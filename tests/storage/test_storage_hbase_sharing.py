@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from storage_world import run
 
-from schema.errors import Corruption, Unavailable
-from storage.hbase import sharing
-from storage.hbase.gateways import CallFailed
-from storage.hbase.sharing import SharedCalls
+from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.hbase import sharing
+from hornbeam_server.storage.hbase.gateways import CallFailed
+from hornbeam_server.storage.hbase.sharing import SharedCalls
 
 
 class Sender:

@@ -9,14 +9,14 @@ from random import Random
 import pytest
 from hdfs_world import Fault, Hdfs, Panic
 
-from schema.errors import DiskFull, InvalidRequest, Unavailable
-from storage.hdfs.files import HdfsFiles
-from storage.hdfs.log import HdfsLog
-from storage.hdfs.logs import HdfsLogs
-from storage.log.format import scan_segment, segment_name
-from storage.log.segments import SegmentedLog
-from storage.ports import START
-from storage.simulated.loop import run_simulated
+from hornbeam_server.schema.errors import DiskFull, InvalidRequest, Unavailable
+from hornbeam_server.storage.hdfs.files import HdfsFiles
+from hornbeam_server.storage.hdfs.log import HdfsLog
+from hornbeam_server.storage.hdfs.logs import HdfsLogs
+from hornbeam_server.storage.log.format import scan_segment, segment_name
+from hornbeam_server.storage.log.segments import SegmentedLog
+from hornbeam_server.storage.ports import START
+from hornbeam_server.storage.simulated.loop import run_simulated
 
 HOME = "/log/a"
 SEEDS = 30
@@ -229,7 +229,7 @@ def test_an_append_over_several_blocks_syncs_each():
         await files.create("x", b"0123")
         for data, expected in ((b"45", 1), (b"6789", 1), (b"a" * 25, 3), (b"b" * 5, 1)):
             syncs.clear()
-            await files.append("x", data)
+            await files.append("x", [data])
             assert len(syncs) == expected
         assert await files.tail("x", 6) == (40, b"abbbbb")
         assert await files.tail("x", 100) == (40, await files.read("x"))

@@ -4,7 +4,7 @@ import asyncio
 
 from hdfs_native import FileWriter
 
-from storage.hdfs.client import HdfsClient
+from hornbeam_server.storage.hdfs.client import HdfsClient
 
 
 class Inner:

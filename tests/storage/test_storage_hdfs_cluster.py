@@ -16,12 +16,12 @@ import pytest
 from hdfs_native import WriteOptions
 from real_cluster import guarded_cluster
 
-from cluster import artefacts
-from schema.errors import DiskFull, Unavailable
-from storage.hdfs.client import HdfsClient
-from storage.hdfs.files import HdfsFiles
-from storage.hdfs.log import HdfsLog
-from storage.ports import START
+from hornbeam_server.cluster import artefacts
+from hornbeam_server.schema.errors import DiskFull, Unavailable
+from hornbeam_server.storage.hdfs.client import HdfsClient
+from hornbeam_server.storage.hdfs.files import HdfsFiles
+from hornbeam_server.storage.hdfs.log import HdfsLog
+from hornbeam_server.storage.ports import START
 
 STALL_S = 20.0
 """How long an append may take when a DataNode is lost: two tries without an answer, and some
@@ -133,7 +133,7 @@ def test_what_is_under_way_when_the_fence_comes_takes_no_effect_behind_it(hdfs, 
             late.rename(f"{path}/y.new", f"{path}/x", True),
             late.delete(f"{path}/x"),
             draft.write(b"late"),
-            old.append("x", b"late"),
+            old.append("x", [b"late"]),
             old.finish("x", b"late"),
             old.create("z", b"late"),
             old.delete(["x"]),

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from storage_world import PLAIN, layout
 from strategies import KEY_KINDS, few_values, values
 
-import storage.codec.keys
-from schema.errors import Corruption
-from schema.types import Kind
-from storage.codec.keyrange import KeyRange
-from storage.codec.keys import Code, decode_parts, part_encoder, successor
-from storage.codec.rows import LayoutCodec
+import hornbeam_server.storage.codec.keys
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.types import Kind
+from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.codec.keys import Code, decode_parts, part_encoder, successor
+from hornbeam_server.storage.codec.rows import LayoutCodec
 
-KEYS_MD = Path(storage.codec.keys.__file__).with_name("KEYS.md").read_text()
+KEYS_MD = Path(hornbeam_server.storage.codec.keys.__file__).with_name("KEYS.md").read_text()
 VECTORS = re.findall(r"^\| (\w+) \| `(.*?)` \| `([0-9a-f]+)` \| `([0-9a-f]+)` \|$", KEYS_MD, re.M)
 CODES = re.findall(r"^\| `0x([0-9a-f]{2})` \| (\w+) \|", KEYS_MD, re.M)
 

@@ -4,16 +4,18 @@ import asyncio
 import errno
 import fcntl
 import os
+from contextlib import suppress
 
 import pytest
 from storage_world import run
 
-from schema.errors import Corruption, DiskFull, InvalidRequest, Unavailable
-from storage.local import log as local_log
-from storage.local.coordination import LocalCoordination
-from storage.local.log import LocalLog
-from storage.log.format import segment_name
-from storage.ports import START, Position
+from hornbeam_server.schema.errors import Corruption, DiskFull, InvalidRequest, Unavailable
+from hornbeam_server.storage.local import log as local_log
+from hornbeam_server.storage.local.coordination import LocalCoordination
+from hornbeam_server.storage.local.log import LocalLog
+from hornbeam_server.storage.log.files import NoRoom
+from hornbeam_server.storage.log.format import segment_name
+from hornbeam_server.storage.ports import START, Position
 
 
 async def payloads(log, start=START):
@@ -35,10 +37,14 @@ def failing(error_number, *, after=0):
     return wrap
 
 
-@pytest.mark.parametrize("function", ["write", "fdatasync"])
 @pytest.mark.parametrize(
-    ("number", "error"),
-    [(errno.EIO, Unavailable), (errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull)],
+    ("function", "number", "error"),
+    [
+        ("write", errno.EIO, Unavailable),
+        ("fdatasync", errno.EIO, Unavailable),
+        ("fdatasync", errno.ENOSPC, DiskFull),
+        ("fdatasync", errno.EDQUOT, DiskFull),
+    ],
 )
 def test_after_a_failed_write_or_sync_nothing_more_is_appended(
     tmp_path, monkeypatch, function, number, error
@@ -62,6 +68,88 @@ def test_after_a_failed_write_or_sync_nothing_more_is_appended(
         found = await payloads(await LocalLog.open(tmp_path, "a", 2))
         assert found[:1] == [b"before"]
         assert found[1:] in ([], [b"fails"])
+
+    run(scenario())
+
+
+def short_of_room(number, *, after):
+    """An `os.write` that finds room for so many more bytes, until `after` is raised."""
+    real = os.write
+
+    def write(file, data):
+        part = data[: after[0]]
+        if not part:
+            raise OSError(number, os.strerror(number))
+        after[0] -= len(part)
+        return real(file, part)
+
+    return write
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("room", range(0, 120, 7))
+@pytest.mark.parametrize("joined", [0, 1_000])
+def test_after_a_write_without_room_appends_go_on(tmp_path, monkeypatch, number, room, joined):
+    """Whatever was to be written: a new segment's head, an append (in one call, or piece by
+    piece), a seal."""
+    monkeypatch.setattr("hornbeam_server.storage.local.log.JOINED_BYTES", joined)
+
+    async def scenario():
+        left = [room]
+        log = await LocalLog.open(tmp_path, "a", 1, segment_bytes=60)
+        monkeypatch.setattr(os, "write", short_of_room(number, after=left))
+        written, refused = [], 0
+        for payload in (b"%d" % n for n in range(200)):
+            try:
+                await log.append([payload, b"and " + payload])
+            except NoRoom:
+                refused += 1
+                left[0] += 11
+            else:
+                written += [payload, b"and " + payload]
+        with suppress(NoRoom):
+            await log.roll()
+        left[0] = 1_000
+        await log.append([b"last"])
+        assert refused
+        expected = [*written, b"last"]
+        assert await payloads(log) == expected
+        assert log.torn_bytes == 0
+        await log.close()
+        again = await LocalLog.open(tmp_path, "a", 2)
+        assert await payloads(again) == expected
+        assert again.torn_bytes == 0
+        await again.close()
+
+    run(scenario())
+
+
+def test_a_segment_that_finds_no_place_begins_later(tmp_path, monkeypatch):
+    async def scenario():
+        log = await LocalLog.open(tmp_path, "a", 1)
+        monkeypatch.setattr(os, "open", failing(errno.ENOSPC)(os.open))
+        with pytest.raises(NoRoom) as refused:
+            await log.append([b"one"])
+        assert (refused.value.retryable, refused.value.outcome) == (True, "none")
+        monkeypatch.undo()
+        await log.append([b"two"])
+        assert await payloads(log) == [b"two"]
+        await log.close()
+        assert [s.sealed for s in await (await LocalLog.open(tmp_path, "a", 2)).segments()] == [
+            True
+        ]
+
+    run(scenario())
+
+
+def test_a_log_without_room_for_its_seal_is_closed_and_read(tmp_path, monkeypatch):
+    async def scenario():
+        log = await LocalLog.open(tmp_path, "a", 1)
+        await log.append([b"one"])
+        monkeypatch.setattr(os, "write", short_of_room(errno.ENOSPC, after=[3]))
+        await log.close()
+        monkeypatch.undo()
+        assert await payloads(await LocalLog.open(tmp_path, "a", 2)) == [b"one"]
 
     run(scenario())
 

@@ -4,11 +4,18 @@ import asyncio
 
 import pytest
 
-from schema.errors import Corruption, DiskFull, Unavailable
-from storage.log.format import Header, encode_append, segment_name
-from storage.log.segments import SegmentedLog
-from storage.ports import START, Position
-from storage.simulated.files import ALL, SECTOR_BYTES, Fault, Kind, SimulatedDisk, SimulatedFiles
+from hornbeam_server.schema.errors import Corruption, DiskFull, Unavailable
+from hornbeam_server.storage.log.format import Header, encode_append, segment_name
+from hornbeam_server.storage.log.segments import SegmentedLog
+from hornbeam_server.storage.ports import START, Position
+from hornbeam_server.storage.simulated.files import (
+    ALL,
+    SECTOR_BYTES,
+    Fault,
+    Kind,
+    SimulatedDisk,
+    SimulatedFiles,
+)
 
 NAME = segment_name(1, 1)
 LOST = Unavailable("no answer")
@@ -32,7 +39,7 @@ def once(kind, fault):
     return lambda operation: left.pop() if operation.kind is kind and left else None
 
 
-APPEND_BYTES = len(encode_append([b"two", b"three"], 1, 1, 0))
+APPEND_BYTES = len(b"".join(encode_append([b"two", b"three"], 1, 1, 0)))
 
 
 @pytest.mark.parametrize("error", [Unavailable("cut"), DiskFull("full")])

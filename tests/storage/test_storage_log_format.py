@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from crc32c import crc32c
 
-import storage.log.format
-from schema.errors import Corruption
-from storage.log.format import (
+import hornbeam_server.storage.log.format
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.log.format import (
     SEAL_BYTES,
     Header,
     encode_append,
@@ -19,7 +19,7 @@ from storage.log.format import (
     segment_name,
 )
 
-FORMAT_MD = Path(storage.log.format.__file__).with_name("FORMAT.md").read_text()
+FORMAT_MD = Path(hornbeam_server.storage.log.format.__file__).with_name("FORMAT.md").read_text()
 NAME = segment_name(1, 1)
 HEADER = Header(1, 1, 7, "a")
 RANDOM = Random(4)
@@ -29,7 +29,7 @@ PAYLOADS = [RANDOM.randbytes(RANDOM.randint(1, 40)) for _ in range(30)]
 def appended(data, *payloads):
     """`data` with an append of its own for each payload."""
     for payload in payloads:
-        data += encode_append([payload], 1, 1, len(data))
+        data += b"".join(encode_append([payload], 1, 1, len(data)))
     return data
 
 
@@ -173,11 +173,11 @@ def test_payloads_that_no_frame_can_hold_are_refused():
 
 
 def test_a_frame_is_whole_only_where_it_was_written():
-    frame = encode_append([b"moved"], 1, 1, len(OPEN))
+    frame = b"".join(encode_append([b"moved"], 1, 1, len(OPEN)))
     assert payloads(OPEN + frame) == [*PAYLOADS, b"moved"]
     elsewhere = [(2, 1, 0), (1, 2, 0), (1, 1, 1), (1, 1, -1), (1, 1, -len(HEADER.encode()))]
     for epoch, sequence, moved in elsewhere:
-        data = OPEN + encode_append([b"moved"], epoch, sequence, len(OPEN) + moved)
+        data = OPEN + b"".join(encode_append([b"moved"], epoch, sequence, len(OPEN) + moved))
         assert payloads(data) == PAYLOADS
         assert scanned(data).torn_bytes == len(frame)
     with_a_hole = OPEN[: ENDS[3]] + OPEN[ENDS[4] :]

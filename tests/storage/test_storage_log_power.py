@@ -5,10 +5,10 @@ from itertools import product
 
 import pytest
 
-from schema.errors import Corruption
-from storage.local.log import LocalLog
-from storage.log.format import Header, encode_append, scan_segment, segment_name
-from storage.ports import START
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.local.log import LocalLog
+from hornbeam_server.storage.log.format import Header, encode_append, scan_segment, segment_name
+from hornbeam_server.storage.ports import START
 
 PAGE = 64
 NAME = segment_name(1, 1)
@@ -16,7 +16,7 @@ NAME = segment_name(1, 1)
 
 def appended(data, *payloads):
     """`data` with one more append."""
-    return data + encode_append(payloads, 1, 1, len(data))
+    return data + b"".join(encode_append(payloads, 1, 1, len(data)))
 
 
 SYNCED = appended(appended(Header(1, 1, 0, "a").encode(), b"one", b"two"), b"three")
@@ -29,9 +29,9 @@ def payloads(data):
 
 
 def test_frames_of_one_append_differ_only_in_the_bit_that_says_so():
-    both = encode_append([b"hi", b"ho"], 1, 1, 38)
-    first = encode_append([b"hi"], 1, 1, 38)
-    second = encode_append([b"ho"], 1, 1, 38 + len(first))
+    both = b"".join(encode_append([b"hi", b"ho"], 1, 1, 38))
+    first = b"".join(encode_append([b"hi"], 1, 1, 38))
+    second = b"".join(encode_append([b"ho"], 1, 1, 38 + len(first)))
     assert both.startswith(first)
     assert both[len(first) :].endswith(b"ho")
     assert (both[0], both[len(first)], second[0]) == (0x00, 0x80, 0x00)

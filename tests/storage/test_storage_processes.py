@@ -4,13 +4,14 @@ import asyncio
 import subprocess
 import sys
 
-from storage.local.coordination import LocalCoordination
+from hornbeam_server.storage.local.coordination import LocalCoordination
 
 
 def test_another_process_is_refused_while_the_folder_is_open(tmp_path):
     program = (
-        "import sys; from pathlib import Path; from schema.errors import Unavailable\n"
-        "from storage.local.coordination import LocalCoordination as Local\n"
+        "import sys; from pathlib import Path\n"
+        "from hornbeam_server.schema.errors import Unavailable\n"
+        "from hornbeam_server.storage.local.coordination import LocalCoordination as Local\n"
         "try: Local.open(Path(sys.argv[1]))\n"
         "except Unavailable as error: print(error.message)\n"
         "else: print('opened')\n"

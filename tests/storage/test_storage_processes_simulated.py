@@ -4,13 +4,18 @@ import asyncio
 
 import pytest
 
-from schema.errors import Unavailable
-from storage.ports import NEWEST, Put
-from storage.simulated.chaos import Chaos, Fault, Profile
-from storage.simulated.coordination import SESSION_S, SimulatedCoordination, SimulatedRegistry
-from storage.simulated.loop import Stuck, current_process, run_simulated
-from storage.simulated.network import Outage, RemoteCalls
-from storage.simulated.store import SimulatedStore, SimulatedTables
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.schema.turns import ROWS_A_TURN, turn
+from hornbeam_server.storage.ports import NEWEST, Put
+from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
+from hornbeam_server.storage.simulated.coordination import (
+    SESSION_S,
+    SimulatedCoordination,
+    SimulatedRegistry,
+)
+from hornbeam_server.storage.simulated.loop import Stuck, current_process, run_simulated
+from hornbeam_server.storage.simulated.network import Outage, RemoteCalls
+from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
 
 
 async def tick(seen, name):
@@ -169,7 +174,7 @@ def test_a_put_that_fails_may_have_written_a_part():
                 await store.put({"a": [Put(b"k", b"v")], "b": [Put(b"k", b"v")]}, ts)
             except Unavailable:
                 await asyncio.sleep(1)
-                cells = (tables.get(t, [b"k"], NEWEST)[0] for t in ("a", "b"))
+                cells = (tables.get(t, [b"k"], NEWEST, None)[0] for t in ("a", "b"))
                 parts.add(tuple(cell is not None and cell.ts == ts for cell in cells))
         assert parts == {(False, False), (True, False), (False, True)}
 
@@ -254,3 +259,22 @@ def test_decisions_are_a_function_of_the_seed():
 
     assert drawn(1) == drawn(1)
     assert drawn(1) != drawn(2)
+
+
+@pytest.mark.parametrize("ends", ["crash", "freeze"])
+def test_a_process_that_waits_for_its_turn_and_ends_holds_up_no_other_process(ends):
+    """All processes share one loop, so one line of those that wait for a turn."""
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        first, second = loop.process("first"), loop.process("second")
+        first.start(turn(range(ROWS_A_TURN)))
+        task = second.start(turn(range(ROWS_A_TURN)))
+        await asyncio.sleep(0)
+        getattr(first, ends)()
+        async with asyncio.timeout(1):
+            await task
+        first.crash()
+        await first.bury()
+
+    run_simulated(scenario())

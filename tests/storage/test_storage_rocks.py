@@ -1,15 +1,16 @@
 """What is RocksDB's own: damage, second opens, numbers of tables, threads."""
 
 import asyncio
+import time
 
 import pytest
 from rocksdict import WriteBatch
 from storage_world import collect, run
 
-from schema.errors import Corruption, DiskFull, Unavailable
-from storage.ports import NEWEST, TOMBSTONE, Put
-from storage.rocks import store as rocks
-from storage.rocks.store import RocksStore
+from hornbeam_server.schema.errors import Corruption, DiskFull, Unavailable
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
+from hornbeam_server.storage.rocks import store as rocks
+from hornbeam_server.storage.rocks.store import RocksStore
 
 
 def k(number):
@@ -214,3 +215,26 @@ def test_a_batch_of_rocksdb_counts_its_writes():
     batch.put(b"k", b"v")
     batch.delete(b"k")
     assert len(batch) == 2
+
+
+def test_rows_that_were_purged_are_not_passed_for_each_that_is_missing(tmp_path):
+    """They stay in RocksDB until they are compacted. To pass 100 000 of them takes 10 ms and more,
+    and all requests wait meanwhile; to look for one row takes 2 µs."""
+    keys = [k(number) for number in range(100_000)]
+
+    async def scenario():
+        store = RocksStore.open(tmp_path)
+        await store.create_table("t")
+        for ts, value in ((1, b"value"), (2, TOMBSTONE)):
+            for start in range(0, len(keys), 5_000):
+                await store.put({"t": [Put(k, value) for k in keys[start : start + 5_000]]}, ts)
+        assert await store.purge("t", 5) == 2 * len(keys)
+        few, began = keys[:200], time.perf_counter()
+        assert await store.get("t", few, 10) == [None] * len(few)
+        assert await store.scan_prefixes("t", few, 10) == [[]] * len(few)
+        for key in few:
+            assert await collect(store.scan("t", key, key + b"\0", 10)) == []
+        assert time.perf_counter() - began < 0.5
+        await store.close()
+
+    asyncio.run(scenario())

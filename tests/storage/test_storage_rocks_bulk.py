@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from schema.errors import Unavailable
-from storage.ports import NEWEST, Put
-from storage.rocks import store as rocks
-from storage.rocks.store import RocksStore, between
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.ports import NEWEST, Put
+from hornbeam_server.storage.rocks import store as rocks
+from hornbeam_server.storage.rocks.store import RocksStore, between
 
 
 async def rows(store, start=b"", end=None, at=NEWEST):

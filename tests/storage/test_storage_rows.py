@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from storage_world import PLAIN, catalog
 from strategies import values
 
-from schema.catalog import Layout
-from schema.errors import Corruption
-from schema.model import Column, Default, DefaultKind, KeyPart
-from schema.types import ColumnType, Kind
-from storage.codec.rows import Codecs, LayoutCodec
+from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.model import Column, Default, DefaultKind, KeyPart
+from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 
 COLUMNS = (
     Column("id", ColumnType(Kind.INTEGER), nullable=False),

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schema.catalog import Catalog, Forest, JoinView, ViewColumn
-from schema.ddl import load_ddl
-from schema.errors import Corruption
-from storage.codec.rows import Codecs, LayoutCodec
+from hornbeam_server.schema.catalog import Catalog, Forest, JoinView, ViewColumn
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.codec.rows import Codecs, LayoutCodec
 
 SCHEMA = load_ddl(
     "CREATE TABLE a (a_id INTEGER PRIMARY KEY, a_n DECIMAL(9,2), a_t TEXT);"

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from storage.ports import NEWEST, TOMBSTONE, Cell, Put
-from storage.simulated.clock import SimulatedClock
-from storage.simulated.loop import run_simulated
-from storage.simulated.store import SimulatedStore
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
+from hornbeam_server.storage.simulated.clock import SimulatedClock
+from hornbeam_server.storage.simulated.loop import run_simulated
+from hornbeam_server.storage.simulated.store import SimulatedStore
 
 
 async def written():

@@ -5,10 +5,10 @@ from collections import defaultdict
 
 import pytest
 
-from schema.errors import Unavailable
-from storage.simulated.chaos import Chaos, Fault, Profile
-from storage.simulated.loop import run_simulated
-from storage.simulated.peers import SILENCE_S, SimulatedNetwork, SimulatedPeers
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
+from hornbeam_server.storage.simulated.loop import run_simulated
+from hornbeam_server.storage.simulated.peers import SILENCE_S, SimulatedNetwork, SimulatedPeers
 
 FAULTS = Profile(
     rate={Fault.LINK_BROKEN: 0.02, Fault.SLOW: 0.05},

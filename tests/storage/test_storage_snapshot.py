@@ -1,5 +1,6 @@
 """Snapshots: reads with an overlay are reads of the merged rows, and traces tell what was read."""
 
+import asyncio
 from typing import NamedTuple
 
 import pytest
@@ -7,12 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from storage_world import catalog, collect, run
 
-from schema.types import Row
-from storage.codec.keyrange import KeyRange
-from storage.codec.rows import Codecs
-from storage.ports import NEWEST, TOMBSTONE, Put
-from storage.simulated.store import SimulatedStore
-from storage.snapshot import Overlay, ReadItem, RememberingSnapshot, RowVersion, Snapshot
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.ports import BATCH_BYTES, NEWEST, TOMBSTONE, Put
+from hornbeam_server.storage.simulated.store import SimulatedStore
+from hornbeam_server.storage.snapshot import (
+    Overlay,
+    ReadItem,
+    RememberingSnapshot,
+    RowVersion,
+    Snapshot,
+)
 
 CODECS = Codecs(catalog())
 CODEC = CODECS("t")
@@ -123,6 +130,26 @@ def test_the_last_mutation_of_a_key_counts():
     assert twice.between("t", b"k\0", b"k") == []
 
 
+def test_others_run_while_large_rows_are_read():
+    async def scenario():
+        store = await store_of([(0, number, "x" * BATCH_BYTES) for number in range(4)])
+        waited = []
+
+        async def others():
+            while True:
+                await asyncio.sleep(0)
+                waited.append(None)
+
+        running = asyncio.ensure_future(others())
+        await asyncio.sleep(0)
+        found = await Snapshot(store, CODECS, AT).get("t", [(0, number) for number in range(4)])
+        running.cancel()
+        assert [version.row[1] for version in found] == [0, 1, 2, 3]
+        return len(waited)
+
+    assert run(scenario()) >= 3
+
+
 def test_an_unknown_layout_is_a_key_error():
     async def scenario():
         with pytest.raises(KeyError):
@@ -147,9 +174,9 @@ def test_a_row_is_read_once_until_what_was_read_is_forgotten():
         store = await store_of([(0, 0, "a")])
         asked, get = [], store.get
 
-        async def counted(table, keys, at):
+        async def counted(table, keys, at, *, room):
             asked.append(list(keys))
-            return await get(table, keys, at)
+            return await get(table, keys, at, room=room)
 
         store.get = counted
         snapshot = RememberingSnapshot(store, CODECS, NEWEST)

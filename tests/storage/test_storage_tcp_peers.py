@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-import storage.tcp.frames
-from schema.errors import Unavailable
-from storage.ports import MESSAGE_BYTES
-from storage.simulated.loop import run_simulated
-from storage.tcp import peers as tcp_peers
-from storage.tcp.frames import (
+import hornbeam_server.storage.tcp.frames
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.ports import MESSAGE_BYTES
+from hornbeam_server.storage.simulated.loop import run_simulated
+from hornbeam_server.storage.tcp import peers as tcp_peers
+from hornbeam_server.storage.tcp.frames import (
     FRAME_BYTES,
     HANDSHAKE_BYTES,
     NONCE_BYTES,
@@ -34,9 +34,9 @@ from storage.tcp.frames import (
     proof,
     split_numbered,
 )
-from storage.tcp.peers import SILENCE_S, TcpPeers, _Answering, _Asking
+from hornbeam_server.storage.tcp.peers import SILENCE_S, TcpPeers, _Answering, _Asking
 
-PROTOCOL_MD = Path(storage.tcp.frames.__file__).with_name("PROTOCOL.md").read_text()
+PROTOCOL_MD = Path(hornbeam_server.storage.tcp.frames.__file__).with_name("PROTOCOL.md").read_text()
 SECRET = bytes(range(32))
 HELLO = Hello(b"\x11" * NONCE_BYTES, 3, "hornbeam", "a1")
 NONCE = b"\x22" * NONCE_BYTES

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from storage_world import run
 
-from storage.together import all_settled, settled
+from hornbeam_server.storage.together import all_settled, settled
 
 
 def test_works_go_on_side_by_side_and_their_results_come_in_order():

@@ -4,7 +4,7 @@ import asyncio
 import sys
 import time
 
-from storage.zookeeper.coordination import ZookeeperCoordination
+from hornbeam_server.storage.zookeeper.coordination import ZookeeperCoordination
 
 
 async def main(hosts, root):

@@ -10,16 +10,24 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from api.database import Database
-from api.settings import Settings
-from maintain.recompute import recompute
-from schema.catalog import Catalog, Forest, Index, JoinView, Purpose, State, ViewColumn
-from schema.ddl import load_ddl
-from schema.model import ForeignKey, KeyPart, Relation, Schema
-from schema.types import Row
-from storage.codec.rows import Codecs
-from storage.ports import Clock, Put
-from storage.snapshot import Snapshot
+from hornbeam_server.api.database import Database
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.maintain.recompute import recompute
+from hornbeam_server.schema.catalog import (
+    Catalog,
+    Forest,
+    Index,
+    JoinView,
+    Purpose,
+    State,
+    ViewColumn,
+)
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.model import ForeignKey, KeyPart, Relation, Schema
+from hornbeam_server.schema.types import Row
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.ports import Clock, Put
+from hornbeam_server.storage.snapshot import Snapshot
 
 SHOP = """
 CREATE TABLE customer (

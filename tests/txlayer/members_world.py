@@ -17,31 +17,31 @@ from itertools import count
 from msgspec.structs import replace
 from txlayer_world import MemoryLog, MemoryStore
 
-from schema.catalog import Catalog, Forest
-from schema.errors import HornbeamError, Unavailable
-from schema.model import Schema
-from storage.ports import Answer, Caller, Cell, Link, Position, Put
-from storage.simulated.chaos import Chaos, Profile
-from storage.simulated.clock import SimulatedClock
-from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
-from storage.simulated.loop import Process, run_simulated
-from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
-from txlayer.assignment import PATH, SLOTS, Assignment, Member, Word
-from txlayer.balance import handed_over
-from txlayer.committer import Committer
-from txlayer.gate import Gate
-from txlayer.growth import Growth
-from txlayer.hlc import HybridClock
-from txlayer.links import Links
-from txlayer.locks import LockName, LockTable
-from txlayer.lockservice import Guests, TravellingLocks
-from txlayer.member import Answering
-from txlayer.membership import Membership
-from txlayer.messages import Lock, Release, Request, decode_request
-from txlayer.rates import SlotRates
-from txlayer.readers import Readers
-from txlayer.snapshots import MembersSnapshots, OwnSnapshots
-from txlayer.view import View, slot_of
+from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.schema.errors import HornbeamError, Unavailable
+from hornbeam_server.schema.model import Schema
+from hornbeam_server.storage.ports import Answer, Caller, Cell, Link, Position, Put
+from hornbeam_server.storage.simulated.chaos import Chaos, Profile
+from hornbeam_server.storage.simulated.clock import SimulatedClock
+from hornbeam_server.storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from hornbeam_server.storage.simulated.loop import Process, run_simulated
+from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedPeers
+from hornbeam_server.txlayer.assignment import PATH, SLOTS, Assignment, Member, Word
+from hornbeam_server.txlayer.balance import handed_over
+from hornbeam_server.txlayer.committer import Committer
+from hornbeam_server.txlayer.gate import Gate
+from hornbeam_server.txlayer.growth import Growth
+from hornbeam_server.txlayer.hlc import HybridClock
+from hornbeam_server.txlayer.links import Links
+from hornbeam_server.txlayer.locks import LockName, LockTable
+from hornbeam_server.txlayer.lockservice import Guests, TravellingLocks
+from hornbeam_server.txlayer.member import Answering
+from hornbeam_server.txlayer.membership import Membership
+from hornbeam_server.txlayer.messages import Lock, Release, Request, decode_request
+from hornbeam_server.txlayer.rates import SlotRates
+from hornbeam_server.txlayer.readers import Readers
+from hornbeam_server.txlayer.snapshots import MembersSnapshots, OwnSnapshots
+from hornbeam_server.txlayer.view import View, slot_of
 
 NOTHING = Catalog(0, Schema(()), Forest(()))
 

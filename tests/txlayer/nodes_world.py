@@ -13,21 +13,27 @@ from typing import Any
 
 from members_world import until
 
-from api.database import Database, Ports
-from api.settings import Settings
-from schema.catalog import Catalog
-from storage.log.segments import SegmentedLog
-from storage.simulated.chaos import Chaos, Profile
-from storage.simulated.clock import SimulatedClock, SimulatedIds
-from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
-from storage.simulated.files import Operation, SimulatedDisk, SimulatedFiles, SimulatedLogs
-from storage.simulated.loop import InlineExecutor
-from storage.simulated.network import RemoteCalls
-from storage.simulated.peers import SimulatedNetwork, SimulatedPeers
-from storage.simulated.store import SimulatedStore, SimulatedTables
-from storage.source import LocalLogSource
-from txlayer.assignment import PATH, Assignment
-from txlayer.model import Statement, TransactionRequest, TransactionResult
+from hornbeam_server.api.database import Database, Ports
+from hornbeam_server.api.settings import Settings
+from hornbeam_server.query.workers.processes import inline_worker
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.storage.log.segments import SegmentedLog
+from hornbeam_server.storage.simulated.chaos import Chaos, Profile
+from hornbeam_server.storage.simulated.clock import SimulatedClock, SimulatedIds
+from hornbeam_server.storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from hornbeam_server.storage.simulated.files import (
+    Operation,
+    SimulatedDisk,
+    SimulatedFiles,
+    SimulatedLogs,
+)
+from hornbeam_server.storage.simulated.loop import InlineExecutor
+from hornbeam_server.storage.simulated.network import RemoteCalls
+from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedPeers
+from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
+from hornbeam_server.storage.source import LocalLogSource
+from hornbeam_server.txlayer.assignment import PATH, Assignment
+from hornbeam_server.txlayer.model import Statement, TransactionRequest, TransactionResult
 
 
 class Node:
@@ -62,6 +68,7 @@ class Node:
             clock=SimulatedClock(skew_ms=self.skew_ms),
             ids=SimulatedIds(world.chaos.random),
             new_threads=InlineExecutor,
+            new_worker=inline_worker,
             peers=SimulatedPeers(world.network, self.process),
             logs=logs,
             log_source=LocalLogSource("simulated"),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from txlayer_world import TABLE, VirtualClock, World, prepared, settle
 
-from schema.errors import (
+from hornbeam_server.schema.errors import (
     Corruption,
     DiskFull,
     InvalidRequest,
@@ -17,10 +17,11 @@ from schema.errors import (
     Overloaded,
     Unavailable,
 )
-from storage.log.records import Batch, Checkpoint, commits, decode
-from storage.ports import NEWEST, START
-from txlayer.committer import MAX_LOGGED, PATIENCE_S, Committed
-from txlayer.recovery import recover
+from hornbeam_server.storage.log.files import NoRoom
+from hornbeam_server.storage.log.records import Batch, Checkpoint, commits, decode
+from hornbeam_server.storage.ports import NEWEST, START
+from hornbeam_server.txlayer.committer import MAX_LOGGED, PATIENCE_S, Committed
+from hornbeam_server.txlayer.recovery import recover
 
 
 def running(world: World, scenario: Callable[[], Awaitable[None]]) -> None:
@@ -104,7 +105,7 @@ def test_all_that_wait_share_one_append_and_one_timestamp():
 
 
 def test_a_batch_ends_when_it_is_large_enough(monkeypatch):
-    monkeypatch.setattr("txlayer.committer.MAX_BATCH_BYTES", 200)
+    monkeypatch.setattr("hornbeam_server.txlayer.committer.MAX_BATCH_BYTES", 200)
     world = World()
 
     async def scenario():
@@ -511,6 +512,41 @@ def test_when_the_log_fails_outcomes_are_unknown_and_nothing_more_is_accepted(er
         assert world.committer.failed is error
         with pytest.raises(Unavailable):
             await world.committer.drain()
+
+    running(world, scenario)
+
+
+def test_what_finds_no_room_in_the_log_has_no_effect_and_commits_go_on():
+    world = World()
+
+    async def scenario():
+        await world.committer.commit(prepared(1, "a"))
+        full = [True]
+
+        def fault(_payloads):
+            if full[0]:
+                raise NoRoom("no space", cure="Free space.")
+
+        world.log.fault = fault
+        for number in (2, 3):
+            with pytest.raises(DiskFull) as refused:
+                await begin(world, number, "b")
+            assert refused.value.outcome == "none"
+            assert refused.value.retryable
+            assert refused.value.cure == "Free space."
+            with pytest.raises(DiskFull):
+                await world.committer.reserve()
+        assert world.committer.failed is None
+        assert world.committer.without_room
+        assert world.committer.idle
+        await world.committer.drain()
+        before = world.committer.watermark()
+        full[0] = False
+        committed = await world.committer.commit(prepared(4, "c"))
+        assert committed.ts > before
+        assert world.committer.watermark() >= committed.ts
+        assert not world.committer.without_room
+        await world.committer.reserve()
 
     running(world, scenario)
 

@@ -4,11 +4,15 @@ import asyncio
 
 import pytest
 
-from schema.errors import Unavailable
-from storage.simulated.clock import SimulatedClock
-from storage.simulated.coordination import SESSION_S, SimulatedCoordination, SimulatedRegistry
-from storage.simulated.loop import run_simulated
-from txlayer.election import POLL_S, Candidate, Election
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.simulated.clock import SimulatedClock
+from hornbeam_server.storage.simulated.coordination import (
+    SESSION_S,
+    SimulatedCoordination,
+    SimulatedRegistry,
+)
+from hornbeam_server.storage.simulated.loop import run_simulated
+from hornbeam_server.txlayer.election import POLL_S, Candidate, Election
 
 
 async def won(election):

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from schema.errors import Unavailable
-from storage.simulated.loop import SimulatedLoop
-from txlayer.gate import Gate
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.storage.simulated.loop import SimulatedLoop
+from hornbeam_server.txlayer.gate import Gate
 
 
 def simulated(scenario):

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from txlayer_world import VirtualClock
 
-from schema.errors import InvalidRequest
-from txlayer.hlc import MAX_AHEAD_MS, HybridClock
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.txlayer.hlc import MAX_AHEAD_MS, HybridClock
 
 
 @given(

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from txlayer_world import settle
 
-from schema.errors import StatementTimeout, TransactionAborted
-from txlayer.locks import FIRST, LockName, LockOwner, LockTable, Mode
+from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted
+from hornbeam_server.txlayer.locks import FIRST, LockName, LockOwner, LockTable, Mode
 
 S, X = Mode.SHARED, Mode.EXCLUSIVE
 
@@ -439,8 +439,9 @@ def test_a_lock_that_was_released_meanwhile_is_disturbed(mode):
     assert locks.undisturbed(mine, ["b"], before)
 
 
-def test_of_what_is_not_known_any_more_the_worst_is_assumed(monkeypatch):
-    monkeypatch.setattr("txlayer.locks.REMEMBERED", 2)
+@pytest.mark.parametrize(("bound", "value"), [("REMEMBERED", 2), ("REMEMBERED_BYTES", 2)])
+def test_of_what_is_not_known_any_more_the_worst_is_assumed(monkeypatch, bound, value):
+    monkeypatch.setattr(f"hornbeam_server.txlayer.locks.{bound}", value)
     locks, moments = LockTable(), []
     for name in "abac":
         moments.append(locks.moment())

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 from txlayer_world import TABLE, MemoryStore
 
-from schema.errors import Corruption
-from storage.log.format import encode_append, segment_name
-from storage.log.records import Batch, Checkpoint, Commit, commits, decode, encode
-from storage.log.segments import SegmentedLog
-from storage.ports import START, TOMBSTONE, Position, Put
-from storage.simulated.files import SimulatedDisk, SimulatedFile, SimulatedFiles
-from txlayer.outcomes import TABLE as OUTCOMES
-from txlayer.recovery import recover
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.log.format import encode_append, segment_name
+from hornbeam_server.storage.log.records import Batch, Checkpoint, Commit, commits, decode, encode
+from hornbeam_server.storage.log.segments import SegmentedLog
+from hornbeam_server.storage.ports import START, TOMBSTONE, Position, Put
+from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFile, SimulatedFiles
+from hornbeam_server.txlayer.outcomes import TABLE as OUTCOMES
+from hornbeam_server.txlayer.recovery import recover
 
 SEGMENT_BYTES = 1_700
 EPOCHS = {1: range(40), 2: range(40, 100)}
@@ -268,7 +268,7 @@ def test_every_pair_of_a_truncation_and_an_append_behind_it():
         name, start = last.name, Position(last.epoch, last.sequence, 0)
         boundaries = {last.header, *(frame.end for frame in last.frames)}
         for cut in range(last.header, len(last.data)):
-            later = encode_append([b"later"], last.epoch, last.sequence, cut)
+            later = b"".join(encode_append([b"later"], last.epoch, last.sequence, cut))
             if cut + 1 in boundaries and later[:1] == last.data[cut : cut + 1]:
                 continue  # the one byte that was missing is there again, and no frame is torn
             torture.put(name, last.data[:cut] + later)

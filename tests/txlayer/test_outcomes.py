@@ -7,10 +7,10 @@ from decimal import Decimal
 import pytest
 from txlayer_world import MemoryStore
 
-from schema.errors import Corruption, IdempotencyMismatch, InvalidRequest
-from storage.ports import Put
-from storage.snapshot import ReadItem
-from txlayer.model import (
+from hornbeam_server.schema.errors import Corruption, IdempotencyMismatch, InvalidRequest
+from hornbeam_server.storage.ports import Put
+from hornbeam_server.storage.snapshot import ReadItem
+from hornbeam_server.txlayer.model import (
     InsertRows,
     Precondition,
     RepairRows,
@@ -19,7 +19,7 @@ from txlayer.model import (
     TransactionRequest,
     TransactionResult,
 )
-from txlayer.outcomes import (
+from hornbeam_server.txlayer.outcomes import (
     TABLE,
     encode_outcome,
     find_outcome,
@@ -47,6 +47,11 @@ ANSWER = TransactionResult(
 )
 
 
+def encoded_answer(owner: str = "") -> bytes:
+    hash_ = request_hash(REQUEST)
+    return asyncio.run(encode_outcome(hash_, ANSWER.statements, ANSWER.affected, owner))
+
+
 def recorded(value: bytes, transaction_id: str = ID):
     async def run():
         store = MemoryStore()
@@ -57,7 +62,7 @@ def recorded(value: bytes, transaction_id: str = ID):
 
 
 def test_an_answer_comes_back_whole_with_its_commit_timestamp():
-    outcome = recorded(encode_outcome(request_hash(REQUEST), ANSWER.statements, ANSWER.affected))
+    outcome = recorded(encoded_answer())
     assert outcome is not None
     assert outcome.answer == replace(ANSWER, commit_ts=77)
     assert outcome.answer.statements[0].rows[0][4].as_tuple().exponent == -3
@@ -68,7 +73,7 @@ def test_an_answer_comes_back_whole_with_its_commit_timestamp():
 
 
 def test_the_same_request_gets_the_answer_and_another_is_refused():
-    outcome = recorded(encode_outcome(request_hash(REQUEST), ANSWER.statements, ANSWER.affected))
+    outcome = recorded(encoded_answer())
     assert outcome.answer_to(replace(REQUEST, bookmark=9, timeout_s=3.0)) == outcome.answer
     other = replace(REQUEST, statements=(Statement("INSERT INTO t VALUES (?)", (2,)),))
     with pytest.raises(IdempotencyMismatch) as refused:
@@ -77,7 +82,7 @@ def test_the_same_request_gets_the_answer_and_another_is_refused():
 
 
 def test_a_transaction_that_is_not_recorded_is_none_and_a_false_id_is_refused():
-    value = encode_outcome(request_hash(REQUEST), ANSWER.statements, ANSWER.affected)
+    value = encoded_answer()
     assert recorded(value, transaction_id_for("order 2")) is None
     with pytest.raises(InvalidRequest, match="no transaction id"):
         recorded(value, "not hexadecimal")
@@ -100,7 +105,7 @@ def test_the_id_depends_on_the_key_and_its_owner_alone():
 
 
 def test_an_answer_knows_its_owner_and_answers_from_before_owners_have_none():
-    value = encode_outcome(request_hash(REQUEST), ANSWER.statements, ANSWER.affected, "ann")
+    value = encoded_answer("ann")
     assert recorded(value).owner == "ann"
     before = bytes([value[0] - 1]) + value[1 : -len(b"\xa3ann")]
     assert recorded(before).owner == ""

@@ -3,9 +3,17 @@
 import msgspec
 import pytest
 
-from schema.errors import Corruption
-from storage.log.records import Batch, Checkpoint, Commit, commits, decode, encode, merged_writes
-from storage.ports import Position, Put
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.log.records import (
+    Batch,
+    Checkpoint,
+    Commit,
+    commits,
+    decode,
+    encode,
+    merged_writes,
+)
+from hornbeam_server.storage.ports import Position, Put
 
 COMMIT = Commit(
     (1).to_bytes(16), 7, {"r.t.0": [Put(b"k", b"v")]}, [("t", None, b"v"), ("t", b"v", None)][:1]

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from txlayer_world import TABLE, Cells, MemoryLog, MemoryStore, Values, World, prepared, settle
 
-from schema.errors import Corruption, HornbeamError, Unavailable
-from storage.log.records import Batch, Checkpoint, Commit, commits, decode, encode
-from storage.ports import START, Position
-from txlayer.lowwater import LowWater
-from txlayer.recovery import last_checkpoint, recover
-from txlayer.retention import drop_old_segments
-from txlayer.steps import Step
+from hornbeam_server.schema.errors import Corruption, HornbeamError, Unavailable
+from hornbeam_server.storage.log.records import Batch, Checkpoint, Commit, commits, decode, encode
+from hornbeam_server.storage.ports import START, Position
+from hornbeam_server.txlayer.lowwater import LowWater
+from hornbeam_server.txlayer.recovery import last_checkpoint, recover
+from hornbeam_server.txlayer.retention import drop_old_segments
+from hornbeam_server.txlayer.steps import Step
 
 _EMPTY = Commit(bytes(16), 3, {}, [])
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from txlayer_world import TABLE, World, prepared
 
-from storage.local.log import LocalLog
-from storage.local.system import SystemClock
-from storage.ports import NEWEST
-from storage.rocks.store import RocksStore
-from txlayer.outcomes import TABLE as OUTCOMES
-from txlayer.recovery import recover
+from hornbeam_server.storage.local.log import LocalLog
+from hornbeam_server.storage.local.system import SystemClock
+from hornbeam_server.storage.ports import NEWEST
+from hornbeam_server.storage.rocks.store import RocksStore
+from hornbeam_server.txlayer.outcomes import TABLE as OUTCOMES
+from hornbeam_server.txlayer.recovery import recover
 
 COMMITS = 60
 

@@ -7,11 +7,11 @@ import duckdb
 import pytest
 from database_world import catalog_of, opened
 
-from query import duckeval
-from schema.ddl import load_ddl
-from schema.errors import SqlError, TypeMismatch
-from txlayer import plans
-from txlayer.model import Statement, TransactionRequest
+from hornbeam_server.query import duckeval
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import SqlError, TypeMismatch
+from hornbeam_server.txlayer import plans
+from hornbeam_server.txlayer.model import Statement, TransactionRequest
 
 DDL = """
 CREATE TABLE moments (

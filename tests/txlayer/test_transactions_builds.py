@@ -9,13 +9,13 @@ import pytest
 from database_world import opened, run_all, settings, shop
 from test_transactions_schema import JOIN, bare, check, fill, next_version, write
 
-from api.database import Database
-from maintain.recompute import build_batches, scanned_relation
-from maintain.spans import Span, cut
-from schema.catalog import State
-from schema.errors import InvalidRequest, NotFound
-from storage.ports import Put
-from storage.snapshot import Snapshot
+from hornbeam_server.api.database import Database
+from hornbeam_server.maintain.recompute import build_batches, scanned_relation
+from hornbeam_server.maintain.spans import Span, cut
+from hornbeam_server.schema.catalog import State
+from hornbeam_server.schema.errors import InvalidRequest, NotFound
+from hornbeam_server.storage.ports import Put
+from hornbeam_server.storage.snapshot import Snapshot
 
 VIEW = "customer__orders__line"
 

@@ -6,7 +6,7 @@ import pytest
 from database_world import check, counts, on_shop, run_all
 from test_transactions_statements import FILL, on_full_shop, statements
 
-from schema.errors import ForeignKeyViolation, UniqueViolation
+from hornbeam_server.schema.errors import ForeignKeyViolation, UniqueViolation
 
 
 def test_restrict(tmp_path):

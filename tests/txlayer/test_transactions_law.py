@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from strategies import SIMPLE_KINDS, few_values, rows_for, schemas
 from transactions_model import Delete, Insert, Refused, Update, apply
 
-from maintain.recompute import recompute
-from schema.catalog import Catalog, Forest
-from schema.errors import ConstraintViolation, TransactionAborted
-from schema.types import Kind
-from txlayer.model import InsertRows, TransactionRequest
+from hornbeam_server.maintain.recompute import recompute
+from hornbeam_server.schema.catalog import Catalog, Forest
+from hornbeam_server.schema.errors import ConstraintViolation, TransactionAborted
+from hornbeam_server.schema.types import Kind
+from hornbeam_server.txlayer.model import InsertRows, TransactionRequest
 
 KINDS = tuple(kind for kind in SIMPLE_KINDS if kind is not Kind.BOOLEAN)
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from database_world import opened
 
-from api.planning import PlanRequest
-from schema.errors import LimitExceeded
-from storage.limits import MAX_KEY_BYTES, MAX_ROW_BYTES
+from hornbeam_server.api.planning import PlanRequest
+from hornbeam_server.schema.errors import LimitExceeded
+from hornbeam_server.storage.limits import MAX_KEY_BYTES, MAX_ROW_BYTES
 
 DDL = """
 CREATE TABLE author (a_name TEXT PRIMARY KEY, a_life TEXT);

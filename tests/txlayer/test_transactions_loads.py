@@ -8,12 +8,12 @@ import pytest
 from database_world import check, fill_load, opened, run_all, settings, shop
 from test_transactions_schema import next_version
 
-from api.database import Database
-from maintain.spans import Span
-from schema.catalog import State
-from schema.errors import BeingLoaded, InvalidRequest, NotFound, StalePlan
-from storage.ports import Put
-from txlayer import loads
+from hornbeam_server.api.database import Database
+from hornbeam_server.maintain.spans import Span
+from hornbeam_server.schema.catalog import State
+from hornbeam_server.schema.errors import BeingLoaded, InvalidRequest, NotFound, StalePlan
+from hornbeam_server.storage.ports import Put
+from hornbeam_server.txlayer import loads
 
 ALL = Span(b"", None)
 CUSTOMERS = "INSERT INTO customer VALUES (1, 'ann', 5, 'ann@x'), (2, 'bob', 0, NULL)"

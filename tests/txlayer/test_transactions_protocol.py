@@ -8,7 +8,8 @@ from database_world import check, on_shop, opened, run_all, shop, until
 from test_transactions_constraints import outcomes_of, race
 from test_transactions_statements import FILL, on_full_shop, statements
 
-from schema.errors import (
+from hornbeam_server.api import database as database_module
+from hornbeam_server.schema.errors import (
     IdempotencyMismatch,
     InvalidRequest,
     LimitExceeded,
@@ -21,12 +22,12 @@ from schema.errors import (
     Unavailable,
     UniqueViolation,
 )
-from storage.local.system import SystemClock
-from storage.snapshot import ReadItem
-from txlayer import catalog_keeper
-from txlayer.locks import LockOwner, Mode
-from txlayer.manager import TransactionLimits
-from txlayer.model import InsertRows, Precondition, Statement, TransactionRequest
+from hornbeam_server.storage.local.system import SystemClock
+from hornbeam_server.storage.snapshot import ReadItem
+from hornbeam_server.txlayer import catalog_keeper
+from hornbeam_server.txlayer.locks import LockOwner, Mode
+from hornbeam_server.txlayer.manager import TransactionLimits
+from hornbeam_server.txlayer.model import InsertRows, Precondition, Statement, TransactionRequest
 
 ADD = "UPDATE product SET p_stock = p_stock + 1 WHERE p_id = 1"
 
@@ -338,6 +339,38 @@ def test_a_table_that_cannot_be_purged_does_not_keep_others_from_it(tmp_path, mo
         assert len(purged) > 2
 
     on_shop(tmp_path, test)
+
+
+def test_what_fails_in_housekeeping_keeps_nothing_else_from_it(tmp_path, monkeypatch):
+    """Each step of it in turn: all the others are done all the same."""
+
+    async def test(database):
+        steps = [
+            (database.keeper, "refresh_counts"),
+            (database_module, "drop_old_segments"),
+            (database.store, "purge"),
+            (database, "_forget_outcomes"),
+            (database.exports, "end_old"),
+        ]
+        done = []
+        for _, name in steps:
+            for owner, its_name in steps:
+                stand_in(monkeypatch, done, owner, its_name, fails=its_name == name)
+            done.clear()
+            await asyncio.sleep(0.05)
+            assert {its_name for _, its_name in steps} <= {*done}, name
+
+    on_shop(tmp_path, test, housekeeping_interval_s=0.01)
+
+
+def stand_in(monkeypatch, done, owner, name, *, fails):
+    async def step(*_, **__):
+        done.append(name)
+        if fails:
+            raise Unavailable(f"{name} fails.")
+        return 0
+
+    monkeypatch.setattr(owner, name, step)
 
 
 def test_snapshots_outlive_the_process_back_to_the_last_schema_change(tmp_path):

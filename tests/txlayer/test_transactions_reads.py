@@ -8,8 +8,8 @@ import pytest
 from database_world import check, until
 from test_transactions_statements import on_full_shop, statements
 
-from schema.errors import UniqueViolation
-from txlayer import outcomes
+from hornbeam_server.schema.errors import UniqueViolation
+from hornbeam_server.txlayer import outcomes
 
 
 class Reads:
@@ -22,11 +22,11 @@ class Reads:
         self._get = database.store.get
         monkeypatch.setattr(database.store, "get", self._noted)
 
-    async def _noted(self, table, keys, at):
+    async def _noted(self, table, keys, at, *, room=None):
         kind, rest = table.split(".", 1)
         name = rest.rsplit(".", 1)[0] if kind == "r" else table
         self.asked.append((name, len(keys)))
-        found = await self._get(table, keys, at)
+        found = await self._get(table, keys, at, room=room)
         if work := self.before_given.pop(name, None):
             await work()
         return found
@@ -130,8 +130,8 @@ def test_of_a_remote_store_rows_are_asked_for_at_once(tmp_path, monkeypatch):
         monkeypatch.setattr(type(database.store), "remote", True)
         reads, come, get = Reads(database, monkeypatch), asyncio.Event(), database.store.get
 
-        async def slow(table, keys, at):
-            asked = asyncio.ensure_future(get(table, keys, at))
+        async def slow(table, keys, at, *, room=None):
+            asked = asyncio.ensure_future(get(table, keys, at, room=room))
             await come.wait()
             return await asked
 

@@ -7,10 +7,10 @@ import pytest
 from database_world import building, check, opened, run_all, settings, shop, until
 from test_transactions_statements import FILL
 
-from api.database import Database
-from schema.catalog import Catalog, State
-from schema.errors import NotFound, StalePlan, Unavailable
-from txlayer.catalog_keeper import CatalogKeeper, OwnBarrier
+from hornbeam_server.api.database import Database
+from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.schema.errors import NotFound, StalePlan, Unavailable
+from hornbeam_server.txlayer.catalog_keeper import CatalogKeeper, OwnBarrier
 
 JOIN = "SELECT c_name, o_id FROM customer, orders WHERE c_id = o_c_id"
 
@@ -155,6 +155,52 @@ def test_a_view_that_is_dropped_while_it_is_being_built(tmp_path):
             assert database.catalog.view == {}
             assert [t for t in await database.store.tables() if t.startswith("v.")] == []
             await check(database)
+
+    asyncio.run(run())
+
+
+def out_of_reach(monkeypatch, store, call, prefix):
+    """`call` finds no service for tables that begin so, until what is given is called."""
+    really = getattr(store, call)
+
+    async def refused(given, *rest):
+        tables = [given] if isinstance(given, str) else given
+        if any(table.startswith(prefix) for table in tables):
+            raise Unavailable(f"{prefix} is out of reach.")
+        return await really(given, *rest)
+
+    monkeypatch.setattr(store, call, refused)
+    return lambda: monkeypatch.setattr(store, call, really)
+
+
+def test_a_build_that_waits_for_a_service_keeps_no_other_from_being_read(tmp_path, monkeypatch):
+    async def run():
+        async with opened(tmp_path, bare()) as database:
+            await fill(database)
+            answers = out_of_reach(monkeypatch, database.store, "put", "v.customer__orders.")
+            await database.keeper.apply(next_version(database, shop()))
+            others = {*database.catalog.state} - {"customer__orders"}
+            await until(lambda: all(map(database.catalog.readable, others)))
+            assert database.catalog.state["customer__orders"] is State.BUILDING
+            answers()
+            await database.keeper.wait_built()
+            assert set(database.catalog.state.values()) == {State.READABLE}
+            await check(database)
+
+    asyncio.run(run())
+
+
+def test_a_table_that_cannot_be_dropped_yet_keeps_no_other_from_it(tmp_path, monkeypatch):
+    async def run():
+        async with opened(tmp_path, shop()) as database:
+            names = {*shop().stored} - {*bare().stored}
+            gone = {database.catalog.layout(name).table for name in names}
+            answers = out_of_reach(monkeypatch, database.store, "drop_table", min(gone))
+            await database.keeper.apply(next_version(database, bare()))
+            await until(lambda: gone & {*database.store._tables} == {min(gone)})
+            answers()
+            await database.keeper.wait_built()
+            assert not gone & {*await database.store.tables()}
 
     asyncio.run(run())
 

@@ -6,10 +6,10 @@ import pytest
 from database_world import check, opened, run_all, settings, shop
 from test_transactions_statements import FILL
 
-from api.database import Database
-from schema.errors import HornbeamError, Unavailable
-from storage.local.system import SystemClock
-from txlayer import catalog_keeper
+from hornbeam_server.api.database import Database
+from hornbeam_server.schema.errors import HornbeamError, Unavailable
+from hornbeam_server.storage.local.system import SystemClock
+from hornbeam_server.txlayer import catalog_keeper
 
 
 def test_closing_under_load_keeps_every_answer(tmp_path):

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from database_world import check, counts, on_shop, opened, run_all, shop
 
-from schema.errors import (
+from hornbeam_server.schema.errors import (
     ForeignKeyViolation,
     NotNullViolation,
     SqlError,
@@ -17,7 +17,7 @@ from schema.errors import (
     UnknownName,
     Unsupported,
 )
-from txlayer.model import InsertRows, Statement, TransactionRequest
+from hornbeam_server.txlayer.model import InsertRows, Statement, TransactionRequest
 
 PEOPLE = (
     "INSERT INTO customer VALUES (1, 'ann', 10, 'a@x'), (2, 'bob', 20, 'b@x'), (3, 'cy', 0, NULL)"
@@ -533,3 +533,58 @@ def test_a_condition_that_is_no_boolean_is_cast_to_one(tmp_path, condition, chan
         assert (len(found), done.statements[0].affected) == (changed, changed)
 
     on_shop(tmp_path, test)
+
+
+def test_functions_in_writes_have_all_their_arguments(tmp_path):
+    async def test(database):
+        await database.transact(
+            statements(
+                "INSERT INTO product VALUES (8, to_char(date '2024-05-06', 'YYYY-MM'), 1)",
+                "INSERT INTO product"
+                """ SELECT 9, json_extract_path_text('{"a":{"b":2}}', 'a', 'b'), 1""",
+                """UPDATE product SET p_name = '{"a.b":1,"a":{"b":2}}'::JSON ->> 'a.b'"""
+                " WHERE p_id = 2",
+                ('UPDATE product SET p_name = \'{"*":"x"}\'::JSON ->> ? WHERE p_id = 1', ("*",)),
+            )
+        )
+        found = await database.fetch("SELECT p_id, p_name FROM product ORDER BY p_id")
+        assert found == [(1, "x"), (2, "1"), (8, "2024-05"), (9, "2")]
+        for bad, error, text in [
+            ("UPDATE product SET p_name = regexp_replace('a-b', '-', '+', 1, 0, 'g')", SqlError,
+             "regexp_replace"),
+            ("UPDATE product SET p_name = to_char(p_id, '999')", Unsupported, "to_char"),
+            ("UPDATE product SET p_id = kurtosis(p_id)", Unsupported, "Aggregates"),
+            ("UPDATE product SET p_id = geomean(p_id)", Unsupported, "Aggregates"),
+            ("UPDATE product SET p_id = unnest([1])", Unsupported, "unnest"),
+        ]:  # fmt: skip
+            with pytest.raises(error, match=text):
+                await database.transact(statements(bad))
+
+    on_full_shop(tmp_path, test)
+
+
+def test_rows_of_functions_are_inserted(tmp_path):
+    async def test(database):
+        await database.transact(
+            statements(
+                "INSERT INTO customer (c_id, c_name, c_balance)"
+                " SELECT *, 'n', 0 FROM range(10, 12)",
+                "INSERT INTO customer (c_id, c_name, c_balance)"
+                " SELECT g.*, 'n', 0 FROM generate_series(12, 13) g",
+                "INSERT INTO orders SELECT * FROM (VALUES (40, 1, 5), (41, 1, 6)) v",
+                "INSERT INTO orders WITH r AS (SELECT * FROM unnest([42, 43]) u)"
+                " SELECT *, NULL, u FROM r",
+            )
+        )
+        found = await database.fetch("SELECT c_id FROM customer WHERE c_id > 3 ORDER BY c_id")
+        assert found == [(10,), (11,), (12,), (13,)]
+        found = await database.fetch("SELECT o_id FROM orders WHERE o_id > 30 ORDER BY o_id")
+        assert found == [(40,), (41,), (42,), (43,)]
+        for bad in (
+            "INSERT INTO customer (c_id) SELECT *, 1 FROM generate_series(1, 2)",
+            "INSERT INTO customer (c_id) SELECT unnest({'a': 1, 'b': 2})",
+        ):
+            with pytest.raises(SqlError, match="2"):
+                await database.transact(statements(bad))
+
+    on_full_shop(tmp_path, test)

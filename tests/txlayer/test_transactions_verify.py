@@ -6,8 +6,8 @@ import pytest
 from database_world import check
 from test_transactions_statements import on_full_shop
 
-from schema.errors import Corruption, NotFound
-from storage.ports import NEWEST, TOMBSTONE, Put
+from hornbeam_server.schema.errors import Corruption, NotFound
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 
 STORED = (
     "customer__orders",

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from database_world import catalog_of, opened, run_all
 
-from schema.ddl import load_ddl
+from hornbeam_server.schema.ddl import load_ddl
 
 DDL = """
 CREATE TABLE t (id INTEGER PRIMARY KEY, d DECIMAL(10,2), n VARCHAR(3));

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from msgspec.structs import replace
 
-from schema.errors import Corruption
-from txlayer.assignment import (
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.txlayer.assignment import (
     IDLE_RATE,
     SLOTS,
     Assignment,
@@ -23,7 +23,7 @@ from txlayer.assignment import (
     is_shut,
     next_version,
 )
-from txlayer.balance import MOST_AT_ONCE, NOBODY, PAYS
+from hornbeam_server.txlayer.balance import MOST_AT_ONCE, NOBODY, PAYS
 
 A = Member("a", "http://a", "a:1", commits=True)
 B = Member("b", "http://b", "b:1")

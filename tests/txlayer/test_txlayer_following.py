@@ -10,20 +10,32 @@ from database_world import catalog_of, stored_rows
 from members_world import refusal, simulated, until
 from nodes_world import Nodes, nodes
 
-from api.changes import begun
-from schema.ddl import load_ddl
-from schema.errors import Corruption, HornbeamError, InvalidRequest, SnapshotTooOld, Unavailable
-from storage.codec.rows import LayoutCodec
-from storage.log.following import batches, changes
-from storage.log.format import segment_name
-from storage.log.records import Batch, encode
-from storage.log.segments import SegmentedLog
-from storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
-from storage.simulated.files import Fault, Kind, SimulatedDisk, SimulatedFiles, SimulatedLogs
-from txlayer.assignment import PATH, Assignment, Member, Word
-from txlayer.following import Following
-from txlayer.lowwater import LowWater
-from txlayer.messages import Seal
+from hornbeam_server.api.changes import begun
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import (
+    Corruption,
+    HornbeamError,
+    InvalidRequest,
+    SnapshotTooOld,
+    Unavailable,
+)
+from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.log.following import batches, changes
+from hornbeam_server.storage.log.format import segment_name
+from hornbeam_server.storage.log.records import Batch, encode
+from hornbeam_server.storage.log.segments import SegmentedLog
+from hornbeam_server.storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
+from hornbeam_server.storage.simulated.files import (
+    Fault,
+    Kind,
+    SimulatedDisk,
+    SimulatedFiles,
+    SimulatedLogs,
+)
+from hornbeam_server.txlayer.assignment import PATH, Assignment, Member, Word
+from hornbeam_server.txlayer.following import Following
+from hornbeam_server.txlayer.lowwater import LowWater
+from hornbeam_server.txlayer.messages import Seal
 
 DDL = """
 CREATE TABLE parent (p_id INTEGER PRIMARY KEY, p_n INTEGER NOT NULL);

@@ -6,11 +6,19 @@ from dataclasses import replace
 import pytest
 from database_world import shop
 
-from schema.catalog import Catalog, DeferredView, State
-from schema.errors import Corruption, StalePlan
-from schema.model import DeclaredView
-from storage.local.coordination import LocalCoordination
-from txlayer.groups import Batch, Finished, Groups, GroupState, groups_of, members, usable
+from hornbeam_server.schema.catalog import Catalog, DeferredView, State
+from hornbeam_server.schema.errors import Corruption, StalePlan
+from hornbeam_server.schema.model import DeclaredView
+from hornbeam_server.storage.local.coordination import LocalCoordination
+from hornbeam_server.txlayer.groups import (
+    Batch,
+    Finished,
+    Groups,
+    GroupState,
+    groups_of,
+    members,
+    usable,
+)
 
 HOUR = 3_600_000
 NOW = 1_000 * HOUR

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from members_world import attempts, members, refusal, simulated, soon, until
 
-from schema.errors import Corruption, Unavailable
-from txlayer import links as links_module
-from txlayer.links import RETRY_S
-from txlayer.messages import (
+from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.txlayer import links as links_module
+from hornbeam_server.txlayer.links import RETRY_S
+from hornbeam_server.txlayer.messages import (
     Freed,
     Granted,
     Lock,

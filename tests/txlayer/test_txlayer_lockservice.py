@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from members_world import attempts, members, refusal, simulated, soon, until
 
-from schema.errors import StatementTimeout, TransactionAborted, Unavailable
-from txlayer.locks import LockOwner, Mode
-from txlayer.messages import Freed, Granted, Lock, Refused, Release, decode_response
-from txlayer.view import slot_of
+from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted, Unavailable
+from hornbeam_server.txlayer.locks import LockOwner, Mode
+from hornbeam_server.txlayer.messages import Freed, Granted, Lock, Refused, Release, decode_response
+from hornbeam_server.txlayer.view import slot_of
 
 S, X = Mode.SHARED, Mode.EXCLUSIVE
 

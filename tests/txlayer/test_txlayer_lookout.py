@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from schema.errors import Unavailable
-from txlayer.lookout import LOOK_S, Lookout
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.txlayer.lookout import LOOK_S, Lookout
 
 
 class Service:

@@ -8,16 +8,20 @@ from functools import partial
 import pytest
 from assignment_laws import check_clock, check_step, names
 
-from schema.errors import Corruption, Unavailable
-from storage.simulated.chaos import Chaos, Fault, Profile
-from storage.simulated.clock import SimulatedClock
-from storage.simulated.coordination import SESSION_S, SimulatedCoordination, SimulatedRegistry
-from storage.simulated.loop import run_simulated
-from storage.simulated.network import RemoteCalls
-from txlayer.assignment import PATH, SLOTS, Assignment, Word
-from txlayer.balance import PAYS
-from txlayer.election import Candidate, Election
-from txlayer.master import RETRY_S, Master, Superseded
+from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
+from hornbeam_server.storage.simulated.clock import SimulatedClock
+from hornbeam_server.storage.simulated.coordination import (
+    SESSION_S,
+    SimulatedCoordination,
+    SimulatedRegistry,
+)
+from hornbeam_server.storage.simulated.loop import run_simulated
+from hornbeam_server.storage.simulated.network import RemoteCalls
+from hornbeam_server.txlayer.assignment import PATH, SLOTS, Assignment, Word
+from hornbeam_server.txlayer.balance import PAYS
+from hornbeam_server.txlayer.election import Candidate, Election
+from hornbeam_server.txlayer.master import RETRY_S, Master, Superseded
 
 LOOK_S = 0.02
 SOON_S = 2.0

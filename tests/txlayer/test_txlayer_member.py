@@ -9,14 +9,19 @@ from database_world import building, catalog_of
 from members_world import refusal, simulated, until
 from nodes_world import Nodes, nodes
 
-from schema.catalog import Catalog
-from schema.ddl import load_ddl
-from schema.errors import IdempotencyMismatch, OutcomeUnknown, StalePlan, Unavailable
-from storage.simulated.files import Fault, Kind
-from txlayer.assignment import PATH, SLOTS
-from txlayer.membership import WORD_S
-from txlayer.rates import MEASURED_S
-from txlayer.view import slot_of
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import (
+    IdempotencyMismatch,
+    OutcomeUnknown,
+    StalePlan,
+    Unavailable,
+)
+from hornbeam_server.storage.simulated.files import Fault, Kind
+from hornbeam_server.txlayer.assignment import PATH, SLOTS
+from hornbeam_server.txlayer.membership import WORD_S
+from hornbeam_server.txlayer.rates import MEASURED_S
+from hornbeam_server.txlayer.view import slot_of
 
 BANK = """
 CREATE TABLE account (a_id INTEGER PRIMARY KEY, a_balance INTEGER NOT NULL, a_name TEXT UNIQUE);

@@ -13,18 +13,18 @@ from collections import Counter
 import pytest
 from members_world import Party, World, until
 
-from schema.errors import OutcomeUnknown, TransactionAborted, Unavailable
-from storage.ports import NEWEST, Put
-from storage.simulated.chaos import Fault, Profile
-from storage.simulated.clock import SimulatedClock
-from storage.simulated.coordination import SimulatedCoordination
-from storage.simulated.loop import run_simulated
-from txlayer.assignment import PATH, Assignment
-from txlayer.committer import Prepared
-from txlayer.locks import LockOwner, Mode
-from txlayer.master import Master
-from txlayer.membership import POLL_S
-from txlayer.recovery import recover
+from hornbeam_server.schema.errors import OutcomeUnknown, TransactionAborted, Unavailable
+from hornbeam_server.storage.ports import NEWEST, Put
+from hornbeam_server.storage.simulated.chaos import Fault, Profile
+from hornbeam_server.storage.simulated.clock import SimulatedClock
+from hornbeam_server.storage.simulated.coordination import SimulatedCoordination
+from hornbeam_server.storage.simulated.loop import run_simulated
+from hornbeam_server.txlayer.assignment import PATH, Assignment
+from hornbeam_server.txlayer.committer import encoded
+from hornbeam_server.txlayer.locks import LockOwner, Mode
+from hornbeam_server.txlayer.master import Master
+from hornbeam_server.txlayer.membership import POLL_S
+from hornbeam_server.txlayer.recovery import recover
 
 TABLE = "r.account.0"
 ACCOUNTS = [str(n).encode() for n in range(8)]
@@ -139,7 +139,7 @@ class Bank:
         ]
         party.locks.require_in_force(owner)
         committed = await party.committer.commit(
-            Prepared(f"{number:032x}", [], [], {TABLE: [*puts, Put(row, b"1")]}, 0, None)
+            await encoded(f"{number:032x}", 0, [], [], {TABLE: [*puts, Put(row, b"1")]}, None)
         )
         assert committed.ts > max(cell.ts if cell is not None else 0 for cell in cells)
         assert committed.ts > party.locks.clock(owner)

@@ -8,14 +8,14 @@ from members_world import NOTHING, World, found, members, refusal, simulated, so
 from msgspec.structs import replace as replaced
 from txlayer_world import prepared
 
-from schema.errors import Corruption, Unavailable
-from storage.simulated.coordination import SESSION_S
-from txlayer.assignment import PATH
-from txlayer.locks import LockOwner, Mode
-from txlayer.membership import POLL_S, WORD_S
-from txlayer.messages import Lock, Release
-from txlayer.rates import MEASURED_S
-from txlayer.view import slot_of
+from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.simulated.coordination import SESSION_S
+from hornbeam_server.txlayer.assignment import PATH
+from hornbeam_server.txlayer.locks import LockOwner, Mode
+from hornbeam_server.txlayer.membership import POLL_S, WORD_S
+from hornbeam_server.txlayer.messages import Lock, Release
+from hornbeam_server.txlayer.rates import MEASURED_S
+from hornbeam_server.txlayer.view import slot_of
 
 LOOK_S = 2 * POLL_S
 

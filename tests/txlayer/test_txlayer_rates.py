@@ -4,10 +4,10 @@ import asyncio
 
 from members_world import simulated
 
-from storage.simulated.clock import SimulatedClock
-from txlayer.locks import LockOwner, LockTable, Mode
-from txlayer.rates import MEASURED_S, SlotRates
-from txlayer.view import slot_of
+from hornbeam_server.storage.simulated.clock import SimulatedClock
+from hornbeam_server.txlayer.locks import LockOwner, LockTable, Mode
+from hornbeam_server.txlayer.rates import MEASURED_S, SlotRates
+from hornbeam_server.txlayer.view import slot_of
 
 HOT, COLD = ("root", "r", b"hot"), ("root", "r", b"cold")
 

@@ -6,11 +6,11 @@ import pytest
 from members_world import members, refusal, simulated, soon
 from txlayer_world import prepared
 
-from schema.errors import InvalidRequest, Unavailable
-from storage.simulated.loop import run_simulated
-from txlayer.hlc import MAX_AHEAD_MS
-from txlayer.messages import Reach
-from txlayer.snapshots import FRESH_S, HURRY_S, PATIENCE_S, LastSnapshots
+from hornbeam_server.schema.errors import InvalidRequest, Unavailable
+from hornbeam_server.storage.simulated.loop import run_simulated
+from hornbeam_server.txlayer.hlc import MAX_AHEAD_MS
+from hornbeam_server.txlayer.messages import Reach
+from hornbeam_server.txlayer.snapshots import FRESH_S, HURRY_S, PATIENCE_S, LastSnapshots
 
 
 async def commit(party, number=1, key="k"):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schema.model import OnDelete, Relation, Schema
-from schema.types import Row, Value
-from txlayer.model import Statement
+from hornbeam_server.schema.model import OnDelete, Relation, Schema
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.txlayer.model import Statement
 
 State = dict[str, list[Row]]
 

@@ -11,21 +11,25 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from maintain.changes import Change, Mutation
-from schema.catalog import Layout
-from schema.errors import StalePlan, Unavailable
-from schema.model import Column, KeyPart
-from schema.types import ColumnType, Kind, Row
-from storage.ports import TOMBSTONE, Cell, Position, Put, Segment, Versioned
-from txlayer.committer import Committer, Prepared
-from txlayer.hlc import HybridClock
-from txlayer.lowwater import LowWater
+from hornbeam_server.maintain.changes import Change, Mutation
+from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.schema.errors import StalePlan, Unavailable
+from hornbeam_server.schema.model import Column, KeyPart
+from hornbeam_server.schema.types import ColumnType, Kind, Row
+from hornbeam_server.storage.log.files import NoRoom
+from hornbeam_server.storage.ports import TOMBSTONE, Cell, Position, Put, Segment, Versioned
+from hornbeam_server.txlayer.committer import Committer, Prepared
+from hornbeam_server.txlayer.committer import encoded as encode_transaction
+from hornbeam_server.txlayer.hlc import HybridClock
+from hornbeam_server.txlayer.lowwater import LowWater
 
 Cells = dict[str, dict[tuple[bytes, int], bytes]]
 TABLE = "r.t.0"
+T = TypeVar("T")
 
 
 class VirtualClock:
@@ -95,7 +99,10 @@ class MemoryStore:
                 self.cells.setdefault(table, {})[put.key, ts] = put.value
         self.order.append(ts)
 
-    async def get(self, table: str, keys: Sequence[bytes], at: int) -> list[Cell | None]:
+    async def get(
+        self, table: str, keys: Sequence[bytes], at: int, *, room: int | None = None
+    ) -> list[Cell | None]:
+        del room
         return [self._newest(table, key, at) for key in keys]
 
     def _newest(self, table: str, key: bytes, at: int) -> Cell | None:
@@ -150,6 +157,8 @@ class MemoryLog:
         await asyncio.sleep(0)
         try:
             self.fault(payloads)
+        except NoRoom:
+            raise
         except Unavailable:
             self.broken = True
             raise
@@ -255,12 +264,24 @@ def prepared(
     how often each row is encoded."""
     codec = TextCodec(Counter() if encoded is None else encoded)
     rows: list[Row] = [(f"{key}={number}",) for key in keys]
-    return Prepared(
-        transaction_id=f"{number:032x}",
-        mutations=[Mutation("t", k.encode(), None, r) for k, r in zip(keys, rows, strict=True)],
-        changes=[Change("t", None, row) for row in rows],
-        extra_puts={"s.transactions": [Put(number.to_bytes(16), b"done")]},
-        catalog_version=7,
-        codecs=lambda _name: codec,  # type: ignore[arg-type,return-value]
-        not_before=not_before,
+    return at_once(
+        encode_transaction(
+            transaction_id=f"{number:032x}",
+            catalog_version=7,
+            mutations=[Mutation("t", k.encode(), None, r) for k, r in zip(keys, rows, strict=True)],
+            changes=[Change("t", None, row) for row in rows],
+            extra_puts={"s.transactions": [Put(number.to_bytes(16), b"done")]},
+            codecs=lambda _name: codec,  # type: ignore[arg-type,return-value]
+            not_before=not_before,
+        )
     )
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """What `work` returns, which waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        value: T = ended.value
+        return value
+    raise AssertionError("It waits.")

@@ -15,9 +15,9 @@ from viewselect_world import (
     trees,
 )
 
-from viewselect.forest import ForestSearch
-from viewselect.paper import paper_forest
-from viewselect.select import keep_budget, keep_paying, select_views
+from hornbeam_server.viewselect.forest import ForestSearch
+from hornbeam_server.viewselect.paper import paper_forest
+from hornbeam_server.viewselect.select import keep_budget, keep_paying, select_views
 
 
 def search_of(world, roots):

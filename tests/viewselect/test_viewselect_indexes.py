@@ -9,10 +9,10 @@ from viewselect_world import (
     World,
 )
 
-from schema.catalog import Purpose
-from schema.ddl import load_ddl
-from viewselect.indexes import base_indexes
-from viewselect.plan import PlanOptions, plan
+from hornbeam_server.schema.catalog import Purpose
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.viewselect.indexes import base_indexes
+from hornbeam_server.viewselect.plan import PlanOptions, plan
 
 
 def planned(ddl, workload, **options):

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from strategies import schemas
 from viewselect_world import World
 
-from viewselect.forest import ForestSearch
-from viewselect.paper import paper_forest
-from viewselect.select import keep_budget, keep_paying, select_views
+from hornbeam_server.viewselect.forest import ForestSearch
+from hornbeam_server.viewselect.paper import paper_forest
+from hornbeam_server.viewselect.select import keep_budget, keep_paying, select_views
 
 
 @st.composite

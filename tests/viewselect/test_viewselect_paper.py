@@ -1,4 +1,4 @@
-"""Candidate generation and selection as the paper has them, on its own examples (seed 002)."""
+"""Candidate generation and selection as the paper has them, on its own examples (Synergy)."""
 
 import pytest
 from viewselect_world import (
@@ -14,13 +14,13 @@ from viewselect_world import (
     trees,
 )
 
-from schema.errors import CircularReference
-from schema.model import Schema
-from viewselect.cover import marked_paths
-from viewselect.dag import to_dag
-from viewselect.graph import schema_graph
-from viewselect.paper import paper_forest, rooted_graphs, rooted_tree
-from viewselect.select import select_views
+from hornbeam_server.schema.errors import CircularReference
+from hornbeam_server.schema.model import Schema
+from hornbeam_server.viewselect.cover import marked_paths
+from hornbeam_server.viewselect.dag import to_dag
+from hornbeam_server.viewselect.graph import schema_graph
+from hornbeam_server.viewselect.paper import paper_forest, rooted_graphs, rooted_tree
+from hornbeam_server.viewselect.select import select_views
 
 
 @pytest.fixture(scope="module")

@@ -20,15 +20,15 @@ from viewselect_world import (
     World,
 )
 
-from query.binder import bind
-from query.rewrite import rewrite
-from schema.catalog import Catalog, Forest, State
-from schema.ddl import load_ddl
-from schema.errors import InvalidRequest
-from viewselect.cost import Statistics
-from viewselect.cover import ViewPath, join_view, view_name
-from viewselect.picture import forest_svg
-from viewselect.plan import PlanOptions, plan
+from hornbeam_server.query.binder import bind
+from hornbeam_server.query.rewrite import rewrite
+from hornbeam_server.schema.catalog import Catalog, Forest, State
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import InvalidRequest
+from hornbeam_server.viewselect.cost import Statistics
+from hornbeam_server.viewselect.cover import ViewPath, join_view, view_name
+from hornbeam_server.viewselect.picture import forest_svg
+from hornbeam_server.viewselect.plan import PlanOptions, plan
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -323,7 +323,7 @@ def test_a_plan_does_not_depend_on_hash_seeds():
     script = (
         "import sys; sys.path[:0] = ['tests/viewselect', 'tests']\n"
         "from viewselect_world import *\n"
-        "from viewselect.plan import PlanOptions, plan\n"
+        "from hornbeam_server.viewselect.plan import PlanOptions, plan\n"
         "w = World(TPCW, TPCW_WORKLOAD)\n"
         "print(plan(w.schema, w.bound, PlanOptions(), w.statistics).text())\n"
     )
@@ -342,3 +342,12 @@ def test_company_with_the_paper_s_workload_explains_itself():
     found = planned(COMPANY, COMPANY_WORKLOAD, roots=("address", "department"))
     assert "TREES (roots address, department)" in found.text()
     assert "TREES (learned roots)" in planned(COMPANY, COMPANY_WORKLOAD).summary()
+
+
+def test_it_says_which_columns_are_not_quite_of_their_declared_type() -> None:
+    schema = load_ddl("CREATE TABLE t (k INT PRIMARY KEY, n NUMERIC, r REAL, c CHAR(2));")
+    found = plan(schema, [], PlanOptions(learn_roots=True), Statistics({"t": 10}))
+    said = found.text()
+    for words in ("t.n: NUMERIC without", "t.r: REAL is kept as", "t.c: CHAR(n) is kept as"):
+        assert words in said
+    assert found.json()["notes"] == schema.notes

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from query.algebra import BoundStatement
-from query.binder import bind
-from schema.catalog import Catalog, Forest, WorkloadStatement
-from schema.ddl import load_ddl
-from schema.model import Schema
-from schema.workload import load_workload
-from viewselect.cost import Objective, Statistics
-from viewselect.cover import ViewPath
-from viewselect.graph import Graph, schema_graph
-from viewselect.workload import Workload, read_workload
+from hornbeam_server.query.algebra import BoundStatement
+from hornbeam_server.query.binder import bind
+from hornbeam_server.schema.catalog import Catalog, Forest, WorkloadStatement
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.model import Schema
+from hornbeam_server.schema.workload import load_workload
+from hornbeam_server.viewselect.cost import Objective, Statistics
+from hornbeam_server.viewselect.cover import ViewPath
+from hornbeam_server.viewselect.graph import Graph, schema_graph
+from hornbeam_server.viewselect.workload import Workload, read_workload
 
 Bound = list[tuple[WorkloadStatement, BoundStatement]]
 
@@ -32,7 +32,7 @@ CREATE TABLE works_on (wo_eid INTEGER REFERENCES employee, wo_pno INTEGER REFERE
 CREATE TABLE dependent (dp_eid INTEGER REFERENCES employee, dpname TEXT,
   dphomeaid INTEGER REFERENCES address, PRIMARY KEY (dp_eid, dpname));
 """
-"""Figure 2 of seed 002, as far as the text tells it."""
+"""Figure 2 of Synergy, as far as the text tells it."""
 
 COMPANY_WORKLOAD = """
 -- name: w1

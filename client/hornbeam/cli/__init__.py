@@ -3,9 +3,9 @@
 Exit codes: 0 done · 1 differences found, a check failed, or refused at a question · 2 wrong
 usage · 3 the database answered with an error · 4 the database cannot be reached · 130 interrupted.
 
-Every command but `serve` takes `--json` (one document on standard output, of `sql` and `refresh`
-one after the other; progress goes to standard error), and all that ask a database `--url` (or
-HORNBEAM_URL); `hornbeam:///folder` works on an embedded database in this process.
+Every command except `serve` takes `--json`: it prints one document on standard output (`sql` and
+`refresh` print a sequence), and progress on standard error. Every command that uses a database
+takes `--url` (or HORNBEAM_URL); `hornbeam:///folder` opens an embedded database in this process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ __all__ = ["app", "main"]
 
 
 class _Commands(TyperGroup):
-    """Typer would call it a failure that the reader of our output has had enough."""
+    """Exits normally when the reader of the output closes the pipe, which Typer treats as a
+    failure."""
 
     def invoke(self, ctx: Any) -> Any:
         with until_enough():

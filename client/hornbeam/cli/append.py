@@ -1,19 +1,20 @@
-"""How `hornbeam load` inserts: each batch one transaction; and what happens to bad rows.
+"""The inserts of `hornbeam load`, one transaction for each batch, and the handling of bad rows.
 
 Every request has an idempotency key made of the file's identity (relation, name, size, modification
-time, rows per batch) and the place of its rows in it. So a load that broke off is resumed by doing
-it again: what was committed is answered from the record, the rest is inserted.
+time, rows per batch) and the place of its rows in the file. So an interrupted load is resumed by
+repeating it: committed requests get their recorded answer, and the rest is inserted.
 
-**Bad rows.** With `Rejects`, a batch that is refused on account of its rows is split in halves, and
-so on until the rows that are refused stand alone; those are noted, and the load goes on. Where it
-is split depends on nothing but the number of its rows, so a load that is resumed comes to the same
-parts and the same keys. A part is *closed* before its halves are sent: no rows at all are inserted
-under its key. Who sends it afterwards, be it a request that was under way or a load that is
-resumed, is told that its key was used for another request. So it never gets in beside its halves,
-whatever has changed meanwhile, and a load that is resumed knows that it was split. That even no
-rows are refused tells wrong columns from bad rows.
+**Bad rows.** With `Rejects`, a batch that is refused because of its rows is split in halves, and so
+on, until each refused row is a part of its own. These rows are written to the file of rejects, and
+the load continues. The split depends only on the number of rows, so a resumed load has the same
+parts and the same keys. A part is *closed* before its halves are sent: a request without rows is
+sent under its key. Any later request with the part's rows, whether it was in flight or comes from a
+resumed load, is refused, since its key belongs to another request. So the part is never inserted in
+addition to its halves, even if the database has changed, and a resumed load knows that the part was
+split. If the request without rows is refused, too, the columns are wrong rather than the rows.
 
-Halves are inserted from left to right: of two rows of a batch with one key the first stays.
+Halves are inserted from left to right: of two rows of a batch with the same key the first is
+inserted.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ BAD_ROWS = frozenset(
         "unique-violation",
     }
 )
-"""Codes of refusals that may be owed to a few rows."""
+"""Error codes that a few bad rows may cause."""
 _CLOSED = "idempotency-mismatch"
 _WRONG_FILE = BAD_ROWS | {"sql-unknown-name"}
 _ROW = re.compile(r"\bRow #?\d+[,:] ")
-"""What the server calls a row counts from the beginning of the request."""
+"""The server's name of a row, whose number counts from the beginning of the request."""
 Told = Callable[[int, int], None]
-"""Called with how far a file is read, and its length."""
+"""Called with the position in a file, and the file's length."""
 
 
 @dataclass
 class Totals:
-    """What has become of rows; `skipped` are those that an earlier load had committed."""
+    """Numbers of rows by result. `skipped` rows were committed by an earlier load."""
 
     rows: int = 0
     skipped: int = 0
@@ -67,7 +68,7 @@ class Totals:
 
 @dataclass
 class Loader:
-    """Inserts files one after the other. Without `rejects` the first bad row ends it."""
+    """Inserts files one after the other. Without `rejects` the first bad row ends the load."""
 
     db: Connection
     batch_rows: int
@@ -82,7 +83,7 @@ class Loader:
         self.totals: dict[str, Totals] = {}
 
     def load(self, relation: str, columns: Columns, path: Path, told: Told) -> None:
-        """Raises DatabaseError, InterfaceError."""
+        """Insert a file. Raises DatabaseError, InterfaceError."""
         into = _Into(
             transport=self.db.transport,
             relation=relation,
@@ -143,7 +144,7 @@ class _Part:
         return _Part(self.batch, self.first, middle), _Part(self.batch, middle, self.end)
 
     def places(self, row: int | None) -> str:
-        """Where `row` is, or all of them."""
+        """The place of `row` in the file; None: the places of the part's first and last row."""
         if not len(self):
             return ""
         first, last = (self.first, self.end - 1) if row is None else (row, row)
@@ -153,9 +154,9 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Refusal:
-    """Why a part was not inserted. `row`, if the server names one, is bad whatever else of the
-    part is inserted: a value, a NULL, or a reference to what is neither stored nor in the part. So
-    it is not sent again."""
+    """The reason why a part was not inserted. `row`, if the server names one, is bad independent of
+    the other rows: it has a bad value, a NULL, or a reference to a row that is neither stored nor
+    in the part. So it is not sent again."""
 
     error: Error
     row: int | None = None
@@ -165,14 +166,14 @@ class _Refusal:
         return _ROW.sub("", self.error.problem.get("detail", str(self.error)))
 
     def of(self, part: _Part) -> _Refusal | None:
-        """What is known of a part of what was refused."""
+        """The refusal that a smaller part is known to get; None: it is not known."""
         return self if self.row is not None and part.first <= self.row < part.end else None
 
 
 @dataclass(frozen=True)
 class _Into:
-    """One file on its way into a relation. `started` is a commit timestamp: whatever committed
-    later is ours."""
+    """The load of one file into a relation. `started` is a commit timestamp: a batch that was
+    committed after it was inserted by this load."""
 
     transport: Transport
     relation: str
@@ -190,7 +191,7 @@ class _Into:
             self._insert(_Part(batch, 0, len(batch.rows)))
 
     def _insert(self, part: _Part, known: _Refusal | None = None) -> None:
-        """Insert the rows, but for bad ones. `known`: so the part would be refused."""
+        """Insert the rows, except bad ones. `known`: the refusal that the part is known to get."""
         refusal = known or self._try(part)
         if refusal is None:
             return
@@ -203,7 +204,8 @@ class _Into:
             self._insert(half, refusal.of(half))
 
     def _try(self, part: _Part) -> _Refusal | None:
-        """Insert all the rows, or none. Raises Error, unless bad rows are to be found."""
+        """Insert all the rows, or none. Returns the refusal if bad rows may be rejected; raises
+        Error otherwise."""
         try:
             answer = self._send(part, part.first, part.end)
         except Error as error:
@@ -235,7 +237,7 @@ class _Into:
             raise self._located(part, _Refusal(error)) from None
 
     def _send(self, part: _Part, first: int, end: int) -> dict[str, int]:
-        """Raises Error."""
+        """Send the rows from `first` to before `end` under the part's key. Raises Error."""
         rows = part.batch.rows
         body = rows.body(first, end)
         headers = {
@@ -257,7 +259,7 @@ class _Into:
         self._note(row.place, row.code, row.reason, row.record)
 
     def _require_resumable(self, part: _Part, error: Error) -> None:
-        """The part was closed by an earlier load of the file."""
+        """Check that this load may continue the earlier load that closed the part. Raises Error."""
         if not self.resume:
             self._fail_as_loaded()
         if self.rejects is None:

@@ -1,4 +1,4 @@
-"""`hornbeam cluster up`, `down` and `status`: a whole HBase on this machine."""
+"""`hornbeam cluster up`, `down` and `status`: a complete HBase cluster on this machine."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hornbeam.cli.common import OUT, AsJson, fail, print_json, progress, server_module, table
+from hornbeam.cli.common import OUT, AsJson, fail, print_json, progress, table
 from hornbeam.errors import from_problem
+from hornbeam.server_package import server_module
 
 Dir = Annotated[
     Path, typer.Option("--dir", help="The cluster's folder: configuration, data, logs.")
@@ -101,7 +102,7 @@ def _named_port(text: str) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def _told() -> Iterator[Any]:
-    """The server's module that controls clusters; its errors become ours."""
+    """The server's module that controls clusters. Its errors are raised as the client's."""
     control = server_module("cluster.control")
     errors = server_module("schema.errors")
     try:
@@ -112,7 +113,7 @@ def _told() -> Iterator[Any]:
 
 
 class _Watch:
-    """A bar that counts processes and tells what is waited for."""
+    """A progress bar that counts processes, and shows the state of the last one that changed."""
 
     def __init__(self) -> None:
         self._bars = progress()

@@ -1,10 +1,9 @@
-"""What all commands share: options, output, errors."""
+"""Options, output and errors, which all commands share."""
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
-import importlib
 import json
 import os
 import re
@@ -32,29 +31,29 @@ from rich.table import Table
 from rich.text import Text
 
 from hornbeam.connection import Connection, connect
-from hornbeam.embedded import MISSING
 from hornbeam.errors import Error, InterfaceError
 
 DEFAULT_URL = "hornbeam://127.0.0.1:8780"
 _WIDE = 2_000
-"""Columns of a table that goes into a file or a pipe."""
+"""Width, in characters, of output that goes into a file or a pipe."""
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Control characters but tabs and line ends, and what bytes of file names become."""
+"""Control characters except tabs and line ends, and surrogates, which stand for undecodable bytes
+of file names."""
 
 
 def visible(text: str) -> str:
-    """`text` without what would command a terminal: it is written as Python escapes it."""
+    """`text` with Python escapes instead of characters that would control a terminal."""
     return _INVISIBLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class _Console(Console):
-    """Prints text as it is: neither its brackets nor its colons nor its bytes do anything."""
+    """Prints text literally: without markup, emoji codes or control characters."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)
 
     def on_broken_pipe(self) -> None:
-        """Rich would end the process with 1."""
+        """Raise the error, for which Rich would end the process with exit code 1."""
         raise BrokenPipeError
 
 
@@ -81,8 +80,8 @@ Parameter = Annotated[
 
 @contextmanager
 def until_enough() -> Iterator[None]:
-    """Inside the block the reader of our output (head, a pager) may leave; that ends the block, and
-    is no failure. What is printed afterwards goes nowhere."""
+    """Treat a closed output pipe as success: when the reader of the output (head, a pager) exits,
+    the block ends without an error. Later output is discarded."""
     try:
         try:
             yield
@@ -93,12 +92,13 @@ def until_enough() -> Iterator[None]:
 
 
 def opened(url: str) -> Connection:
-    """A connection in autocommit; schema changes, loads and checks may take long."""
+    """A connection in autocommit, with a long time limit for schema changes, loads and checks."""
     return connect(url, autocommit=True, timeout_s=600.0)
 
 
 def print_json(document: Any) -> None:
-    """`document` on standard output, exact: decimals and moments as text, bytes as base64."""
+    """Print `document` on standard output without loss: decimals, dates and times are text, bytes
+    are base64."""
     print(json.dumps(document, indent=2, default=json_form, ensure_ascii=False))
 
 
@@ -135,13 +135,20 @@ def _shown(value: Any) -> str | Text:
     return f"\\x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
+def documents(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
+    """The documents of lines of JSON."""
+    for line in lines:
+        if line.strip():
+            yield json.loads(line)
+
+
 def progress() -> Progress:
-    """A progress bar on standard error, gone when done."""
+    """A progress bar on standard error, which disappears at the end."""
     return _bars(MofNCompleteColumn(), _NOTE, TimeElapsedColumn())
 
 
 def long_progress() -> Progress:
-    """The same for hours: with the time that is left, as estimated."""
+    """A progress bar for jobs of hours, with the estimated time left."""
     return _bars(_NOTE, TimeRemainingColumn())
 
 
@@ -161,8 +168,8 @@ def _bars(*columns: ProgressColumn) -> Progress:
 
 
 def read_text(path: Path) -> str:
-    """A UTF-8 file's text; - is standard input. Windows' mark at its beginning is no part of it.
-    Raises InterfaceError."""
+    """The text of a UTF-8 file, without a byte order mark; - is standard input. Raises
+    InterfaceError."""
     try:
         if str(path) == "-":
             return typer.get_text_stream("stdin").read().removeprefix("\ufeff")
@@ -172,7 +179,8 @@ def read_text(path: Path) -> str:
 
 
 def parameters(texts: Sequence[str]) -> list[Any]:
-    """Values of --param: numbers, true, null and quoted text as in JSON; else the text itself."""
+    """The values of --param: numbers, true, null and quoted text as in JSON, else the text
+    itself."""
     return [_parameter(text) for text in texts]
 
 
@@ -185,7 +193,7 @@ def _parameter(text: str) -> Any:
 
 
 def report(error: Error) -> None:
-    """One red line saying what is wrong, and a plain one saying what to do."""
+    """Print an error: the problem as a red line, the cure as plain lines."""
     what, *cure = str(error).split("\n")
     ERR.print("error: ", style="bold red", end="")
     ERR.print(what, style="red", soft_wrap=True)
@@ -201,25 +209,6 @@ def exit_code(error: Error) -> int:
     return 2 if isinstance(error, InterfaceError) else 3
 
 
-def server_module(name: str) -> Any:
-    """A module of the server's distribution, which the client does without. Raises
-    InterfaceError when it is not installed."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        fail(f"{name} cannot be loaded: {error}.", MISSING)
-
-
-def spark_module(name: str) -> Any:
-    """A module of the server's distribution that needs PySpark. Raises InterfaceError when one of
-    both is not installed."""
-    try:
-        importlib.import_module("pyspark")
-    except ModuleNotFoundError as error:
-        fail(f"This works on Spark: {error}.", "pip install 'hornbeam-server[spark]'")
-    return server_module(name)
-
-
 def fail(message: str, cure: str = "") -> NoReturn:
-    """Wrong usage. Raises InterfaceError."""
+    """Report wrong usage: raise InterfaceError."""
     raise InterfaceError(f"{message}\n{cure}" if cure else message)

@@ -1,6 +1,6 @@
 """CSV as the server reads it: NULL is an empty field, text is quoted, "" is the empty text.
 
-Records are split, never parsed: what is in a file goes to the server byte by byte.
+Records are split, but not parsed: the bytes of a file are sent to the server unchanged.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def _field(value: Any) -> str:
 
 
 def records(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The records of a CSV file with the line on which each begins, counted from 1, and with their
-    line ends; a quoted field may hold line ends."""
+    """The records of a CSV file, including their line ends, each with the number of its first line,
+    counted from 1. A quoted field may contain line ends."""
     parts: list[bytes] = []
     quotes = 0
     begins = 1

@@ -1,4 +1,4 @@
-"""`hornbeam load --spark`: files become relations that are empty, by Spark."""
+"""`hornbeam load --spark`: load files into empty relations, by Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hornbeam.cli.common import ERR, OUT, long_progress, opened, print_json, spark_module
+from hornbeam.cli.common import ERR, OUT, long_progress, opened, print_json
+from hornbeam.server_package import spark_module
 
 
 def load_initially(
@@ -22,14 +23,17 @@ def load_initially(
     single_lines: bool,
     as_json: bool,
 ) -> None:
-    """All files of `sources`, by relation."""
-    job, told = spark_module("pipeline.load"), spark_module("pipeline.told")
+    """Load the files of `sources`, by relation, and print the report."""
+    job, told = (
+        spark_module("pipeline.load"),
+        spark_module("pipeline.told"),
+    )
     with long_progress() as bars:
         task = bars.add_task("reading", total=None, note="")
         began: list[tuple[float, int]] = []
 
         def show(written: int, staged: int | None) -> None:
-            """Called with what there is already at first."""
+            """Update the bar. The first call has the rows of earlier runs."""
             if not began:
                 began.append((time.monotonic(), written))
             since, before = began[0]
@@ -52,7 +56,7 @@ def load_initially(
 
 
 def cancel(url: str, as_json: bool) -> None:
-    """Give up the load under way."""
+    """Cancel the load that is under way."""
     with opened(url) as db:
         gone = db.transport.json("DELETE", "/v1/loads")["cancelled"]
     if as_json:

@@ -1,8 +1,8 @@
-"""`hornbeam keys …`: API keys made, listed and revoked.
+"""`hornbeam keys …`: create, list and revoke API keys.
 
-Administrators work on a server, `--data` on the folder of an embedded database that nobody serves:
-whoever may open the folder needs no key. The first key of a database on a cluster comes with the
-nodes' settings: `bootstrap` makes one, and prints the setting.
+On a server the commands need an administrator's key. `--data` names the folder of an embedded
+database that no server has open; then no key is needed. The first key of a database on a cluster
+comes with the nodes' settings: `bootstrap` creates a key, and prints the setting.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from hornbeam.cli.common import (
     fail,
     opened,
     print_json,
-    server_module,
     table,
 )
+from hornbeam.server_package import server_module
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 

@@ -1,4 +1,4 @@
-"""`hornbeam load`: files into relations, in batches that can be sent again."""
+"""`hornbeam load`: load files into relations, in idempotent batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hornbeam.cli.rejects import rejects_file
 _BATCH_ROWS = 5_000
 _MAX_REJECTS = 1_000
 Sources = dict[str, list[Path]]
-"""Files by relation, as they are given."""
+"""Files by relation, in the given order."""
 
 
 def register(app: typer.Typer) -> None:
@@ -128,7 +128,8 @@ def load(
 
 
 def sources_of(what: Sequence[str]) -> Sources:
-    """RELATION FILE…, or RELATION=FILE…, as is seen from the first. Raises InterfaceError."""
+    """The files of RELATION FILE… or RELATION=FILE…; the first argument decides between the forms.
+    Raises InterfaceError."""
     first, *rest = what
     if "=" not in first:
         if not rest:
@@ -146,7 +147,7 @@ def sources_of(what: Sequence[str]) -> Sources:
 
 
 def _require_files(sources: Sources, rejects: Path | None) -> None:
-    """Raises InterfaceError."""
+    """Check that the files exist, and are distinct. Raises InterfaceError."""
     for relation, paths in sources.items():
         for number, path in enumerate(paths):
             if not path.is_file():
@@ -159,13 +160,13 @@ def _require_files(sources: Sources, rejects: Path | None) -> None:
 
 
 def _require_unpacked(sources: Sources) -> None:
-    """Spark's tasks begin in the middle of files. Raises InterfaceError."""
+    """Refuse compressed files: Spark tasks begin in the middle of files. Raises InterfaceError."""
     for path in (path for paths in sources.values() for path in paths if is_packed(path)):
         fail(f"{path} is packed, and Spark cannot cut it.", "Unpack it, or leave out --spark.")
 
 
 def in_order(sources: Sources, relations: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The relations of `sources`, those that are referenced first. Raises InterfaceError."""
+    """The relations of `sources`, parents before children. Raises InterfaceError."""
     unknown = [name for name in sources if name not in relations]
     if unknown:
         fail(f"There is no relation {', '.join(unknown)}.", f"There are: {', '.join(relations)}.")

@@ -1,11 +1,11 @@
 """The files of a load as batches of rows, which can be sent whole or in parts.
 
-A batch depends on nothing but the file, the rows per batch, and which columns have defaults; so a
-load that is resumed makes the same ones. CSV goes to the server byte by byte, JSON lines as CSV,
-Parquet as Arrow. Text may be packed by gzip; a batch's name counts what is unpacked.
+Batches depend only on the file, the rows per batch, and the set of columns with defaults, so a
+resumed load has the same batches. CSV is sent unchanged, JSON lines as CSV, Parquet as Arrow. Text
+may be compressed by gzip; the name of a batch is a position in the uncompressed text.
 
-A line of JSON may leave out columns: each has its default there, or NULL. One request has the same
-columns in all rows, so lines that leave out the same columns with defaults make a batch.
+A line of JSON may omit columns, which get their defaults, or NULL. All rows of a request have the
+same columns, so lines that omit the same columns with defaults form a batch.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import gzip
 import io
 import json
 import math
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ _CSV = "text/csv"
 
 
 class Rows(Protocol):
-    """Rows of a file that lie together; indexes count from 0."""
+    """Consecutive rows of a file. Indexes count from 0."""
 
     @property
     def content_type(self) -> str: ...
@@ -39,25 +40,26 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
     def body(self, first: int, end: int) -> bytes:
-        """The rows from `first` to before `end`; their columns, if that is none."""
+        """The request body of the rows from `first` to before `end`; without rows, of the columns
+        only."""
 
     def place(self, index: int) -> int:
-        """Where in the file a row is: its line, or its number in Parquet, from 1."""
+        """The place of a row in the file: its line, or its number in Parquet, from 1."""
 
     def record(self, index: int) -> str:
-        """A row as it stands in the file; in Parquet as a JSON object."""
+        """A row as text: as in the file, or in Parquet as a JSON object."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Of a relation."""
+    """The names of a relation's columns, and of those with defaults."""
 
     names: frozenset[str]
     defaults: frozenset[str]
 
 
 class Unreadable(NamedTuple):
-    """A row that is not even one; `code` is an error's."""
+    """A record that cannot be parsed as a row. `code` is the code of an error."""
 
     place: int
     code: str
@@ -67,8 +69,8 @@ class Unreadable(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """`name` is the batch's own in its file, `seen` how far the file is read with it, in the unit
-    of the file's length."""
+    """A batch of rows. `name` is unique among the file's batches that have rows. `seen` is the
+    position in the file after the batch, in the unit of the file's length."""
 
     rows: Rows
     name: int
@@ -77,7 +79,7 @@ class Batch:
 
 
 def batches_of(path: Path, rows: int, columns: Columns) -> tuple[int, Iterator[Batch]]:
-    """The file's length in some unit, and its batches of at most `rows` rows."""
+    """The file's length in bytes (in Parquet: in rows), and its batches of at most `rows` rows."""
     match (Path(path.stem) if is_packed(path) else path).suffix.lower():
         case ".parquet" | ".pq":
             return _parquet(path, rows)
@@ -88,14 +90,14 @@ def batches_of(path: Path, rows: int, columns: Columns) -> tuple[int, Iterator[B
 
 
 def is_packed(path: Path) -> bool:
-    """By gzip?"""
+    """Whether the file is compressed by gzip."""
     return path.suffix.lower() == ".gz"
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
-    """The file's text, unpacked, and how far the file is read. Raises InterfaceError when it cannot
-    be read, or unpacked, to its end."""
+    """The file's uncompressed text, and a function that returns the position in the file. Raises
+    InterfaceError when the file cannot be read or decompressed."""
     try:
         with path.open("rb") as file:
             text = gzip.GzipFile(fileobj=file) if is_packed(path) else file
@@ -106,7 +108,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
 
 @dataclass(frozen=True)
 class _Text:
-    """Lines of CSV below a header. `texts` are the rows as the file has them, with their lines."""
+    """Lines of CSV with a header. `texts` are line numbers and rows as they are in the file."""
 
     header: bytes
     lines: Sequence[bytes]
@@ -136,7 +138,7 @@ def _csv(path: Path, rows: int) -> Iterator[Batch]:
         header = next(lines, (1, b""))[1].removeprefix(b"\xef\xbb\xbf")
         name = len(header)
         chunk = list(islice(lines, rows))
-        while True:  # a header without rows is sent too: its columns want checking
+        while True:  # a header without rows is sent, too, so that the server checks its columns
             text = _Text(header, [line for _, line in chunk], chunk)
             yield Batch(text, name, seen())
             name += sum(map(len, text.lines))
@@ -183,34 +185,52 @@ def _json_text(group: Sequence[tuple[int, bytes, dict[str, Any]]]) -> _Text:
     )
 
 
+MAX_JSON_DEPTH = 500
+"""Maximum nesting of arrays and objects. The interpreter's own limit differs by version."""
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+
+def _require_shallow(line: bytes) -> None:
+    """Check the nesting of JSON. Raises ValueError when it is too deep."""
+    if line.count(b"[") + line.count(b"{") <= MAX_JSON_DEPTH:
+        return
+    depth = 0
+    for bracket in re.findall(rb"[\[{}\]]", _STRING.sub(b"", line)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_JSON_DEPTH:
+            raise ValueError(f"JSON is nested more than {MAX_JSON_DEPTH} levels deep.")
+
+
 def _json_row(line: bytes) -> dict[str, Any]:
     """The cells of a line. Raises ValueError, ArithmeticError, RecursionError."""
+    _require_shallow(line)
     row = json.loads(line, parse_float=_Number, parse_constant=_Number)
     if not isinstance(row, dict):
         raise ValueError("A line must hold one JSON object.")
     if all(value is None for value in row.values()):
-        raise ValueError("No column has a value.")  # CSV of one column could not say so
+        raise ValueError("No column has a value.")  # CSV of one column cannot express it
     cells = {name: _cell(value) for name, value in row.items()}
-    if b"\\u" in line:  # half a pair of surrogates is no text
+    if b"\\u" in line:  # an unpaired surrogate raises UnicodeEncodeError
         csv_line(cells.values()).encode()
     return cells
 
 
 class _Number(str):
-    """A number as the file spells it, which neither float nor Decimal would always do."""
+    """A number in the file's spelling, which float and Decimal do not always preserve."""
 
     __slots__ = ()
 
 
 def _cell(value: Any) -> Any:
-    """A number for a column of its own; objects and arrays go into JSON columns as text."""
+    """The value of a column. Objects and arrays become the text of JSON columns."""
     if isinstance(value, _Number):
         return Decimal(value)
     return _as_json(value) if isinstance(value, dict | list) else value
 
 
 def _as_json(value: Any) -> str:
-    """`value` as JSON. Decimals are numbers there, and numbers that JSON has not are text."""
+    """`value` as JSON. Decimals become numbers; infinities and NaN, which JSON lacks, become
+    text."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_as_json(k)}: {_as_json(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -226,7 +246,7 @@ def _as_json(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Arrow:
-    """A record batch; `before` it are so many rows in its file."""
+    """A record batch. `before` is the number of rows before it in its file."""
 
     batch: Any
     before: int

@@ -1,4 +1,4 @@
-"""`hornbeam materialize`: views and indexes built by Spark while writers go on."""
+"""`hornbeam materialize`: build views and indexes by Spark, online."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hornbeam.cli.common import (
     long_progress,
     opened,
     print_json,
-    spark_module,
 )
+from hornbeam.server_package import spark_module
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +39,8 @@ def materialize(
         float | None, typer.Option(min=1, help="Read at most so many rows a second.")
     ] = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Build anew what is readable; nobody reads meanwhile.")
+        bool,
+        typer.Option("--rebuild", help="Rebuild readable views; no query uses them meanwhile."),
     ] = False,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Give up building, and take NAMES from the catalog.")
@@ -57,7 +58,10 @@ def materialize(
         return
     if rebuild and not names:
         fail("Say what to rebuild.")
-    job, told = spark_module("pipeline.materialize"), spark_module("pipeline.told")
+    job, told = (
+        spark_module("pipeline.materialize"),
+        spark_module("pipeline.told"),
+    )
     began = time.monotonic()
     with long_progress() as bars:
         task = bars.add_task("build", total=None, note="")

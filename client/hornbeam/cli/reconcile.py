@@ -1,4 +1,4 @@
-"""`hornbeam reconcile`: views, indexes and foreign keys against the base relations, on Spark."""
+"""`hornbeam reconcile`: compare views, indexes and foreign keys with base relations, on Spark."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hornbeam.cli.common import (
     print_json,
     progress,
     report,
-    spark_module,
     table,
 )
 from hornbeam.errors import DatabaseError
+from hornbeam.server_package import spark_module
 
 _FAULTS = ("missing", "extra", "different", "misplaced", "undecodable")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -72,12 +72,12 @@ def reconcile(
         try:
             once()
         except DatabaseError as error:
-            report(error)  # the next time it may be well again
+            report(error)  # the next attempt may succeed
         sleep(pause_s)
 
 
 def seconds(text: str) -> float:
-    """Of 90s, 30m, 1h or 1d. Raises InterfaceError."""
+    """The seconds of a duration such as 90s, 30m, 1h or 1d. Raises InterfaceError."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([smhd])", text)
     if found is None or not float(found[1]):
         fail(f"{text!r} is no time.", "Write it as 90s, 30m, 1h or 1d.")
@@ -115,7 +115,7 @@ def _show(document: dict[str, Any]) -> None:
 
 
 def _sentence(item: dict[str, Any], one: dict[str, Any]) -> str:
-    """What differs at one key."""
+    """A sentence about the difference at one key."""
     where = f"at ({', '.join(item['key'])}) = {_shown(one['key'])}"
     if item["kind"] == "foreign key":
         return f"{item['name']}: no parent of the row {where}: {_shown(one['stored'])}"

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hornbeam.cli.common import DEFAULT_URL, OUT, AsJson, Url, report, spark_module
+from hornbeam.cli.common import DEFAULT_URL, OUT, AsJson, Url, report
 from hornbeam.errors import Error
+from hornbeam.server_package import spark_module
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +26,7 @@ def refresh(
     ] = False,
     rebuild: Annotated[
         list[str] | None,
-        typer.Option(help="A deferred view to make anew first; may be given several times."),
+        typer.Option(help="A deferred view to rebuild first; may be given several times."),
     ] = None,
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
     url: Url = DEFAULT_URL,

@@ -5,12 +5,13 @@
      "record": "17,9,1.50"}
 
 `place` is a line of the file, in Parquet the row's number, from 1. `record` is the text of the row
-as it stands in the file, in Parquet a JSON object; `code` is the error's, which does not change.
+in the file, in Parquet a JSON object. `code` is the stable code of the error.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -32,7 +33,7 @@ class Reject:
 
 
 class Rejects:
-    """At most `most` rows, in a file that is open."""
+    """Writes at most `most` rows to an open file."""
 
     def __init__(self, file: IO[str], most: int) -> None:
         self._file = file
@@ -40,7 +41,7 @@ class Rejects:
         self._count = 0
 
     def add(self, reject: Reject) -> None:
-        """Raises DataError for one too many, which is written, too."""
+        """Write a reject. Raises DataError for the first above the maximum, after writing it."""
         print(json.dumps(asdict(reject), ensure_ascii=False), file=self._file, flush=True)
         self._count += 1
         if self._count > self._most:
@@ -52,11 +53,13 @@ class Rejects:
 
 @contextmanager
 def rejects_file(path: Path | None, most: int) -> Iterator[Rejects | None]:
-    """Replaces a file that is there. None: bad rows are not wanted."""
+    """The rejects in a new file; replaces an existing file. None: no rejects are allowed."""
     if path is None:
         yield None
         return
     try:
+        # A new file is readable by this user only.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
         file = path.open("w", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         fail(f"{path} cannot be written: {error.strerror}")

@@ -1,8 +1,7 @@
-"""`hornbeam schema …`: plan, apply, compare and look at schemas."""
+"""`hornbeam schema …`: plan, apply, compare and show schemas."""
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -13,10 +12,10 @@ import typer
 
 from hornbeam.cli.common import (
     DEFAULT_URL,
-    ERR,
     OUT,
     AsJson,
     Url,
+    documents,
     fail,
     opened,
     print_json,
@@ -25,8 +24,9 @@ from hornbeam.cli.common import (
     table,
 )
 from hornbeam.connection import Connection
-from hornbeam.embedded import MISSING
-from hornbeam.errors import OperationalError
+from hornbeam.ddl import DDL, placed
+from hornbeam.errors import DatabaseError, OperationalError, from_problem
+from hornbeam.server_package import server_module
 from hornbeam.statements import workload_text
 from hornbeam.transport import planned_anew
 
@@ -34,7 +34,7 @@ _POLL_S = 0.2
 
 
 class Method(StrEnum):
-    """How views are chosen."""
+    """The method that selects views."""
 
     optimal = "optimal"
     paper = "paper"
@@ -81,6 +81,17 @@ QueryLog = Annotated[
 ]
 
 
+Rows = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rows",
+        metavar="RELATION=NUMBER",
+        help="Rows that are expected of a relation; may be given several times. Left out: those"
+        " that are counted, and assumed ones of relations without any.",
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     schema = typer.Typer(help="Plan, apply and look at schemas.", no_args_is_help=True)
     for name, command in (
@@ -102,12 +113,15 @@ def plan(
     method: MethodOption = Method.optimal,
     budget: Budget = None,
     query_log: QueryLog = None,
+    rows: Rows = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Show trees, views and indexes that a schema would get, and why. Changes nothing."""
     with opened(url) as db:
-        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log)
+        body = _body(
+            db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log, rows or ()
+        )
         planned = _plan(db, body)
     if as_json:
         print_json({key: planned[key] for key in planned if key != "svg"})
@@ -123,6 +137,7 @@ def apply(
     method: MethodOption = Method.optimal,
     budget: Budget = None,
     query_log: QueryLog = None,
+    rows: Rows = None,
     allow_drop: Annotated[
         bool, typer.Option("--allow-drop", help="Relations that are not in DDL may be dropped.")
     ] = False,
@@ -139,7 +154,9 @@ def apply(
     With --yes it is planned again when row counts have changed the plan meanwhile.
     """
     with opened(url) as db:
-        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log)
+        body = _body(
+            db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log, rows or ()
+        )
         options = {"allow_drop": allow_drop, "build": build.value}
 
         def put_into_force() -> dict[str, Any]:
@@ -149,20 +166,24 @@ def apply(
                 _print_changes(_changes(db, planned))
             if not yes:
                 if as_json:
-                    fail("--json needs --yes: there is nobody to ask.")
+                    fail("--json needs --yes: it cannot ask for confirmation.")
                 typer.confirm("Apply this plan?", abort=True, err=True)
             looked_at = body | options | {"plan_id": planned["plan_id"]}
             applied: dict[str, Any] = db.transport.json("POST", "/v1/schema/apply", looked_at)
             return applied
 
-        # Where somebody looks at the plan, it is applied as it was looked at, or not at all.
+        # A plan that the user confirms is applied exactly as shown, or not at all.
         answer = planned_anew(put_into_force) if yes else put_into_force()
         if wait or "hornbeam:///" in url:  # an embedded database builds only while it is open
             _watch_builds(db)
+            # The views become readable in a later catalog version.
+            answer["catalog_version"] = db.transport.json("GET", "/v1/schema")["version"]
+            answer["building"] = []
     if as_json:
         print_json(answer)
-    else:
-        OUT.print(f"Applied: catalog version {answer['catalog_version']}.", style="green")
+        return
+    left = f"; being built: {', '.join(answer['building'])}" if answer["building"] else ""
+    OUT.print(f"Applied: catalog version {answer['catalog_version']}{left}.", style="green")
 
 
 def diff(
@@ -173,12 +194,15 @@ def diff(
     method: MethodOption = Method.optimal,
     budget: Budget = None,
     query_log: QueryLog = None,
+    rows: Rows = None,
     url: Url = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Show what applying a schema would change. Exit code 1: something."""
     with opened(url) as db:
-        body = _body(db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log)
+        body = _body(
+            db, ddl, workload, _roots(roots, learn_roots), method, budget, query_log, rows or ()
+        )
         changes = _changes(db, _plan(db, body))
     if as_json:
         print_json(changes)
@@ -241,8 +265,9 @@ def _body(
     method: Method,
     budget: float | None,
     query_log: Path | None,
+    rows: Sequence[str],
 ) -> dict[str, Any]:
-    """What plan and apply send."""
+    """The request body of plan and apply."""
     if workload is not None:
         statements = read_text(workload)
     else:
@@ -253,20 +278,26 @@ def _body(
         "roots": roots,
         "method": method.value,
         "budget": budget,
-        "ddl_file": ddl.split("://", maxsplit=1)[0] if "://" in ddl else ddl,
-        "workload_file": str(workload or "<workload in force>"),
+        "ddl_file": DDL if "://" in ddl else ddl,
+        "workload_file": str(workload or "<hornbeam schema show --workload>"),
         "query_log": read_text(query_log) if query_log is not None else "",
+        "row_counts": dict(map(_expected, rows)) or None,
     }
 
 
+def _expected(said: str) -> tuple[str, int]:
+    """The relation and the number of RELATION=NUMBER. Raises InterfaceError."""
+    relation, _, number = said.rpartition("=")
+    if not relation or not number.isdecimal():
+        fail(f"{said!r} says no rows of a relation.", "Write it as orders=1000000.")
+    return relation, int(number)
+
+
 def _reflected(url: str) -> str:
-    """DDL of the database behind a SQLAlchemy URL; needs the server's package."""
-    try:
-        reflect = importlib.import_module("schema.reflect").reflect
-        render = importlib.import_module("schema.ddl").render_ddl
-        errors = importlib.import_module("schema.errors")
-    except ModuleNotFoundError:
-        fail("Reflection needs the server's package.", MISSING)
+    """The DDL of the database at a SQLAlchemy URL. Needs the server's package."""
+    reflect = server_module("schema.reflect").reflect
+    render = server_module("schema.ddl").render_ddl
+    errors = server_module("schema.errors")
     try:
         text: str = render(reflect(url))
     except errors.HornbeamError as error:
@@ -275,15 +306,33 @@ def _reflected(url: str) -> str:
 
 
 def _plan(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
-    with ERR.status("Planning …"):
-        planned: dict[str, Any] = db.transport.json("POST", "/v1/schema/plan", body)
-    return planned
+    """The plan. Errors name places in the texts that the user has written."""
+    try:
+        return _searched(db, body)
+    except DatabaseError as error:
+        raise (placed(error, body["ddl"]) if body["ddl_file"] == DDL else error) from None
+
+
+def _searched(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
+    """The plan, which follows the lines of progress. An interrupt (Ctrl-C) ends the search."""
+    lines = {"Accept": "application/x-ndjson"}
+    with db.transport.stream("/v1/schema/plan", body, lines) as answer, progress() as bars:
+        task = bars.add_task("Planning", total=None, note="% of the longest search")
+        for line in documents(answer.lines()):
+            if "error" in line:
+                raise from_problem(line["error"])
+            if "plan" in line:
+                planned: dict[str, Any] = line["plan"]
+                return planned
+            now = line["progress"]
+            bars.update(task, completed=now["done"], total=now["total"])
+    raise OperationalError("The answer ended before its plan.")
 
 
 def _changes(db: Connection, planned: dict[str, Any]) -> list[dict[str, str]]:
-    """What applying the plan would change: declared things, trees, views, indexes."""
+    """The changes that applying the plan would make: to declared objects, trees, views, indexes."""
     old, new = db.transport.json("GET", "/v1/schema"), planned["plan"]
-    # Of deferred views, which are declared and not chosen, `changes` tells.
+    # Deferred views are declared, not selected, so `changes` lists them.
     chosen = [view for view in old["views"] if not view["deferred"]]
     changes: list[dict[str, str]] = list(planned["changes"])
     known = {(change["kind"], change["name"]) for change in changes}
@@ -312,7 +361,7 @@ def _compared(before: dict[str, str], after: dict[str, str]) -> Iterator[tuple[s
 
 
 def _paths_in_force(document: dict[str, Any]) -> dict[str, str]:
-    """Relation → its path from the root."""
+    """The path of each relation from its root."""
     parents = {name: edge and edge["parent"] for name, edge in document["trees"].items()}
 
     def path(name: str) -> list[str]:
@@ -376,7 +425,7 @@ def _index_columns(index: dict[str, Any]) -> str:
 
 
 def _watch_builds(db: Connection) -> None:
-    """Show how far builds are until all have ended. Raises OperationalError for a failed one."""
+    """Show the progress of builds until all have ended. Raises OperationalError if one failed."""
     with progress() as bars:
         tasks: dict[str, Any] = {}
         while True:

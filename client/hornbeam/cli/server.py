@@ -1,4 +1,4 @@
-"""`hornbeam serve` and `hornbeam config show`: the server's package, loaded by name."""
+"""`hornbeam serve` and `hornbeam config show`, which load the server's package by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hornbeam.cli.common import OUT, AsJson, fail, print_json, server_module, table
+from hornbeam.cli.common import OUT, AsJson, fail, print_json, table
+from hornbeam.server_package import server_module
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""`hornbeam sql` and `hornbeam explain`: statements, scripts, and an interactive prompt."""
+"""`hornbeam sql` and `hornbeam explain`: run statements, scripts, and an interactive prompt."""
 
 from __future__ import annotations
 
@@ -82,11 +82,30 @@ def sql(
         _require_values(statements, len(given))
         values = iter(given)
         for text in statements:
-            cursor, seconds = _run(db, text, list(islice(values, _placeholders(text))))
+            with _told_where(script, statements, text, file):
+                cursor, seconds = _run(db, text, list(islice(values, _placeholders(text))))
             with until_enough():
                 show(cursor, seconds)
         if single:
             db.commit()
+
+
+@contextlib.contextmanager
+def _told_where(
+    script: str, statements: Sequence[str], text: str, file: Path | None
+) -> Iterator[None]:
+    """Print which of several statements failed: the places in its error are relative to it."""
+    try:
+        yield
+    except Error:
+        if len(statements) > 1 or file is not None:
+            number, at = next(i for i, s in enumerate(statements, 1) if s is text), 0
+            for before in statements[:number]:
+                at = script.index(before, at) + len(before)
+            line = script.count("\n", 0, at - len(text)) + 1
+            name = "the text" if file is None else str(file)
+            ERR.print(f"Statement {number}, which begins in line {line} of {name}:", soft_wrap=True)
+        raise
 
 
 def explain(
@@ -113,12 +132,14 @@ def _only(statements: list[str]) -> str:
 
 
 def _placeholders(text: str) -> int:
-    """How many values the statement takes; those of a script share them out in order."""
+    """The number of values that the statement takes. The statements of a script take them in
+    order."""
     return sum(token.text == "?" for token in tokens(text))
 
 
 def _require_values(statements: list[str], given: int) -> None:
-    """Before anything is done. EXPLAIN needs none."""
+    """Check the number of values before the first statement runs. EXPLAIN needs none. Raises
+    InterfaceError."""
     most = sum(map(_placeholders, statements))
     least = sum(_placeholders(text) for text in statements if kind(text) is not Kind.EXPLAIN)
     if given > most:
@@ -128,7 +149,7 @@ def _require_values(statements: list[str], given: int) -> None:
 
 
 def _run(db: Connection, text: str, values: list[Any]) -> tuple[Cursor, float]:
-    """The statement's cursor, and how many seconds it took."""
+    """The statement's cursor, and its duration in seconds."""
     began = time.perf_counter()
     cursor = db.cursor().execute(text, values)
     return cursor, time.perf_counter() - began
@@ -159,7 +180,7 @@ def _show_json(cursor: Cursor, _: float) -> None:
 
 
 def _finite(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
-    """JSON has no infinities and no NaN: they are text, as in the REST interface."""
+    """Rows with infinities and NaN, which JSON lacks, as text, as in the REST interface."""
     return [
         [json.dumps(v) if isinstance(v, float) and not math.isfinite(v) else v for v in row]
         for row in rows
@@ -174,7 +195,7 @@ def _show_csv(cursor: Cursor, _: float) -> None:
 
 
 class _Prompt:
-    """Read, run, print. Errors and Ctrl-C end the statement, not the prompt."""
+    """The interactive prompt. Errors and Ctrl-C end the statement, not the prompt."""
 
     def __init__(self, db: Connection) -> None:
         self._db = db
@@ -188,10 +209,10 @@ class _Prompt:
                 else:
                     for statement in split(text):
                         self._attempt(statement)
-        self._db.rollback()  # leaving is no commit
+        self._db.rollback()  # leaving the prompt does not commit
 
     def _read(self) -> str | None:
-        """A command or complete statements; None at the end."""
+        """A command or complete statements; None at the end of the input."""
         lines: list[str] = []
         while True:
             state = "*" if not self._db.autocommit else ""
@@ -259,7 +280,7 @@ def _describe(db: Connection, name: str) -> None:
 
 @contextlib.contextmanager
 def _history() -> Iterator[None]:
-    """Line editing with a history that outlives the prompt, where Python has readline."""
+    """Enable line editing with a persistent history, if Python has readline."""
     try:
         import readline
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""`hornbeam view …`, `verify` and `status`: how the database is doing."""
+"""`hornbeam view …`, `verify` and `status`: the state of the database."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hornbeam.cli.common import (
     OUT,
     AsJson,
     Url,
+    documents,
     opened,
     print_json,
     progress,
@@ -41,7 +42,7 @@ def list_views(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     if as_json:
         print_json(views)
         return
-    columns = ("view", "over", "state", "rows", "bytes", "indexes", "lag")
+    columns = ("view", "over", "state", "rows, about", "bytes, about", "indexes", "lag")
     rows = [
         (v["name"], _over(v), _state(v), v["rows"], v["bytes"], len(v["indexes"]), _lag(v))
         for v in views
@@ -82,7 +83,7 @@ def _over(view: dict[str, Any]) -> str:
 
 
 def _lag(view: dict[str, Any]) -> str:
-    """How old what a deferred view shows is; other views are never late."""
+    """The age of a deferred view's contents. Other views are always up to date."""
     deferred = view["deferred"]
     if not deferred:
         return ""
@@ -114,8 +115,13 @@ def _state(view: dict[str, Any]) -> str:
     if done["error"]:
         return f"{view['state']}: {done['error']}"
     if done["elsewhere"]:
-        return f"{view['state']}, by Spark ({done['scanned']} of {done['total'] or '?'})"
-    return f"{view['state']} ({done['rows']} of {done['total'] or '?'})"
+        return f"{view['state']}, by Spark ({done['scanned']} {_of(done)})"
+    return f"{view['state']} ({done['rows']} {_of(done)})"
+
+
+def _of(done: dict[str, Any]) -> str:
+    """The estimated number of rows to build from."""
+    return f"of about {done['total']}" if done["total"] else "of an unknown number"
 
 
 def verify(
@@ -144,10 +150,10 @@ def verify(
 
 
 def _verified(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
-    """The report at the end of the lines of progress."""
+    """The report, which follows the lines of progress."""
     with db.transport.stream("/v1/verify", body) as answer, progress() as bars:
         task = bars.add_task("verify", total=None, note="")
-        for line in _documents(answer.lines()):
+        for line in documents(answer.lines()):
             if "error" in line:
                 raise from_problem(line["error"])
             if "report" in line:
@@ -156,12 +162,6 @@ def _verified(db: Connection, body: dict[str, Any]) -> dict[str, Any]:
             now = line["progress"]
             bars.update(task, completed=now["done"], total=now["total"], note=now["name"])
     raise OperationalError("The answer ended before its report.", {"outcome": "unknown"})
-
-
-def _documents(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        if line.strip():
-            yield json.loads(line)
 
 
 def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:

@@ -8,17 +8,19 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from maintain.changes import Change
-from maintain.deltas.program import compile_view, refresh
-from maintain.deltas.relations import changed_rows, stored_fields
-from maintain.deltas.stages import input_schema, output_schema, run_inputs
-from query.duck import column_type, connect, from_record_batch, to_record_batch
-from schema.catalog import Catalog, Forest, Index, Layout, State
-from schema.ddl import load_ddl
-from schema.model import DeclaredView
-from storage.codec.keyrange import KeyRange
-from storage.codec.rows import LayoutCodec
-from storage.snapshot import RowVersion
+from hornbeam_server.maintain.changes import Change
+from hornbeam_server.maintain.deltas.program import compile_view, refresh
+from hornbeam_server.maintain.deltas.relations import changed_rows, stored_fields
+from hornbeam_server.maintain.deltas.stages import input_schema, output_schema, run_inputs
+from hornbeam_server.query.duck import column_type, connect, from_record_batch, to_record_batch
+from hornbeam_server.query.meaning import duckdb_sql
+from hornbeam_server.query.parse import parse
+from hornbeam_server.schema.catalog import Catalog, Forest, Index, Layout, State
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.model import DeclaredView
+from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.codec.rows import LayoutCodec
+from hornbeam_server.storage.snapshot import RowVersion
 
 PARTS = 3
 
@@ -214,7 +216,7 @@ class World:
             database.execute(f'INSERT INTO "{name}" SELECT * FROM given')
         found = {}
         for name, program in self.programs.items():
-            answer = database.sql(self.sqls[name] if over_views else program.sql)
+            answer = database.sql(duckdb_sql(parse(self.sqls[name])) if over_views else program.sql)
             types = [column_type(type_) for type_ in answer.types]
             batches = answer.to_arrow_table().to_batches()
             found[name] = types, [r for b in batches for r in from_record_batch(b, types)]

@@ -7,9 +7,9 @@ from deltas_world import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maintain.deltas.program import compile_view
-from schema.errors import SqlError
-from schema.model import DeclaredView
+from hornbeam_server.maintain.deltas.program import compile_view
+from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.model import DeclaredView
 
 VIEWS, BATCHES, TRIES = 2, 4, 40
 

@@ -6,10 +6,10 @@ from random import Random
 import pytest
 from deltas_world import World, catalog_of
 
-from maintain.deltas.nesting import written_out
-from maintain.deltas.program import compile_view
-from schema.errors import UnknownName, Unsupported
-from schema.model import DeclaredView, Refresh
+from hornbeam_server.maintain.deltas.nesting import written_out
+from hornbeam_server.maintain.deltas.program import compile_view
+from hornbeam_server.schema.errors import UnknownName, Unsupported
+from hornbeam_server.schema.model import DeclaredView, Refresh
 
 DDL = """
 CREATE TABLE a (i INTEGER PRIMARY KEY, j INTEGER, x INTEGER, t TEXT);
@@ -92,7 +92,7 @@ def test_relations_are_those_below_all_views():
     [
         (views(one="SELECT i\nFROM two", two="SELECT i FROM a"), r"two is not declared.*line 2"),
         (views(one="SELECT i FROM one"), "one is not declared before"),
-        (views(one="* SELECT i FROM a LIMIT 1", two="SELECT i FROM one"), "one is answered anew"),
+        (views(one="* SELECT i FROM a LIMIT 1", two="SELECT i FROM one"), "one is recomputed"),
     ],
     ids=["later", "itself", "recomputed"],
 )

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 from deltas_world import Rows, World, catalog_of, shown
 
-from maintain.changes import Change
-from maintain.deltas.program import compile_view, refresh
-from maintain.deltas.relations import changed_rows
-from query.duck import connect
-from schema.catalog import State
-from schema.errors import Corruption, SqlError, UnknownName, Unsupported
-from schema.model import DeclaredView
+from hornbeam_server.maintain.changes import Change
+from hornbeam_server.maintain.deltas.program import compile_view, refresh, stored_program
+from hornbeam_server.maintain.deltas.relations import changed_rows
+from hornbeam_server.query.duck import connect
+from hornbeam_server.schema.catalog import DeferredView, State
+from hornbeam_server.schema.errors import Corruption, SqlError, UnknownName, Unsupported
+from hornbeam_server.schema.model import DeclaredView
 
 DDL = """
 CREATE TABLE a (i INTEGER PRIMARY KEY, j INTEGER, x INTEGER, d DECIMAL(9,2), f DOUBLE, t TEXT,
@@ -223,12 +223,27 @@ def test_groups_are_looked_up_by_what_they_give():
     assert len(world.store.rows["v"]) == 47
 
 
-def test_types_are_duckdbs():
+def test_types_are_postgresqls_but_for_avg():
     program = compiled(
         "SELECT t, SUM(d) AS s, SUM(x) AS h, AVG(x) AS a, MAX(d) AS m FROM a GROUP BY t"
     )
     types = [column.type.sql() for column in program.columns]
-    assert types == ["TEXT", "DECIMAL(38,2)", "DECIMAL(38,0)", "DOUBLE", "DECIMAL(9,2)"]
+    assert types == ["TEXT", "DECIMAL(38,2)", "BIGINT", "DOUBLE", "DECIMAL(9,2)"]
+
+
+def test_a_view_of_before_keeps_the_types_it_is_stored_with():
+    declared = DeclaredView("v", "SELECT t, SUM(x) + SUM(d) AS both, SUM(x) AS s FROM a GROUP BY t")
+    wide = compile_view(declared, CATALOG, wide_sums=True)
+    assert [column.type.sql() for column in wide.columns][2] == "DECIMAL(38,0)"
+    new = compile_view(declared, CATALOG)
+    assert [column.type.sql() for column in new.columns][2] == "BIGINT"
+    for program in (wide, new):
+        made = (program.relations, program.columns, program.hidden, program.key, program.states)
+        found = stored_program(DeferredView(declared, *made), CATALOG)
+        assert found is not None
+        assert (found.columns, found.sql) == (program.columns, program.sql)
+    other = DeferredView(declared, new.relations, new.columns[:2], (), new.key, new.states)
+    assert stored_program(other, CATALOG) is None
 
 
 def test_a_program_can_be_sent():

@@ -1,0 +1,57 @@
+"""Modules of the server's distribution. The client loads them by name and works without them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+from hornbeam.errors import InterfaceError
+
+PACKAGE = "hornbeam_server"
+INSTALL = "pip install hornbeam-server"
+
+
+def server_module(name: str) -> Any:
+    """The module `hornbeam_server.<name>`.
+
+    Raises InterfaceError when it cannot be loaded. The message distinguishes a server that is not
+    installed from one whose dependency is missing, or is shadowed by a file of the application.
+    """
+    try:
+        return importlib.import_module(f"{PACKAGE}.{name}")
+    except (ImportError, AttributeError) as error:
+        raise InterfaceError(_reason(error)) from error
+
+
+def spark_module(name: str) -> Any:
+    """The same as `server_module`, for a module that needs PySpark."""
+    try:
+        importlib.import_module("pyspark")
+    except ImportError as error:
+        cure = "pip install 'hornbeam-server[spark]'"
+        raise InterfaceError(f"This works on Spark: {error}.\n{cure}") from error
+    return server_module(name)
+
+
+def _reason(error: ImportError | AttributeError) -> str:
+    if importlib.util.find_spec(PACKAGE) is None:
+        return f"This needs the server package, which is not installed.\n{INSTALL}"
+    module = _module(error)
+    if module is None or module.__name__.split(".")[0] == PACKAGE:
+        return f"The server package cannot be loaded: {error}.\nInstall it again: {INSTALL}"
+    file = getattr(module, "__file__", "a folder")
+    return (
+        f"The server package cannot be loaded: {error}.\n"
+        f"The module {module.__name__} comes from {file}. If that is your own, rename it;"
+        f" otherwise install the server again: {INSTALL}"
+    )
+
+
+def _module(error: ImportError | AttributeError) -> ModuleType | None:
+    """The module in which an import did not find a module or a name."""
+    if isinstance(error, AttributeError):
+        return error.obj if isinstance(error.obj, ModuleType) else None
+    return sys.modules.get((error.name or "").split(".")[0])

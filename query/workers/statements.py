@@ -1,0 +1,222 @@
+"""Execution of a worker's requests by DuckDB, for one session at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from hornbeam_server.query.duck import column_type, connect, quoted
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.query.workers.messages import (
+    Append,
+    Describe,
+    Described,
+    Done,
+    End,
+    Failed,
+    Next,
+    Query,
+    Register,
+    Reply,
+    Request,
+    Rows,
+    failed,
+)
+from hornbeam_server.schema.errors import (
+    HornbeamError,
+    LimitExceeded,
+    MemoryExceeded,
+    SqlError,
+    TypeMismatch,
+)
+from hornbeam_server.schema.types import ColumnType
+
+FIRST_ROWS = 2_048
+"""Maximum rows of a result's first batch: one DuckDB vector, so that the first rows arrive soon."""
+RESULT_ROWS = 32_768
+"""Maximum rows of a later batch; large, so that communication between processes costs little."""
+RESULT_BYTES = 4 << 20
+"""A batch ends at about this size in bytes."""
+MAX_VALUE_BYTES = 64 << 20
+"""Maximum size of one result row in bytes. It is checked after DuckDB has produced the row."""
+_ROWS_AT_ONCE = 256
+
+
+class Statements:
+    """One DuckDB database and the current session on it."""
+
+    def __init__(self, options: Options) -> None:
+        self._database = connect(
+            memory_limit_mb=options.memory_mb,
+            threads=options.threads,
+            spill_folder=options.spill_folder,
+        )
+        self._session: duckdb.DuckDBPyConnection | None = None
+        self._result: _Result | None = None
+
+    def answer(self, request: Request) -> Reply | None:
+        """Run `request` and return its reply; None if it has no reply. Raises HornbeamError."""
+        try:
+            return self._answer(request)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise translated(error) from None
+        except MemoryError:
+            raise _out_of_memory() from None
+
+    def close(self) -> None:
+        self._end()
+        self._database.close()
+
+    def _answer(self, request: Request) -> Reply | None:
+        match request:
+            case Register(name, table):
+                self._cursor.register(name, table)
+                return None
+            case Append(name, table, first):
+                self._append(name, table, first)
+                return Done()
+            case Query(sql, parameters):
+                self._result = self._begin(sql, parameters)
+                return self._rows()
+            case Next():
+                return self._rows()
+            case Describe(sql):
+                relation = self._cursor.sql(sql)
+                duck = [str(type_) for type_ in relation.types]
+                return Described(relation.columns, duck, [column_type(t) for t in relation.types])
+            case End():
+                self._end()
+                return None
+
+    @property
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        """The session's cursor. Closing it drops the session's relations and temporary tables."""
+        if self._session is None:
+            self._session = self._database.cursor()
+        return self._session
+
+    def _end(self) -> None:
+        self._result = None
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _append(self, name: str, table: pa.Table | None, first: bool) -> None:
+        head = f"CREATE OR REPLACE TEMP TABLE {quoted(name)} AS"
+        self._cursor.register("incoming", table)
+        self._cursor.execute(
+            f"{head if first else f'INSERT INTO {quoted(name)}'} SELECT * FROM incoming"
+        )
+        self._cursor.unregister("incoming")
+
+    def _begin(self, sql: str, parameters: Mapping[str, Any]) -> _Result:
+        relation = self._cursor.sql(sql, params=dict(parameters))
+        if relation is None:  # DDL has no result
+            return _Result([], [], None)
+        types = [column_type(type_) for type_ in relation.types]
+        return _Result(relation.columns, types, relation.to_arrow_reader(_ROWS_AT_ONCE))
+
+    def _rows(self) -> Rows:
+        assert self._result is not None  # a query has begun
+        batch = self._result.next()
+        return Rows(self._result.names, self._result.types, self._result.ended, batch)
+
+
+class _Result:
+    """A running query's result, in batches bounded by rows and bytes."""
+
+    def __init__(
+        self, names: list[str], types: list[ColumnType], reader: pa.RecordBatchReader | None
+    ) -> None:
+        self.names = names
+        self.types = types
+        self._reader = reader
+        self._rest: pa.RecordBatch | None = None
+        self._most = FIRST_ROWS
+
+    @property
+    def ended(self) -> bool:
+        return self._reader is None and self._rest is None
+
+    def next(self) -> pa.RecordBatch | None:
+        """The next batch; None if there are no more rows."""
+        parts: list[pa.RecordBatch] = []
+        rows = size = 0
+        while rows < self._most and size < RESULT_BYTES:
+            part = self._part()
+            if part is None:
+                break
+            part, self._rest = _cut(part, RESULT_BYTES - size)
+            parts.append(part)
+            rows, size = rows + part.num_rows, size + part.nbytes
+        self._most = RESULT_ROWS
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        return pa.concat_batches(parts)
+
+    def _part(self) -> pa.RecordBatch | None:
+        if self._rest is not None:
+            part, self._rest = self._rest, None
+            return part
+        while self._reader is not None:
+            try:
+                batch = self._reader.read_next_batch()
+            except StopIteration:
+                self._reader = None
+                break
+            if batch.num_rows:
+                return batch
+        return None
+
+
+def _cut(batch: pa.RecordBatch, size: int) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """(leading rows of at most `size` bytes, but at least one row; the remaining rows).
+
+    Raises LimitExceeded for a first row that exceeds `MAX_VALUE_BYTES`.
+    """
+    rows = batch.num_rows
+    while rows > 1 and batch.slice(0, rows).nbytes > size:
+        rows //= 2
+    front = batch.slice(0, rows)
+    if front.nbytes > MAX_VALUE_BYTES:
+        raise LimitExceeded(
+            f"A row of the result has {front.nbytes} bytes; {MAX_VALUE_BYTES} are allowed.",
+            cure="Take a part of its values.",
+        )
+    return front, batch.slice(rows) if rows < batch.num_rows else None
+
+
+def translated(error: Exception) -> HornbeamError:
+    """DuckDB's error as a HornbeamError: its first line, without its kind.
+
+    Arrow wraps errors that occur while rows are read, so the kind is parsed from the text.
+    """
+    first = str(error).partition("\n")[0]
+    kind, _, rest = first.partition("Error: ")
+    message = rest or kind
+    if kind.strip() == "Out of Memory" or isinstance(error, pa.ArrowMemoryError):
+        return _out_of_memory()
+    if kind.strip() in ("Conversion", "Out of Range"):
+        return TypeMismatch(message)
+    return SqlError(message)
+
+
+def _out_of_memory() -> MemoryExceeded:
+    return MemoryExceeded(
+        "The statement needs more memory than it may use.",
+        cure="Narrow it, or ask the administrator to raise query_memory_mb or query_headroom_mb.",
+    )
+
+
+def failure(error: BaseException) -> Failed:
+    """The reply that reports `error`."""
+    if isinstance(error, HornbeamError):
+        return failed(error)
+    if isinstance(error, MemoryError):
+        return failed(_out_of_memory())
+    logging.getLogger(__name__).error("a statement failed unexpectedly", exc_info=error)
+    return Failed("internal", f"{type(error).__name__}: {error}")

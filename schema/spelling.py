@@ -1,0 +1,192 @@
+"""Conversion of text to values: the only reader of numbers, dates and other types, for all inputs.
+
+It accepts the same text as the input functions of PostgreSQL 15 (16 also reads `0x10` and `1_000`),
+in ASCII, with these exceptions:
+
+* Dates are year, month and day as in ISO 8601 (`2024-1-5`, `2024/01/05` and `20240105` as well),
+  times have colons, zones are offsets, `Z` or `UTC`. Words (`today`, `infinity`) and names of
+  months and zones are refused.
+* Text that would lose information is refused: a time of day for a DATE, a zone for a TIMESTAMP,
+  more than six decimals of a second. A TIMESTAMP WITH TIME ZONE without a zone is in UTC, which is
+  the time zone of every session.
+
+DuckDB (with RE2) uses the same patterns for text in rows (`query.meaning`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+
+
+def _alone(pattern: str) -> str:
+    """The pattern with optional white space around it, as PostgreSQL allows except for UUIDs."""
+    return rf"[ \t\n\v\f\r]*(?:{pattern})[ \t\n\v\f\r]*"
+
+
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_INFINITY = r"[+-]?[iI][nN][fF](?:[iI][nN][iI][tT][yY])?"
+_NAN = r"[nN][aA][nN]"
+_DAY = r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}|[0-9]{4}/[0-9]{1,2}/[0-9]{1,2}|[0-9]{8}"
+_CLOCK = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6}0*)?)?"
+_MIDNIGHT = r"0?0:00(?::00(?:\.0+)?)?"
+_ZONE = r"Z|UTC|[+-](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?"
+
+INTEGER = _alone(r"[+-]?[0-9]+")
+DECIMAL = _alone(_NUMBER)
+DOUBLE = _alone(rf"{_NUMBER}|{_INFINITY}|{_NAN}")
+TRUE = _alone(r"(?i:t|tr|tru|true|y|ye|yes|on|1)")
+FALSE = _alone(r"(?i:f|fa|fal|fals|false|n|no|of|off|0)")
+DATE = _alone(rf"({_DAY})(?:[T ] *{_MIDNIGHT})?")
+TIMESTAMP = _alone(rf"({_DAY})(?:[T ] *({_CLOCK}))?")
+TIMESTAMPTZ = _alone(rf"({_DAY})(?:[T ] *({_CLOCK}) *({_ZONE})?)?")
+_DIGITS = r"(?:[0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}"
+UUID = rf"{_DIGITS}|[{{]{_DIGITS}[}}]"
+
+
+def _matched(pattern: str, what: str) -> Callable[[str], re.Match[str]]:
+    compiled = re.compile(pattern)
+
+    def match(text: str) -> re.Match[str]:
+        found = compiled.fullmatch(text)
+        if found is None:
+            raise ValueError(what)
+        return found
+
+    return match
+
+
+_integer = _matched(INTEGER, "whole numbers are written in digits")
+_decimal = _matched(DECIMAL, "numbers are written in digits, such as 12.5 or 1e3")
+_double = _matched(DOUBLE, "numbers are written in digits, such as 12.5 or 1e3")
+_no_number = re.compile(_alone(rf"{_INFINITY}|{_NAN}"))
+_uuid = _matched(UUID, "a UUID has 32 hexadecimal digits")
+_true, _false = re.compile(TRUE), re.compile(FALSE)
+_NO_DAY = "dates are written 2024-12-31"
+_date = _matched(DATE, f"{_NO_DAY}, without a time of day")
+_TIME = "2024-12-31 23:59:59.999999"
+_timestamp = _matched(TIMESTAMP, f"timestamps are written {_TIME}, without a time zone")
+_timestamptz = _matched(TIMESTAMPTZ, f"timestamps are written {_TIME}+00:00")
+
+
+def integer(text: str) -> int:
+    """A whole number. Like all functions of this module, raises ValueError with the reason."""
+    written = _integer(text)[0].strip()
+    digits = written.lstrip("+-0")
+    if len(digits) > 40:
+        raise ValueError("out of range")  # Python refuses to read too many digits
+    return -int(digits or 0) if written[0] == "-" else int(digits or 0)
+
+
+def decimal(text: str) -> Decimal:
+    if _no_number.fullmatch(text):
+        raise ValueError("it is not finite")
+    return Decimal(_decimal(text)[0].strip())
+
+
+def number(text: str) -> Decimal:
+    """A number; infinite or NaN only if the text says so."""
+    return Decimal(_double(text)[0].strip())
+
+
+def double(text: str) -> float:
+    """A double; infinite or NaN only if the text says so."""
+    written = _double(text)[0].strip()
+    number = float(written)
+    mantissa = written.lower().partition("e")[0]
+    lost = number == 0 and mantissa.strip("+-0.") != ""
+    if lost or (abs(number) == float("inf") and "i" not in mantissa):
+        raise ValueError("out of range")
+    return number
+
+
+def boolean(text: str) -> bool:
+    if _true.fullmatch(text):
+        return True
+    if _false.fullmatch(text):
+        return False
+    raise ValueError("true or false is wanted")
+
+
+def date(text: str) -> dt.date:
+    return _day(_date(text)[1])
+
+
+def timestamp(text: str) -> dt.datetime:
+    return _at(*_timestamp(text).groups())
+
+
+def timestamptz(text: str) -> dt.datetime:
+    day, clock, zone = _timestamptz(text).groups()
+    return (_at(day, clock) - _offset(zone or "Z")).replace(tzinfo=dt.UTC)
+
+
+def _day(text: str) -> dt.date:
+    if text.isdigit():
+        return dt.date(int(text[:4]), int(text[4:6]), int(text[6:]))
+    return dt.date(*map(int, re.split("[-/]", text)))
+
+
+def _at(day: str, clock: str | None) -> dt.datetime:
+    midnight = dt.datetime.combine(_day(day), dt.time())
+    if clock is None:
+        return midnight
+    whole, _, fraction = clock.partition(".")
+    hours, minutes, seconds = (*map(int, whole.split(":")), 0)[:3]
+    microseconds = int(fraction[:6].ljust(6, "0"))
+    time = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds, microseconds=microseconds)
+    if minutes > 59 or seconds > 59 or time > dt.timedelta(days=1):
+        raise ValueError("there is no such time of day")
+    try:
+        return midnight + time
+    except OverflowError:
+        raise ValueError("years are 1 to 9999") from None
+
+
+def _offset(zone: str) -> dt.timedelta:
+    if zone in ("Z", "UTC"):
+        return dt.timedelta()
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    east = dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return -east if zone[0] == "-" else east
+
+
+def uuid_of(text: str) -> uuid.UUID:
+    return uuid.UUID(_uuid(text)[0].replace("-", "").strip("{}"))
+
+
+# ---------------------------------------------------------------- bytes
+
+HEX = r"\\x(?:[ \t\n\v\f\r]*[0-9a-fA-F]{2})*[ \t\n\v\f\r]*"
+_hex = _matched(HEX, r"behind \x there are pairs of hexadecimal digits")
+_ESCAPE = re.compile(r"\\(?:\\|([0-3][0-7]{2}))")
+_BAD_ESCAPE = r"a backslash is written \\ in bytes, and a byte \ooo (octal) or \xhh (all of them)"
+
+
+def sql_bytes(text: str) -> bytes:
+    r"""The bytes of an SQL text: `\xdead`, or text in UTF-8 with the escapes `\\` and `\ooo`."""
+    if text.startswith(r"\x"):
+        return bytes.fromhex(_hex(text)[0][2:])
+    parts, end = [], 0
+    for found in _ESCAPE.finditer(text):
+        parts += [_plain(text[end : found.start()]), _escaped(found[1])]
+        end = found.end()
+    return b"".join([*parts, _plain(text[end:])])
+
+
+def _plain(text: str) -> bytes:
+    if "\\" in text:
+        raise ValueError(_BAD_ESCAPE)
+    return text.encode()
+
+
+def _escaped(octal: str | None) -> bytes:
+    return b"\\" if octal is None else bytes([int(octal, 8)])
+
+
+def hexadecimal(value: bytes) -> str:
+    r"""The bytes as SQL text, such as `\xdead`."""
+    return rf"\x{value.hex()}"

@@ -1,0 +1,30 @@
+"""Parts of answers that are bounded by the bytes of their values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hornbeam_server.storage.ports import Cell
+
+
+def fitting(cells: Sequence[Cell | None], room: int) -> int:
+    """How many of `cells` there are up to the one with which their values reach `room` bytes."""
+    for count, cell in enumerate(cells, start=1):
+        if cell is not None and (room := room - len(cell.value)) <= 0:
+            return count
+    return len(cells)
+
+
+def groups_within(groups: Sequence[list[Cell]], room: int) -> list[list[Cell]]:
+    """The first groups, as many as have values of at most `room` bytes in all."""
+    found: list[list[Cell]] = []
+    for cells in groups:
+        room -= bytes_of_values(cells)
+        if room < 0:
+            break
+        found.append(cells)
+    return found
+
+
+def bytes_of_values(cells: Sequence[Cell | None]) -> int:
+    return sum([len(cell.value) for cell in cells if cell is not None])

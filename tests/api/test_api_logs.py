@@ -1,0 +1,48 @@
+"""What a server writes to its log."""
+
+import inspect
+import subprocess
+import sys
+
+from api_world import world
+from structlog.testing import capture_logs
+from uvicorn.protocols.http import h11_impl, httptools_impl
+
+from hornbeam_server.api import logs
+from hornbeam_server.api.database import Database
+from hornbeam_server.schema.errors import Corruption
+
+LOGGED = """
+import logging
+from hornbeam_server.api import logs
+logs.configure()
+for text in (logs._CUT, "something else"):
+    logging.getLogger("uvicorn.error").error(text)
+"""
+
+
+def test_an_answer_that_is_cut_on_purpose_is_no_error_of_uvicorn():
+    ended = subprocess.run(
+        [sys.executable, "-c", LOGGED], check=True, capture_output=True, text=True
+    )
+    (line,) = ended.stderr.splitlines()
+    assert line.endswith("something else")
+
+
+def test_damage_that_a_request_meets_is_logged(tmp_path, monkeypatch):
+    def query(*_, **__):
+        raise Corruption("A block is damaged.", cure="Restore it.")
+
+    monkeypatch.setattr(Database, "query", query)
+    with world(tmp_path) as server, capture_logs() as logged:
+        answer = server.post("/v1/query", {"sql": "SELECT 1"})
+    assert answer.status_code == 500
+    assert {
+        "event": "damage found", "path": "/v1/query", "error": "A block is damaged.",
+        "cure": "Restore it.", "log_level": "error",
+    } in logged  # fmt: skip
+
+
+def test_uvicorn_says_so_in_these_words():
+    for module in (h11_impl, httptools_impl):
+        assert logs._CUT in inspect.getsource(module)

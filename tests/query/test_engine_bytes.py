@@ -1,0 +1,111 @@
+"""Rows may be large: what a query gathers is bounded by bytes, and answered in parts."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from typing import Any
+
+import pytest
+from query_world import MemoryReader, make_catalog
+from test_engine_store import BASE, assert_every_shape_answered
+
+from hornbeam_server.query import engine as engine_module
+from hornbeam_server.query import native, residual
+from hornbeam_server.query.engine import PreparedQuery, QueryEngine
+from hornbeam_server.query.native import NativePlan
+from hornbeam_server.query.planner import plan_spilling
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.query.workers.processes import inline_worker
+from hornbeam_server.schema.errors import MemoryExceeded
+from hornbeam_server.schema.sizes import bytes_of, pieces
+
+CATALOG = make_catalog()
+FEW = make_catalog(version=2, row_counts={"author": 3, "item": 3, "line": 3})
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory):
+    engine = QueryEngine(
+        Options(memory_mb=256, spill_folder=tmp_path_factory.mktemp("spill")),
+        new_worker=inline_worker,
+    )
+    yield engine
+    engine.close()
+
+
+@pytest.mark.parametrize("catalog", [CATALOG, FEW], ids=["many", "few"])
+@pytest.mark.parametrize(("part", "kept"), [(1, 1), (3, 2)])
+def test_every_shape_answers_alike_in_parts(engine, monkeypatch, catalog, part, kept):
+    """`part` rows in an answer of the store, `kept` answers to join rows with."""
+    monkeypatch.setattr(native, "MAX_PARTS", kept)
+    monkeypatch.setattr(native, "JOINED_ROWS", 2)
+    monkeypatch.setattr(residual, "BUFFER_BYTES", 50)
+    reader = MemoryReader(catalog, BASE, part=part)
+    asyncio.run(assert_every_shape_answered(engine, reader))
+
+
+async def rows(query: PreparedQuery) -> list[Any]:
+    return await (await query.run(MemoryReader(CATALOG, BASE))).all()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT i_title, i_id FROM item ORDER BY i_title, i_id",
+        "SELECT i_title, i_id FROM item ORDER BY i_title, i_id LIMIT 30",
+        "SELECT DISTINCT i_title FROM item",
+        "SELECT i_id, MIN(i_title) FROM item GROUP BY i_id",
+        "SELECT i_id FROM item WHERE i_title IN (SELECT i_title FROM item)",
+    ],
+)
+def test_what_is_kept_of_large_values_goes_to_duckdb(engine, monkeypatch, sql):
+    query = engine.prepare(sql, CATALOG)
+    assert isinstance(query.plan, NativePlan)
+    wanted = sorted(asyncio.run(rows(query)), key=str)
+    plans = []
+    plan = plan_spilling
+    monkeypatch.setattr(
+        "hornbeam_server.query.engine.plan_spilling", lambda *a: plans.append(a) or plan(*a)
+    )
+    monkeypatch.setattr(native, "KEPT_BYTES", 100)
+    assert sorted(asyncio.run(rows(query)), key=str) == wanted
+    assert len(plans) == 1
+
+
+def test_the_best_rows_of_a_sort_are_cut_early_when_rows_are_large(engine, monkeypatch):
+    query = engine.prepare("SELECT i_title, i_id FROM item ORDER BY i_title, i_id LIMIT 2", CATALOG)
+    wanted = asyncio.run(rows(query))
+    monkeypatch.setattr(native, "KEPT_BYTES", 100)
+    monkeypatch.setattr(engine_module, "plan_spilling", None)  # it is not needed
+    assert asyncio.run(rows(query)) == wanted
+
+
+def test_a_sort_that_has_answered_already_is_refused_rather_than_begun_again(engine, monkeypatch):
+    sql = """SELECT i_pub, i_title, i_id, i_subject FROM item WHERE i_subject = 'art'
+             ORDER BY i_pub DESC, i_title, i_id LIMIT 100"""
+    query = engine.prepare(sql, CATALOG)
+    assert isinstance(query.plan, NativePlan)
+    assert 0 < query.plan.delivered < len(query.plan.order)
+    titles = ["short", "l" * 200, "l" * 200]
+    items = [
+        (n, None, title, "art", None, dt.date(2020, 1, 9 - n)) for n, title in enumerate(titles)
+    ]
+    reader = MemoryReader(CATALOG, {"author": [], "item": items, "line": []})
+
+    async def work() -> list[Any]:
+        return await (await query.run(reader)).all()
+
+    assert [row[2] for row in asyncio.run(work())] == [0, 1, 2]
+    monkeypatch.setattr(native, "KEPT_BYTES", 100)
+    with pytest.raises(MemoryExceeded):
+        asyncio.run(work())
+
+
+def test_pieces_end_with_the_row_that_reaches_so_many_bytes():
+    given = [(1, "a" * n, None) for n in (0, 5, 5, 1, 20, 1)]
+    assert list(pieces(given, (1, 2), 10)) == [given[:3], given[3:5], given[5:]]
+    assert list(pieces(given, (), 10)) == [given]
+    assert list(pieces(given, (1,), 100)) == [given]
+    assert list(pieces([], (1,), 10)) == [[]]
+    assert bytes_of((1, "ab", b"c", None, 2.0)) == 3

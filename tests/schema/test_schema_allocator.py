@@ -1,0 +1,38 @@
+"""Memory that was freed goes back to the system, on glibc."""
+
+import platform
+import subprocess
+import sys
+
+PROGRAM = """
+import asyncio
+from pathlib import Path
+from hornbeam_server.schema.allocator import keep_trimmed, return_freed_memory, trim
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
+
+return_freed_memory()
+before = resident()
+blocks = [bytearray(b"x" * (1 << 20)) for _ in range(100)]
+between = blocks[::10]
+del blocks
+large = resident() - before
+blocks = [bytearray(b"x" * 20_000) for _ in range(10_000)]
+between += blocks[::100]
+del blocks
+held = resident() - before
+trim()
+print(large, held, resident() - before)
+"""
+
+
+def test_holes_between_blocks_and_large_blocks_are_given_back():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    large, held, trimmed = map(int, done.stdout.split())
+    assert platform.libc_ver()[0] == "glibc", "elsewhere nothing is promised: adapt this test"
+    assert large < 60
+    assert held > 150
+    assert trimmed < 60

@@ -1,0 +1,369 @@
+"""What identity columns give: where they begin, restarts, loads, and several nodes."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from database_world import catalog_of, opened, settings, stored_rows
+from members_world import simulated
+from nodes_world import nodes
+from test_transactions_schema import next_version
+
+from hornbeam_server.api.database import Database
+from hornbeam_server.maintain.spans import Span
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.errors import (
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    SqlError,
+    UniqueViolation,
+)
+from hornbeam_server.storage.ports import Put
+from hornbeam_server.txlayer import catalog_keeper, identity
+
+T = "CREATE TABLE t (id {type} GENERATED {when} AS IDENTITY {options} PRIMARY KEY, a INT);"
+ADD = "INSERT INTO t (a) VALUES (1) RETURNING id"
+
+
+def tables(options="", type_="BIGINT", when="BY DEFAULT"):
+    return catalog_of(load_ddl(T.format(options=options, type=type_, when=when)))
+
+
+NOTHING = catalog_of(load_ddl("CREATE TABLE other (o INT PRIMARY KEY);"))
+
+
+async def add(database, sql=ADD):
+    (statement,) = (await database.execute(sql)).statements
+    return [row[0] for row in statement.rows]
+
+
+async def change(database, catalog):
+    await database.keeper.apply(next_version(database, catalog))
+    await database.keeper.wait_built()
+
+
+def on(tmp_path, test, catalog=None):
+    async def run():
+        async with opened(tmp_path, catalog or tables()) as database:
+            await test(database)
+
+    asyncio.run(run())
+
+
+def test_a_table_that_is_made_again_begins_again(tmp_path):
+    async def test(database):
+        for _ in range(3):
+            assert await add(database) == [1]
+            assert await add(database) == [2]
+            await change(database, NOTHING)
+            await change(database, tables())
+
+    on(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        ("(START WITH 42)", [42, 43, 44]),
+        ("(START WITH 0 INCREMENT BY 10)", [0, 10, 20]),
+        ("(INCREMENT BY -3 START WITH 7)", [7, 4, 1]),
+        ("(MINVALUE 5)", [5, 6, 7]),
+        ("", [1, 2, 3]),
+    ],
+)
+def test_numbers_are_given_as_declared(tmp_path, options, given):
+    async def test(database):
+        assert [(await add(database))[0] for _ in given] == given
+
+    on(tmp_path, test, tables(options))
+
+
+@pytest.mark.parametrize(
+    ("options", "type_", "given"),
+    [
+        ("(MAXVALUE 2)", "BIGINT", [1, 2]),
+        ("(START WITH -1 INCREMENT BY -1 MINVALUE -2)", "BIGINT", [-1, -2]),
+        ("(START WITH 2147483646)", "INTEGER", [2147483646, 2147483647]),
+        ("(START WITH 9223372036854775806)", "BIGINT", [9223372036854775806]),
+    ],
+)
+def test_behind_the_last_number_there_is_none(tmp_path, options, type_, given):
+    async def test(database):
+        assert [(await add(database))[0] for _ in given] == given
+        for _ in range(3):
+            with pytest.raises(LimitExceeded) as told:
+                await add(database)
+            assert "RESTART WITH" in told.value.cure
+
+    on(tmp_path, test, tables(options, type_))
+
+
+def test_a_restart_says_what_comes_next(tmp_path):
+    async def test(database):
+        assert await add(database) == [1]
+        await database.keeper.restart("t", "id", 500)
+        assert await add(database) == [500]
+        assert await add(database) == [501]
+        await database.keeper.restart("t", "id", None)
+        with pytest.raises(UniqueViolation):
+            await add(database)
+        assert await add(database) == [2]
+        await database.keeper.restart("t", "id", 500)
+        await database.execute("DELETE FROM t WHERE id = 500")
+        assert await add(database) == [500]
+        for relation, column in (("t", "a"), ("u", "id")):
+            with pytest.raises(NotFound):
+                await database.keeper.restart(relation, column, 1)
+
+    on(tmp_path, test)
+
+
+def test_a_restart_outlives_the_process_and_goes_on_once(tmp_path):
+    async def run():
+        async with opened(tmp_path, tables()) as database:
+            assert await add(database) == [1]
+            await database.keeper.restart("t", "id", 500)
+            assert await add(database) == [500]
+        async with await Database.open(settings(tmp_path)) as database:
+            (number,) = await add(database)
+            assert 500 < number <= 500 + identity.BLOCK
+
+    asyncio.run(run())
+
+
+def test_a_restart_behind_the_last_number_is_refused(tmp_path):
+    async def test(database):
+        with pytest.raises(InvalidRequest, match="last number is 9"):
+            await database.keeper.restart("t", "id", 10)
+        assert await add(database) == [1]
+
+    on(tmp_path, test, tables("(MAXVALUE 9)"))
+
+
+def test_explicit_keys_of_statements_leave_the_numbers_where_they_are(tmp_path):
+    async def test(database):
+        await database.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
+        for _ in range(2):
+            with pytest.raises(UniqueViolation) as told:
+                await add(database)
+            assert "ALTER TABLE t ALTER COLUMN id RESTART WITH" in told.value.cure
+        assert await add(database) == [3]
+        with pytest.raises(UniqueViolation) as told:
+            await database.execute("INSERT INTO t VALUES (1, 1)")
+        assert "RESTART" not in told.value.cure
+
+    on(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("options", "loaded", "after"),
+    [
+        ("", [1, 2, 3], 4),
+        ("", [900, 7, 50_000], 50_001),
+        ("(INCREMENT BY 5)", [1, 3], 8),
+        ("(INCREMENT BY -1)", [-1, -2, -50], -51),
+        ("(START WITH 100)", [1, 2], 100),
+    ],
+)
+def test_a_load_moves_the_numbers_on(tmp_path, options, loaded, after):
+    async def test(database):
+        await database.load("t", ["a", "id"], [(n, n) for n in loaded])
+        assert await add(database) == [after]
+        step = database.catalog.counters["t", "id"].identity.increment
+        await database.load("t", ["id"], [(after + 40 * step,)])
+        assert await add(database) == [after + 41 * step]
+        await database.load("t", ["id"], [(after + 3 * step,)])
+        assert await add(database) == [after + 42 * step]
+        await database.load("t", ["a"], [(1,), (2,)])
+        assert await add(database) == [after + 45 * step]
+
+    on(tmp_path, test, tables(options))
+
+
+def test_a_load_that_is_refused_moves_nothing(tmp_path):
+    async def test(database):
+        await database.execute("INSERT INTO t VALUES (70, 1)")
+        with pytest.raises(UniqueViolation):
+            await database.load("t", ["id"], [(10**15,), (70,)])
+        assert await add(database) == [1]
+
+    on(tmp_path, test)
+
+
+def test_a_load_survives_a_crash_with_its_numbers(tmp_path):
+    """Nothing is flushed but what the load flushes itself."""
+
+    async def run():
+        async with opened(tmp_path, tables()) as database:
+            await database.load("t", ["id"], [(n,) for n in range(1, 4)])
+            (cell,) = await database.store.get(
+                identity.TABLE, [identity._cell(database.catalog.counters["t", "id"])], 1 << 62
+            )
+            assert identity._NUMBER.unpack(cell.value)[0] > 3
+
+    asyncio.run(run())
+
+
+def test_an_initial_load_moves_the_numbers_on(tmp_path):
+    async def test(database):
+        keeper = database.keeper
+        await keeper.begin_load(["t"], "x", {})
+        number = database.catalog.load.number
+        await keeper.finish_load(number, "t", Span(b"", b"\x90"), 3, {"id": (4, 30)})
+        await keeper.finish_load(number, "t", Span(b"\x90", None), 3, {"id": (40, 90)})
+        await keeper.end_load(number)
+        assert await add(database) == [91]
+
+    on(tmp_path, test)
+
+
+def test_always_takes_values_only_when_the_system_is_overridden(tmp_path):
+    async def test(database):
+        for sql in (
+            "INSERT INTO t VALUES (5, 1)",
+            "INSERT INTO t (a, id) VALUES (1, DEFAULT), (1, 2)",
+            "INSERT INTO t (id) SELECT 7",
+            "UPDATE t SET id = 8",
+            "INSERT INTO t VALUES (DEFAULT, 1) ON CONFLICT (id) DO UPDATE SET id = 9",
+        ):
+            with pytest.raises(SqlError, match="GENERATED ALWAYS"):
+                await database.execute(sql)
+        assert await add(database, "INSERT INTO t VALUES (DEFAULT, 1) RETURNING id") == [1]
+        system = "INSERT INTO t (id, a) OVERRIDING SYSTEM VALUE "
+        assert await add(database, system + "VALUES (70, 1) RETURNING id") == [70]
+        assert await add(database, system + "SELECT 71, 1 RETURNING id") == [71]
+        user = "INSERT INTO t (id, a) OVERRIDING USER VALUE VALUES (99, 1) RETURNING id"
+        assert await add(database, user) == [2]
+        await database.load("t", ["id"], [(80,)])
+        assert await add(database) == [81]
+
+    on(tmp_path, test, tables(when="ALWAYS"))
+
+
+def test_another_beginning_in_the_ddl_moves_on_and_never_back(tmp_path):
+    async def test(database):
+        assert await add(database) == [1]
+        await change(database, tables("(START WITH 50)"))
+        assert await add(database) == [50]
+        await change(database, tables("(START WITH 3)"))
+        (number,) = await add(database)
+        assert number > 50
+        await change(database, tables("(START WITH 3 INCREMENT BY 100)"))
+        (first,), (second,) = await add(database), await add(database)
+        assert second == first + 100 > number
+
+    on(tmp_path, test)
+
+
+def test_a_database_from_before_counters_had_beginnings_goes_on(tmp_path):
+    """The catalog and the counter as they were written then."""
+
+    async def run():
+        async with opened(tmp_path, tables()) as database:
+            catalog = replace(database.catalog, version=database.catalog.version + 1, beginnings=())
+            assert b'"format":1,' in encode_catalog(catalog)
+            await database.keeper._publish(lambda _: catalog_keeper._ready(catalog))
+            old = Put(b"t\0id", (2001).to_bytes(8, "big", signed=True))
+            await database.store.put({identity.TABLE: [old]}, await database.committer.reserve())
+        async with await Database.open(settings(tmp_path)) as database:
+            assert await add(database) == [2001]
+            await change(database, replace(tables(), incarnations=database.catalog.incarnations))
+            assert await add(database) == [2002]
+            await database.keeper.restart("t", "id", 7)
+            assert await add(database) == [7]
+
+    asyncio.run(run())
+
+
+# ---------------------------------------------------------------- several nodes
+
+
+async def three():
+    return await nodes(0, 0, 0, catalog=tables())
+
+
+async def added(node, count=1):
+    found = []
+    for _ in range(count):
+        found += [row[0] for row in (await node.transact(ADD)).statements[0].rows]
+    return found
+
+
+@simulated
+async def test_no_node_gives_numbers_of_a_block_from_before_a_restart():
+    world = await three()
+    before = [await added(node, 3) for node in world.all]
+    assert len({n // identity.BLOCK for numbers in before for n in numbers}) == 3
+    await world.leader.do(world.leader.database.keeper.restart("t", "id", 50_000))
+    await world.settled()
+    numbers = [n for _ in range(3) for node in world.all for n in await added(node)]
+    assert min(numbers) == 50_000
+    assert len(set(numbers)) == len(numbers)
+    await world.end()
+
+
+@simulated
+async def test_a_restart_in_the_middle_of_inserts_at_all_nodes():
+    world = await three()
+    inserts = [asyncio.ensure_future(added(node, 30)) for node in world.all]
+    await asyncio.sleep(0.3)
+    await world.leader.do(world.leader.database.keeper.restart("t", "id", 500_000))
+    ended = [n for numbers in await asyncio.gather(*inserts) for n in numbers]
+    assert len(set(ended)) == len(ended) == 90
+    for node in world.all:
+        assert min(await added(node)) >= 500_000
+    await world.end()
+
+
+@simulated
+async def test_a_load_at_one_node_makes_no_insert_fail_at_another():
+    world = await three()
+    one, two, three_ = world.all
+    reserved = [await added(node) for node in world.all]
+    loaded = [n for n in range(1, 3 * identity.BLOCK + 1) if [n] not in reserved]
+    await one.do(one.database.load("t", ["id"], [(n,) for n in loaded]))
+    for node in (one, two, three_):
+        assert min(await added(node, 2)) > max(loaded)
+        trial = await node.transact(ADD, dry_run=True)
+        assert trial.statements[0].rows[0][0] > max(loaded)
+    await world.end()
+
+
+@simulated
+async def test_trials_give_up_numbers_that_were_loaded_too():
+    world = await three()
+    one, two, _ = world.all
+    ((first,), _) = await added(one), await added(two)
+    await one.do(one.database.load("t", ["id"], [(first + 1,), (9_000,)]))
+    await two.do(two.database.load("t", ["id"], [(10_000,)]))
+    trial = await one.transact(ADD, dry_run=True)
+    assert trial.statements[0].rows[0][0] > 9_000
+    await world.end()
+
+
+def test_columns_whose_names_begin_alike_count_by_themselves(tmp_path):
+    """Stores want no key to be the beginning of another."""
+    two = "CREATE TABLE t (id SERIAL PRIMARY KEY, idx SERIAL, id2 SERIAL, a INT);"
+
+    async def test(database):
+        (statement,) = (await database.execute(f"{ADD}, idx, id2")).statements
+        assert statement.rows == ((1, 1, 1),)
+        await database.load("t", ["id", "idx", "id2"], [(2_000, 3_000, 4_000)])
+        (statement,) = (await database.execute(f"{ADD}, idx, id2")).statements
+        assert statement.rows == ((2_001, 3_001, 4_001),)
+
+    on(tmp_path, test, catalog_of(load_ddl(two)))
+
+
+def test_catalogs_are_equal_when_nothing_restarts(tmp_path):
+    async def test(database):
+        before = database.catalog.beginnings
+        await change(database, tables())
+        assert database.catalog.beginnings == before != ()
+        assert isinstance(database.catalog, Catalog)
+        assert await stored_rows(database, "t", database.watermark()) == []
+
+    on(tmp_path, test)
