@@ -67,8 +67,13 @@ CLOSE_S = 10.0
 ROOM_BYTES = 16 << 20
 """What opening the store takes besides the space for its log."""
 PURGE_BATCH = 10_000
+BLOB_BYTES = 4 << 10
+"""Larger values are kept in files of their own, to which table files refer. A look-up of a missing
+key reads a block of each level: if the blocks hold values of 1 MB, 256 look-ups take 100 ms."""
 SPLIT_BYTES = 8 << 20
 """Of a file, compressed: what one reader takes some seconds for."""
+SAMPLES = 8
+"""Rows of a file from which `splits` estimates the bytes of its large values."""
 
 
 class RocksStore:
@@ -99,7 +104,7 @@ class RocksStore:
         """Open or create. Raises Unavailable when it is open already, Corruption, DiskFull."""
         make_private(path)
         with _Mapped(f"The store in {path} cannot be opened"):
-            db = Rdict(str(path), _options())
+            db = _opened(path)
             try:
                 return cls(db, path)
             except BaseException:
@@ -111,7 +116,7 @@ class RocksStore:
         """Open what `checkpoint` has made, for reading; several processes may at a time. Raises
         Unavailable when it is not there, Corruption."""
         with _Mapped(f"The checkpoint in {path} cannot be opened"):
-            db = Rdict(str(path), _options(), access_type=AccessType.read_only())
+            db = _opened(path, AccessType.read_only())
             return cls(db, path, writes=False)
 
     async def checkpoint(self, path: Path) -> None:
@@ -290,7 +295,7 @@ class RocksStore:
         self._stuck = True
         failed, self._db = self._db, _BetweenTwo()
         _closed(failed)
-        self._db = Rdict(str(self._path), _options())
+        self._db = _opened(self._path)
         self._full = self._stuck = False
         _LOG.warning("the store has been opened again, since there is room", path=str(self._path))
 
@@ -372,7 +377,8 @@ class RocksStore:
             first = iterator.key() if iterator.valid() else high
             iterator.seek_for_prev(min(file["end_key"], high))
             last = iterator.key() if iterator.valid() else low
-            for wanted in between(first, last, file["size"] // SPLIT_BYTES):
+            size = file["size"] + file["num_entries"] * _mean_blob(iterator, first, last)
+            for wanted in between(first, last, size // SPLIT_BYTES):
                 iterator.seek(wanted)
                 if iterator.valid() and first < iterator.key() < high:
                     found.add(iterator.key()[len(low) : -_STAMP.size])
@@ -407,7 +413,22 @@ def _options() -> Options:
     blocks.set_cache_index_and_filter_blocks(True)
     blocks.set_block_size(16 << 10)
     options.set_block_based_table_factory(blocks)
+    options.set_enable_blob_files(True)
+    options.set_min_blob_size(BLOB_BYTES)
+    options.set_blob_compression_type(DBCompressionType.lz4())
+    options.set_enable_blob_gc(True)
+    options.set_blob_gc_age_cutoff(1.0)  # a compaction frees what it drops, as without blob files
     return options
+
+
+def _opened(path: Path, access: AccessType | None = None) -> Rdict:
+    """The database, for reading and writing unless `access` says otherwise.
+
+    The options are also given for the one column family: without that, rocksdict opens a folder
+    that exists with the options of its column families with which it was made.
+    """
+    options = _options()
+    return Rdict(str(path), options, {"default": options}, access or AccessType.read_write())
 
 
 def between(low: bytes, high: bytes, count: int) -> list[bytes]:
@@ -421,6 +442,16 @@ def between(low: bytes, high: bytes, count: int) -> list[bytes]:
     width = int.from_bytes(high[same:].ljust(size, b"\0")) - first
     numbers = sorted({first + width * i // (count + 1) for i in range(1, count + 1)})
     return [low[:same] + number.to_bytes(size) for number in numbers]
+
+
+def _mean_blob(iterator: Any, first: bytes, last: bytes) -> int:
+    """The mean bytes in a blob file of an entry between these keys, estimated from some of them."""
+    sampled = []
+    for wanted in between(first, last, SAMPLES):
+        iterator.seek(wanted)
+        if iterator.valid():
+            sampled.append(len(iterator.value()))
+    return sum(size for size in sampled if size >= BLOB_BYTES) // max(len(sampled), 1)
 
 
 def _is_small(writes: Mapping[str, Sequence[Put]]) -> bool:

@@ -1,7 +1,9 @@
 """What is RocksDB's own: damage, second opens, numbers of tables, threads."""
 
 import asyncio
+import random
 import time
+from math import inf
 
 import pytest
 from rocksdict import WriteBatch
@@ -17,30 +19,33 @@ def k(number):
     return b"%06d" % number
 
 
-async def filled(path, count=5_000):
+async def filled(path, count=5_000, size=90):
     store = RocksStore.open(path)
     await store.create_table("t")
-    await store.put({"t": [Put(k(i), b"v" * 90) for i in range(count)]}, 5)
+    await store.put({"t": [Put(k(i), random.randbytes(size)) for i in range(count)]}, 5)
     return store
 
 
-def damage(folder, at):
-    (file,) = folder.glob("*.sst")
+def damage(folder, at, files="*.sst"):
+    (file,) = folder.glob(files)
     data = bytearray(file.read_bytes())
     place = int(len(data) * at)
     data[place : place + 40] = b"\xaa" * 40
     file.write_bytes(bytes(data))
 
 
-def test_a_damaged_block_is_corruption_and_never_absence(tmp_path):
+@pytest.mark.parametrize(
+    ("count", "size", "files"), [(5_000, 90, "*.sst"), (100, rocks.BLOB_BYTES, "*.blob")]
+)
+def test_a_damaged_block_is_corruption_and_never_absence(tmp_path, count, size, files):
     async def scenario():
-        store = await filled(tmp_path)
+        store = await filled(tmp_path, count, size)
         store._db.flush()
         await store.close()
-        damage(tmp_path, 0.6)
+        damage(tmp_path, 0.6, files)
         store = RocksStore.open(tmp_path)
         damaged = []
-        for i in range(0, 5_000, 50):
+        for i in range(0, count, count // 100):
             try:
                 (cell,) = await store.get("t", [k(i)], NEWEST)
                 assert cell is not None
@@ -235,6 +240,73 @@ def test_rows_that_were_purged_are_not_passed_for_each_that_is_missing(tmp_path)
         for key in few:
             assert await collect(store.scan("t", key, key + b"\0", 10)) == []
         assert time.perf_counter() - began < 0.5
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_large_values_do_not_slow_look_ups_of_missing_keys(tmp_path):
+    """A look-up reads a block of each level. Blocks that hold values of 1 MB take 0.4 ms each."""
+
+    async def scenario():
+        store = await filled(tmp_path, 100, 1 << 20)
+        absent = [k(i) + b"-" for i in range(100)] * 5
+        quickest = inf
+        for _ in range(3):
+            began = time.perf_counter()
+            assert await store.get("t", absent, 10) == [None] * len(absent)
+            quickest = min(quickest, time.perf_counter() - began)
+        assert quickest < 0.05
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_values_that_an_older_version_kept_inside_tables_are_read(tmp_path, monkeypatch):
+    async def scenario():
+        with monkeypatch.context() as older:
+            older.setattr(rocks, "BLOB_BYTES", 1 << 40)
+            store = await filled(tmp_path, 100, 10_000)
+            before = await collect(store.scan("t", b"", None, NEWEST))
+            store._db.flush()
+            await store.close()
+        assert not list(tmp_path.glob("*.blob"))
+        store = RocksStore.open(tmp_path)
+        assert await collect(store.scan("t", b"", None, NEWEST)) == before
+        await store.put({"t": [Put(k(i), b"newer") for i in range(100)]}, 6)
+        store._db.flush()
+        store._db.compact_range(None, None)
+        assert list(tmp_path.glob("*.blob"))
+        assert await collect(store.scan("t", b"", None, 5)) == before
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_space_of_large_values_is_free_after_a_purge_and_a_compaction(tmp_path):
+    def size_on_disk():
+        return sum(file.stat().st_size for file in tmp_path.glob("*.blob"))
+
+    async def scenario():
+        store = await filled(tmp_path, 200, 100_000)
+        store._db.flush()
+        assert size_on_disk() > 19 << 20
+        await store.put({"t": [Put(k(i), TOMBSTONE) for i in range(150)]}, 6)
+        await store.purge("t", 9)
+        store._db.flush()
+        store._db.compact_range(None, None)
+        assert size_on_disk() < 6 << 20
+        assert len(await collect(store.scan("t", b"", None, NEWEST))) == 50
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_splits_weigh_large_values(tmp_path):
+    async def scenario():
+        store = await filled(tmp_path, 1_000, 100_000)
+        store._db.flush()
+        assert 8 <= len(await store.splits("t")) <= 20
         await store.close()
 
     asyncio.run(scenario())
