@@ -1,7 +1,8 @@
-"""One database as one node serves it: the composition root.
+"""The composition root: one database, as one node serves it.
 
-Opens the adapters, recovers or joins the other nodes, and offers everything that REST, the
-in-process client, the demo and the benchmarks use. All methods are coroutines of one event loop.
+`Database` opens the adapters, recovers the log or joins the other nodes, and offers every operation
+that REST, the in-process client, the demo and the benchmarks use. Its coroutines run in one event
+loop.
 """
 
 from __future__ import annotations
@@ -103,12 +104,13 @@ SYSTEM_TABLES = (
 )
 REPAIR_BATCH = 500
 SPILL = "spill"
-"""The folder, in that of the settings, for what queries spill."""
+"""Name of the folder for rows that queries spill, inside `Settings.data`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """A running query: its stream of rows, where it reads, and what it reads."""
+    """A running query. `served_by` names the relations, views and indexes that it reads at
+    `snapshot`; `reads` collects the row versions that it reads, None without a trace."""
 
     stream: QueryStream
     snapshot: int
@@ -118,8 +120,8 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class DeferredBatch:
-    """A batch of deferred views, and what there is to do it with: everything at both its ends, and
-    the changes between them."""
+    """A batch of deferred views with its inputs: an export, from which all rows can be read at the
+    snapshots at both ends of the batch, and the changes between these snapshots."""
 
     work: BatchWork
     export: Export
@@ -127,8 +129,8 @@ class DeferredBatch:
 
 
 class _Parts:
-    """What a node is made of, however many there are: put together in two steps, since what locks
-    and snapshots are differs."""
+    """The parts of a node. They are built in two steps, `__init__` and `start`, because locks and
+    snapshots of a node that serves alone differ from those of a member."""
 
     def __init__(
         self,
@@ -173,7 +175,7 @@ class _Parts:
     async def start(
         self, catalog: Catalog, locks: Locks, snapshots: Snapshots, name: str = ""
     ) -> None:
-        """Accept transactions, planned under `catalog`."""
+        """Accept transactions, which are planned under `catalog`. `name` is the member's name."""
         ports = self.ports
         self.snapshots = snapshots
         self.manager = TransactionManager(
@@ -196,8 +198,8 @@ class _Parts:
 
 
 class Database:
-    """One Hornbeam database, as one node serves it. `Database.open` opens an embedded one, `start`
-    one that a single process serves on any ports, `join` one that several nodes serve."""
+    """One Hornbeam database, as one node serves it. `open` opens an embedded database, `start` a
+    database that a single process serves over any ports, `join` a database of several nodes."""
 
     def __init__(self, parts: _Parts, member: Member | None = None) -> None:
         ports = parts.ports
@@ -252,10 +254,10 @@ class Database:
     async def open(
         cls, settings: Settings, *, clock: Clock | None = None, ids: Ids | None = None
     ) -> Database:
-        """Open or create the embedded database in `settings.data` and recover what a crash left.
+        """Open or create the embedded database in `settings.data`, and recover it after a crash.
 
         Raises Unavailable when another process has it open, Corruption when the log is damaged,
-        InvalidRequest when there can be no such folder.
+        InvalidRequest when the folder cannot be created.
         """
         logs.be_quiet()
         ports = await embedded_ports(settings, clock, ids)
@@ -264,7 +266,7 @@ class Database:
 
     @classmethod
     async def start(cls, settings: Settings, ports: Ports) -> Database:
-        """Recover what is behind `ports`, and serve it alone. Closes them when that fails.
+        """Recover the database behind `ports`, and serve it alone. A failure closes the ports.
 
         Raises Unavailable and Corruption.
         """
@@ -283,7 +285,7 @@ class Database:
             except Corruption as error:
                 if coordination.alive():
                     raise
-                # A successor may have dropped what is missing.
+                # A successor may have dropped the missing segments.
                 raise Unavailable(
                     "This process has been replaced while it recovered.", cure="Restart."
                 ) from error
@@ -306,8 +308,8 @@ class Database:
 
     @classmethod
     async def join(cls, settings: Settings, ports: Ports, address: str) -> Database:
-        """Become one of the nodes that serve what is behind `ports`; clients reach it at `address`.
-        Closes them when that fails. Raises Unavailable and Corruption.
+        """Join the nodes that serve the database behind `ports`. Clients reach this node at
+        `address`. A failure closes the ports. Raises Unavailable and Corruption.
         """
         store, coordination, clock = ports.store, ports.coordination, ports.clock
         peers = ports.peers
@@ -357,7 +359,7 @@ class Database:
             before = await _owner_before(coordination, settings.slave)
 
             async def recover_dead(dead: assignment.Member, epoch: int) -> int:
-                if dead in before:  # whose epochs were counted by themselves
+                if dead in before:  # its epochs have a counter of their own
                     epoch = await _next_epoch(coordination, dead.name)
                 log = await ports.open_log(dead.name, epoch, view.assignment.catalog)
                 try:
@@ -396,13 +398,13 @@ class Database:
         return cls(parts, member)
 
     async def leave(self) -> None:
-        """Let other nodes take over what this one owns, while it still serves."""
+        """Let other nodes take over the slots of this node while it still serves."""
         if self.member is not None and self.ready():
             await self.member.leave()
 
     async def close(self) -> None:
-        """Finish what was begun, write a checkpoint, release the folder."""
-        async with contextlib.AsyncExitStack() as last:  # each, whatever becomes of the others
+        """Finish commits under way, write a checkpoint, and release the folder."""
+        async with contextlib.AsyncExitStack() as last:  # each step runs even if another fails
             last.push_async_callback(self._coordination.close)
             last.callback(self.engine.close)
             last.push_async_callback(self.store.close)
@@ -410,7 +412,8 @@ class Database:
                 last.push_async_callback(self._stop)
 
     async def retire(self) -> None:
-        """Stop all but reads, which go on at the last snapshot (`LastSnapshots`) until `close`."""
+        """Stop everything but reads, which go on at the last snapshot (`LastSnapshots`) until
+        `close`."""
         self._last = LastSnapshots(
             self.snapshots.newest(), self.clock, self.settings.snapshot_retention_s
         )
@@ -421,11 +424,12 @@ class Database:
 
     @property
     def behind_s(self) -> float | None:
-        """For so long nothing was heard of commits; None unless this node has retired."""
+        """Age in seconds of the last snapshot of a retired node, which learns of no later commit.
+        None: this node has not retired."""
         return None if self._last is None else self._last.behind_s
 
     async def _stop(self) -> None:
-        """Finish what was begun, write a checkpoint."""
+        """Finish commits under way, and write a checkpoint."""
         async with contextlib.AsyncExitStack() as last:
             if self._peers is not None:
                 last.push_async_callback(self._peers.close)
@@ -437,7 +441,7 @@ class Database:
                 last.push_async_callback(self.member.close)
             last.push_async_callback(self.manager.close)
             self._housekeeping.cancel()
-            # Awaited itself, it would hide that we are cancelled.
+            # To await the task itself would hide a cancellation of this coroutine.
             await asyncio.wait({self._housekeeping})
             await self.keeper.close()
             if self.member is None and self.ready():
@@ -462,16 +466,18 @@ class Database:
         except Unavailable:
             raise
         except HornbeamError:
-            self._require_owner()  # what it was refused for may be another process's half-done work
+            self._require_owner()  # the reason may be unfinished work of another process
             raise
         if request.dry_run or not result.affected:
             self._require_owner()
         return result
 
     def _require_kept(self, at: int) -> None:
-        """What was read at `at` until now had not been purged. While this node serves, others purge
-        nothing that it reads; if it may have been replaced, nothing so young. Raises
-        Unavailable."""
+        """Raises Unavailable if versions that snapshot `at` needs may have been purged.
+
+        No node purges them while this node serves. Once this node may have been replaced, they are
+        safe while the snapshot is no older than half of the retention.
+        """
         if self._coordination.alive() and self._last is None:
             return
         age_s = max((self.clock.wall_ms() - at) / 1000, self.behind_s or 0)
@@ -484,7 +490,8 @@ class Database:
             )
 
     def _require_owner(self) -> None:
-        """What was read is the newest only as long as nobody else can have committed."""
+        """Raises Unavailable when another process may have replaced this one: its commits would be
+        missing from what was read here."""
         if not self._coordination.alive():
             raise Unavailable(
                 "This process may have been replaced: it has not heard of the coordination service"
@@ -495,16 +502,16 @@ class Database:
     async def execute(
         self, sql: str, parameters: Parameters = (), **options: Any
     ) -> TransactionResult:
-        """One write statement as one transaction."""
+        """Run one write statement as one transaction. `options` are fields of the request."""
         return await self.transact(TransactionRequest((Statement(sql, parameters),), **options))
 
     async def outcome(self, transaction_id: str) -> outcomes.Outcome | None:
-        """What became of a transaction; None: no commit of it is recorded."""
+        """The recorded outcome of a transaction. None: no commit of it is recorded."""
         return await outcomes.find_outcome(self.store, transaction_id)
 
     async def unfinished(self, transaction_id: str) -> str | None:
-        """Whose transaction it is that has reached the log, its outcome unknown; None: no such
-        one. Raises Unavailable."""
+        """The owner of a transaction that was handed to the log and whose outcome is not known yet.
+        None: no node has such a transaction. Raises Unavailable."""
         owner = self.manager.unfinished.get(transaction_id)
         if owner is None and self.member is not None:
             return await self.member.unfinished(transaction_id)
@@ -520,7 +527,7 @@ class Database:
         timeout_s: float | None = None,
         owner: str = "",
     ) -> TransactionResult:
-        """Insert many rows as one transaction, set-at-a-time."""
+        """Insert many rows as one transaction, set-at-a-time. Raises HornbeamError."""
         batch = InsertRows(relation, tuple(columns), rows)
         request = TransactionRequest(
             (batch,), idempotency_key=idempotency_key, timeout_s=timeout_s, owner=owner
@@ -530,18 +537,18 @@ class Database:
     # ------------------------------------------------------------ queries
 
     def watermark(self) -> int:
-        """Snapshot that a query gets that asks for nothing."""
+        """The newest snapshot that this node knows. By default queries read there or later."""
         return self.snapshots.newest()
 
     def lag_s(self) -> float:
-        """The age in seconds of the oldest commit that a query may not see yet. A database that is
-        served alone knows all commits: the age is 0 while all of them are applied."""
+        """The age in seconds of the oldest commit that a query may not read yet. A node that serves
+        alone knows all commits: the age is 0 while all of them are applied."""
         if self.member is None and self.committer.idle:
             return 0.0
         return max(self.clock.wall_ms() - self.watermark(), 0) / 1000
 
     def prepare(self, sql: str, *, use_views: bool = True) -> PreparedQuery:
-        """Plan a query under the catalog in force; cached by text."""
+        """Plan a query under the catalog in force. Plans are cached by text."""
         return self.engine.prepare(sql, self.catalog, use_views=use_views)
 
     @contextlib.asynccontextmanager
@@ -562,12 +569,13 @@ class Database:
         columnar: bool = False,
         max_staleness_s: float | None = None,
     ) -> AsyncIterator[QueryResult]:
-        """Run a SELECT at one snapshot; its rows must be read inside the context.
+        """Run a SELECT at one snapshot. Its rows must be read inside the context.
 
-        `snapshot` None takes one that holds what this node has acknowledged, and everything up to
-        `bookmark`; `strong`: what any node has. `columnar` plans for a result that is read as
-        Arrow. A query that names deferred views reads at theirs instead, and fails if that is
-        longer ago than `max_staleness_s`.
+        Without `snapshot` the query reads at a snapshot that holds every commit up to `bookmark`
+        and every commit that this node has acknowledged, with `strong` that any node has
+        acknowledged. `columnar` plans for a result that is read as Arrow. A query that names
+        deferred views reads at the snapshot of their group instead, and fails if that snapshot is
+        older than `max_staleness_s`. Raises HornbeamError.
         """
         deadline = self.clock.monotonic() + (timeout_s or self.settings.statement_timeout_s)
         async with self._at(snapshot, bookmark, strong=strong) as (state, newest):
@@ -613,8 +621,9 @@ class Database:
     async def _at(
         self, asked: int | None = None, bookmark: int = 0, *, strong: bool = False
     ) -> AsyncIterator[tuple[CatalogState, int]]:
-        """A snapshot, and the catalog to read it under, both kept meanwhile. A catalog that was
-        followed by another while the snapshot was waited for is not that of the snapshot."""
+        """A catalog, and a snapshot to read under it. Inside the context the tables of the catalog
+        are not dropped, and the versions of the snapshot are not purged. The loop repeats when the
+        catalog changes during the wait for the snapshot: the old one does not fit then."""
         while True:
             state = self.manager.state
             async with self._reading(state.catalog.version):
@@ -626,8 +635,8 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def _reading(self, version: int) -> AsyncIterator[None]:
-        """Nothing of this version of the catalog is dropped meanwhile, unless by a successor: what
-        seems damaged then is not told to be."""
+        """Inside the context no table of this version of the catalog is dropped, unless by a
+        successor of this process. What looks like damage then is reported as Unavailable."""
         async with self.keeper.readers.reading(version):
             try:
                 yield
@@ -638,8 +647,8 @@ class Database:
     async def _started_from(
         self, layouts: Sequence[str], overlay: Overlay, codecs: Codecs, at: int
     ) -> list[ReadItem]:
-        """The stored rows below pending changes of what a query reads: who sees the change has
-        read what it starts from."""
+        """The stored row versions that pending changes replace, in the layouts that a query reads.
+        A query that reads a pending change depends on the version that the change starts from."""
         found: list[ReadItem] = []
         for name in layouts:
             keys = list(overlay.rows(name))
@@ -659,7 +668,7 @@ class Database:
         try:
             newest = await self.snapshots.read_point(least, strong=strong)
         except InvalidRequest:
-            self._require_owner()  # else it may be the bookmark of whoever came after
+            self._require_owner()  # else the bookmark may come from a successor
             raise
         if asked is None:
             if self._last is None:
@@ -675,21 +684,21 @@ class Database:
         return asked
 
     async def moment(self) -> tuple[Catalog, int]:
-        """The catalog in force, and a snapshot under it that holds what any node has acknowledged.
-        Raises Unavailable."""
+        """The catalog in force, and a snapshot under it that holds every commit that any node has
+        acknowledged. Raises Unavailable."""
         async with self._at(strong=True) as (state, at):
             return state.catalog, at
 
     async def export(self, asked: int | None = None, view: str | None = None) -> Export:
-        """Where everything can be read beside this node as of one snapshot, the newest if none is
-        asked for; a deferred `view` as of its group's moment.
+        """Where external readers find all rows as of one snapshot: `asked`, or else the newest.
+        For a deferred `view` it is the snapshot of its group.
 
         Raises NotFound, SnapshotTooOld, Unsupported, InvalidRequest, Unavailable.
         """
         if view in self.catalog.deferred_view:
             return await self._export_deferred(view, asked)
         async with self._at(asked, strong=asked is None) as (state, at):
-            # By what others may purge when they have heard of this node, which may do little.
+            # Purges may reckon from a later time than the watermark, which lags on an idle node.
             age_ms = max(self.committer.watermark(), self.clock.wall_ms()) - at
             keep_ms = int(self.settings.snapshot_retention_s * 1000) - age_ms
             return await self.exports.begin(at, state.catalog, keep_ms)
@@ -705,13 +714,13 @@ class Database:
             return await self.exports.begin(at, state.catalog, self.deferred.use_ms(at))
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
-        """Write rows beside the transactions, of tables that are being built, as of snapshot `ts`.
+        """Write rows as of snapshot `ts`, without a transaction, into tables that are being built.
 
-        Only the process that owns the store writes them so, for it purges, too: nothing may be put
-        at or below the horizon of a purge (`pipeline.sink`). Whichever purge has begun stays below
-        what was kept then, and that only rises; one that begins meanwhile stays below what is held
-        here. Raises NotFound, SnapshotTooOld, InvalidRequest, LimitExceeded, Unsupported,
-        Unavailable.
+        Only a process that owns its store does this, because it also purges the store: nothing may
+        be put at or below the horizon of a purge (`pipeline.sink`). A purge that began earlier has
+        a horizon no higher than `_kept_from` was then, and that only rises. A purge that begins
+        meanwhile stays below the snapshot that is held here. Raises NotFound, SnapshotTooOld,
+        InvalidRequest, LimitExceeded, Unsupported, Unavailable.
         """
         if self.member is not None:
             raise Unsupported("Rows are put into this store beside its nodes.")
@@ -730,17 +739,17 @@ class Database:
                 await self.store.put(writes, ts)
 
     def _kept_from(self, held: Sequence[int]) -> int:
-        """All that snapshots above this need is kept, whoever reads; `held` is what deferred views
-        need."""
+        """The timestamp above which all snapshots are kept, whether or not a query reads them.
+        `held` has the snapshots that deferred views need."""
         newest = self.watermark() if self.member is None else self.member.newest
         retention_ms = int(self.settings.snapshot_retention_s * 1000)
         return min([newest - retention_ms, *held])
 
     async def changes(self, after: int | None = None, upto: int | None = None) -> Changes:
-        """What was committed above `after` and at or below `upto`, as the logs have it; by default
-        nothing, and everything that was acknowledged.
+        """The commits above `after` and at or below `upto`, as log segments. `upto` defaults to a
+        snapshot that holds every acknowledged commit, and `after` to `upto`: no commits.
 
-        Raises SnapshotTooOld when the logs do not have all of it any more, InvalidRequest,
+        Raises SnapshotTooOld when the logs have lost some of these commits, InvalidRequest,
         Unsupported, Unavailable, Corruption.
         """
         self.require_ready()
@@ -763,14 +772,17 @@ class Database:
         return Changes(after, upto, read[0], begun(read), loaded(read), log, tuple(segments))
 
     async def _sealed(self) -> dict[str, tuple[int, int]]:
-        """As `Member.sealed`, however many nodes there are."""
+        """The result of `Member.sealed`, also for a node that serves alone."""
         if self.member is not None:
             return await self.member.sealed()
         end = await self.committer.seal()
         return {self.settings.slave: end[:2]}
 
     async def begin_batch(self, group: str) -> DeferredBatch:
-        """The batch of deferred views to do next. Raises NotFound, SnapshotTooOld, Unavailable."""
+        """The next batch of a group of deferred views, with its inputs.
+
+        Raises NotFound, SnapshotTooOld, Unsupported, Unavailable, Corruption.
+        """
         work = await self.deferred.begin(group, self.moment)
         use_ms = self.deferred.use_ms(work.upto)
         export = await self.exports.begin(work.upto, work.catalog, use_ms)
@@ -781,13 +793,16 @@ class Database:
     def explain(
         self, sql: str, parameters: Parameters | None = None, *, use_views: bool = True
     ) -> Explanation:
-        """How a query would be answered, and why."""
+        """The plan of a query, with the reasons for it."""
         return self.prepare(sql, use_views=use_views).explain(parameters)
 
     # ------------------------------------------------------------ schema
 
     def plan_schema(self, request: PlanRequest, watch: Watch | None = None) -> PlannedSchema:
-        """What a schema and a workload would give. Pure; changes nothing."""
+        """Plan trees, views and indexes for a schema and a workload. Changes nothing.
+
+        Raises SchemaError, SqlError, StatementTimeout.
+        """
         counts = tuple(self.keeper.counts().items())
         return plan_schema(request, replace(self.catalog, row_counts=counts), watch)
 
@@ -799,11 +814,11 @@ class Database:
         allow_drop: bool = False,
         build_elsewhere: bool = False,
     ) -> Catalog:
-        """Put a plan into force; builds go on in the background (`keeper.wait_built`), unless they
-        are left to somebody `build_elsewhere`.
+        """Put a plan into force. Builds go on in the background (`keeper.wait_built`), or are left
+        to an external builder (`build_elsewhere`).
 
-        Raises StalePlan when the plan made now is not the one that was looked at, and
-        InvalidRequest when it would drop relations and `allow_drop` does not say that it may.
+        Raises StalePlan when planning again gives another plan than `plan_id`, and InvalidRequest
+        when the plan drops relations without `allow_drop`.
         """
 
         async def planned(current: Catalog) -> Catalog:
@@ -822,7 +837,7 @@ class Database:
                     f"Relations would be dropped with all their rows: {', '.join(lost)}.",
                     cure="Keep them in the DDL, or say that they may go: allow_drop, --allow-drop.",
                 )
-            # What the request expects served the choice; what is stored is for the catalog.
+            # The request's row counts are for the choice only; the catalog has the stored counts.
             return replace(plan.catalog, row_counts=counts)
 
         await self.keeper.change(planned, elsewhere=build_elsewhere)
@@ -837,8 +852,9 @@ class Database:
         repair: bool = False,
         progress: Progress = lambda _name, _done, _total: None,
     ) -> VerifyReport:
-        """Recompute and compare views and indexes at one snapshot, deferred views at theirs;
-        optionally repair what commits keep."""
+        """Recompute views and indexes at one snapshot, deferred views at the snapshot of their
+        group, and compare them with the stored rows. `repair` rewrites damaged rows of views and
+        indexes that commits maintain. Raises NotFound."""
         async with self._at() as (state, at):
             kept, deferred = names, names
             if names is not None:
@@ -880,8 +896,8 @@ class Database:
         return replace(item, repaired=await self._repair_rows(item.name, item.keys))
 
     async def repair(self, name: str, keys: Sequence[bytes]) -> int:
-        """Write what should be stored under some keys of a view or index; returns how many rows
-        that were not so already. Raises NotFound."""
+        """Recompute the rows under some encoded keys of a view or index, and write those that
+        differ. Returns their number. Raises NotFound."""
         catalog = self.catalog
         if not catalog.readable(name) or catalog.layout(name).source in catalog.deferred_view:
             raise NotFound(f"There is no readable view or index {name} that commits keep.")
@@ -898,14 +914,15 @@ class Database:
     # ------------------------------------------------------------ status
 
     async def sizes(self, names: Sequence[str] | None = None) -> dict[str, int]:
-        """Bytes per relation, view and index (default: of all), roughly. Reads the tables once."""
+        """Approximate bytes by name of relation, view or index (default: all but deferred views).
+        Reads the tables once."""
         catalog = self.catalog
         if names is None:
             names = [*catalog.schema.names, *catalog.view, *catalog.index]
         return {name: await self.store.size(catalog.layout(name).table) for name in names}
 
     async def status(self) -> Mapping[str, Any]:
-        """What an operator wants to know at a glance."""
+        """The state of this node, for operators."""
         segments = await self.log.segments()
         locks, member = self.locks, self.member
         return {
@@ -942,7 +959,7 @@ class Database:
         return serves and self.committer.failed is None and self._coordination.alive()
 
     def require_ready(self) -> None:
-        """Raises what keeps requests from being sent here."""
+        """Raises Unavailable or DiskFull, with the reason, when requests must not be sent here."""
         self.committer.require_working()
         self._require_owner()
         if self.member is not None:
@@ -951,8 +968,8 @@ class Database:
     # ------------------------------------------------------------ housekeeping
 
     async def _keep_house(self) -> None:
-        """Purge old versions and log segments, for ever. What fails is tried again the next time,
-        and keeps nothing else from its turn."""
+        """Purge old versions and log segments periodically, until cancelled. A failed task is tried
+        again in the next round, and does not keep the other tasks from running."""
         while True:
             await self.clock.sleep(self.settings.housekeeping_interval_s)
             for chore in (self.keeper.refresh_counts, self.purge, self.exports.end_old):
@@ -960,12 +977,13 @@ class Database:
                     await chore()
                 except (OSError, HornbeamError) as error:
                     _LOG.warning("housekeeping failed", error=str(error))
-                except Exception as error:  # a mistake of ours must not end it, unseen
+                except Exception as error:  # a bug must not end the loop silently
                     _LOG.error("housekeeping failed", exc_info=error)
 
     async def purge(self) -> int:
-        """Drop what no snapshot within the retention can see; returns versions dropped. What
-        cannot be dropped now keeps nothing else from it. Raises OSError, HornbeamError."""
+        """Drop row versions that no snapshot within the retention needs, old log segments and old
+        outcomes. Returns the number of versions. A part that fails does not keep the other parts
+        from being dropped. Raises OSError, HornbeamError."""
         log_retention_ms = int(self.settings.log_retention_s * 1000)
         held = await self.deferred.held()
         log_horizon = min([self.clock.wall_ms() - log_retention_ms, *held])
@@ -978,7 +996,7 @@ class Database:
 
         async def purge_tables() -> None:
             nonlocal dropped
-            await self.snapshots.read_point()  # moves on, though nobody reads here
+            await self.snapshots.read_point()  # the snapshot moves on even when no query reads here
             if self._purges:
                 horizon = self._horizon(held)
                 tables = [t for t in await self.store.tables() if t != catalog_keeper.TABLE]
@@ -989,7 +1007,7 @@ class Database:
             try:
                 dropped += await self.store.purge(table, horizon)
             except (Unavailable, Corruption):
-                if table in await self.store.tables():  # of one that is dropped nothing is left
+                if table in await self.store.tables():  # else it was dropped meanwhile
                     raise
 
         works.append(purge_tables)
@@ -1002,22 +1020,22 @@ class Database:
 
     @property
     def _purges(self) -> bool:
-        """Is it this node that purges the tables of all?"""
+        """Does this node purge the tables, on behalf of all nodes?"""
         return self.keeper.leads and (self.member is None or self.member.may_purge)
 
     def _horizon(self, held: Sequence[int]) -> int:
-        """All snapshots below it may be purged."""
+        """The horizon of a purge: no snapshot below it is needed."""
         building = [b.at for b in self.keeper.builds.values() if not (b.ended or b.elsewhere)]
         holding = [self.keeper.readers.oldest_snapshot()]
         replayed = []
         if self.member is not None:
             holding.append(self.member.holding)
-            # Else a row might come back whose deletion stands in another log.
+            # Else recovery could bring a row back whose tombstone, from another log, was purged.
             replayed.append(self.member.replays_above)
         return min([self._kept_from(held), *building, *filter(None, holding), *replayed])
 
     async def _forget_outcomes(self) -> None:
-        """Delete answers that have been kept long enough; looks once per tenth of that time."""
+        """Delete outcomes that are older than their retention. Looks once per tenth of it."""
         now = self.clock.monotonic()
         if now < self._forget_at:
             return
@@ -1029,13 +1047,13 @@ class Database:
 
 
 async def _owner_before(coordination: Coordination, slave: str) -> tuple[assignment.Member, ...]:
-    """Who served this database as its only process, if anybody did."""
+    """The process that served this database alone, before it had several nodes; empty: none."""
     known = await coordination.read(_epochs(slave))
     return () if known is None else (assignment.Member(slave, slave, ""),)
 
 
 async def _next_epoch(coordination: Coordination, slave: str) -> int:
-    """A number that no earlier owner of this slave's log has had."""
+    """An epoch higher than that of every earlier owner of this slave's log."""
     path = _epochs(slave)
     known = await coordination.read(path)
     epoch = int(known.value) + 1 if known is not None else 1
@@ -1048,8 +1066,8 @@ def _epochs(slave: str) -> str:
 
 
 def _forget_spilled(folder: Path) -> None:
-    """Remove what the workers of a killed process have left. The database is locked: no other
-    process spills there."""
+    """Remove the files that workers of a killed process have left. The database is locked, so no
+    other process spills there."""
     with contextlib.suppress(FileNotFoundError):
         for left in folder.iterdir():
             shutil.rmtree(left, ignore_errors=True)

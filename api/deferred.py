@@ -1,8 +1,8 @@
-"""Deferred views as a node knows them: reading them, and the batches that carry them forward.
+"""Deferred views at a node: reads, and the batches that refresh the views.
 
-A statement that reads deferred views reads all that it reads at the `as_of` of their group
-(`txlayer/groups.py`), so relations beside them are of the same moment. Batches are Spark's work
-(`pipeline/refresh.py`); a node only says from where to where, and what is there to work with.
+A statement that reads deferred views reads everything at the `as_of` of their group
+(`txlayer/groups.py`), so its relations and views show the same snapshot. Spark does the batches
+(`pipeline/refresh.py`); a node only determines their two snapshots and their inputs.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from hornbeam_server.txlayer.groups import Finished, Groups, GroupState, groups_
 
 @dataclass(frozen=True, slots=True)
 class BatchWork:
-    """What a batch is to do: the views in `refreshed` go from `as_of` to `upto`, those in `built`
-    are made as of there. What is in `usable` could be read all the time between both."""
+    """The task of a batch: it takes the views in `refreshed` from `as_of` to `upto`, and builds
+    those in `built` as of `upto`. The views and indexes in `usable` are readable at both."""
 
     group: str
     as_of: int
@@ -41,8 +41,8 @@ class BatchWork:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """`readable`: those of `views` that are as of `as_of`. `lag_s`: for how long nothing of what
-    was committed is in them; None: they were never built."""
+    """The state of a group for operators. The `readable` ones of `views` show the snapshot
+    `as_of`. `lag_s` is the age of that snapshot in seconds; None: no view was ever built."""
 
     name: str
     views: tuple[str, ...]
@@ -54,7 +54,7 @@ class GroupStatus:
 
 
 class DeferredViews:
-    """Of one node."""
+    """One node's access to the deferred views of the database."""
 
     def __init__(
         self,
@@ -65,8 +65,8 @@ class DeferredViews:
         hold_s: float,
         use_s: float,
     ) -> None:
-        """`hold_s`: so long is kept what a group needs that nobody refreshes; `use_s`: so long may
-        be used what was kept when it was asked for."""
+        """`hold_s`: for how many seconds a group that is not refreshed keeps its inputs; `use_s`:
+        for how many seconds a batch may use the inputs that were kept when it began."""
         self._groups = Groups(coordination)
         self._store = store
         self._keeper = keeper
@@ -83,10 +83,12 @@ class DeferredViews:
         asked: int | None,
         max_staleness_s: float | None,
     ) -> int:
-        """The moment at which a query reads that names deferred views; `asked` is the snapshot that
-        it was sent with.
+        """The snapshot at which a query that names deferred views reads: `asked`, the snapshot that
+        the request names, or else `as_of` of their group.
 
-        Raises Unsupported, SnapshotTooOld; Unavailable when they are staler than that.
+        Raises Unsupported for several groups, or an `asked` that the group did not show;
+        SnapshotTooOld; Unavailable when a view is not built, or the snapshot is older than
+        `max_staleness_s`.
         """
         catalog, names = query.catalog, query.deferred
         groups = {catalog.deferred_view[name].declared.group for name in names}
@@ -127,9 +129,10 @@ class DeferredViews:
         return max(self._clock.wall_ms() - as_of, 0) / 1000
 
     async def as_of(self, catalog: Catalog, names: Sequence[str] | None) -> dict[int, list[str]]:
-        """The deferred views `names` that can be read, by their moments; None: all that can be.
+        """The readable deferred views among `names` (None: all of them), by the snapshot that they
+        show.
 
-        Raises NotFound, SnapshotTooOld for one of `names` that cannot.
+        Raises NotFound or SnapshotTooOld when one of `names` cannot be read.
         """
         found: dict[int, list[str]] = {}
         for group in groups_of(catalog):
@@ -151,13 +154,13 @@ class DeferredViews:
     async def begin(
         self, group: str, moment: Callable[[], Awaitable[tuple[Catalog, int]]]
     ) -> BatchWork:
-        """A batch to do: the one that is under way, or a new one up to now.
+        """The batch to do next: the one under way, or a new one up to the snapshot of `moment`.
 
-        Raises NotFound, Unavailable; SnapshotTooOld when what is needed may be gone.
+        Raises NotFound, Unavailable; SnapshotTooOld when inputs of the batch may be gone.
         """
         self._require_known(group)
         catalog = self._keeper.state.catalog
-        # Nobody could do a batch, once it is written down, whose beginning is kept no more.
+        # A recorded batch whose first snapshot is not kept any more could never be done.
         self._require_beginning(group, await self._groups.state(group), members(catalog, group))
         state = await self._groups.begin(group, moment)
         batch, catalog = state.batch, self._keeper.state.catalog
@@ -182,7 +185,8 @@ class DeferredViews:
     def _require_beginning(
         self, group: str, state: GroupState, names: Iterable[str]
     ) -> tuple[str, ...]:
-        """Those of `names` that go on from `as_of`. Raises SnapshotTooOld if they cannot."""
+        """Those of `names` that show `as_of`, so that a batch takes them on from there. Raises
+        SnapshotTooOld if `as_of` is not kept any more."""
         catalog = self._keeper.state.catalog
         follow = tuple(name for name in names if state.holds(catalog, name))
         if follow:
@@ -190,7 +194,8 @@ class DeferredViews:
         return follow
 
     def require_logged(self, work: BatchWork, loaded: Mapping[str, int]) -> None:
-        """Rows of relations that were `loaded` are in no log. Raises SnapshotTooOld."""
+        """Raises SnapshotTooOld if a view that the batch maintains from changes reads a relation in
+        `loaded`: the rows of its initial load are in no log."""
         views = work.catalog.deferred_view
         lost = [
             name
@@ -206,13 +211,14 @@ class DeferredViews:
             )
 
     async def agree(self, group: str, upto: int, view: str, digest: str) -> None:
-        """Rows of this digest, and no others, are put for a view that is answered anew. Raises
-        NotFound, StalePlan, Unavailable."""
+        """Fix the digest of the rows of a view that the batch recomputes: no process puts rows with
+        another digest. Raises NotFound, StalePlan, Unavailable."""
         self._require_known(group)
         await self._groups.agree(group, upto, view, digest)
 
     async def finish(self, group: str, upto: int, last: Finished) -> GroupState:
-        """All rows of the batch are put. Raises NotFound, StalePlan, Unavailable."""
+        """Finish a batch whose rows are all put: queries read at `upto` from now on. Returns the
+        new state. Raises NotFound, StalePlan, Unavailable."""
         self._require_known(group)
         await self._store.flush()
         now = self._clock.wall_ms()
@@ -221,14 +227,15 @@ class DeferredViews:
         return state
 
     def use_ms(self, upto: int) -> int:
-        """For so long from now may the rows of a batch be put (`GroupState.needed`)."""
+        """The milliseconds from now during which the rows of a batch up to `upto` may be put
+        (`GroupState.needed`)."""
         age_ms = max(self._clock.wall_ms() - upto, 0)
         return max(self._use_ms - age_ms, self._use_ms // 2)
 
     async def rebuild(self, names: Sequence[str]) -> None:
-        """Have views made anew by the next batch. Nobody reads them until then.
+        """Let the next batch rebuild views. They cannot be read until then.
 
-        Raises NotFound, Unavailable.
+        Raises InvalidRequest for no names, NotFound, Unavailable.
         """
 
         async def anew(current: Catalog) -> Catalog:
@@ -253,8 +260,8 @@ class DeferredViews:
     # ------------------------------------------------------------ upkeep
 
     async def held(self) -> list[int]:
-        """Moments such that nothing may be purged that snapshots after them need, and no change
-        after them dropped."""
+        """The oldest snapshot that each group needs, unless it has expired (`hold_s`). Versions
+        that later snapshots need must not be purged, nor later commits dropped from the logs."""
         now = self._clock.wall_ms()
         groups = groups_of(self._keeper.state.catalog)
         states = [await self._groups.state(group) for group in groups]
@@ -262,7 +269,7 @@ class DeferredViews:
         return [at for at in needed if at and now - at <= self._hold_ms + self._use_ms]
 
     async def status(self) -> list[GroupStatus]:
-        """Of all groups."""
+        """The status of all groups."""
         catalog = self._keeper.state.catalog
         return [await self._status(catalog, group) for group in groups_of(catalog)]
 
@@ -301,7 +308,7 @@ class DeferredViews:
 
 
 def _readable(catalog: Catalog, group: str, state: GroupState) -> tuple[str, ...]:
-    """Views of a group that hold what they hold as of its moment."""
+    """The readable views of a group that show its snapshot `as_of`."""
     return tuple(
         name
         for name in members(catalog, group)

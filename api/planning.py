@@ -1,4 +1,4 @@
-"""From DDL and workload texts to a plan and the catalog that it would put into force."""
+"""Plan DDL and workload texts: the plan, and the catalog that it would put into force."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What an administrator uploads. `roots` None: learn them."""
+    """The inputs of a plan, as an administrator uploads them. `roots` None: learn the roots."""
 
     ddl: str
     workload: str = ""
@@ -48,13 +48,14 @@ class PlanRequest:
     ddl_file: str = "<ddl>"
     workload_file: str = "<workload>"
     query_log: str = ""
-    """One statement per line, or JSON lines with `sql` and `count`; weighs the workload."""
+    """One statement per line, or JSON lines with `sql` and `count`. It weighs the workload."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSchema:
-    """A plan, what it changes, and the catalog that applying it gives. `rebuilt` are deferred views
-    that are declared as before, but are made anew since what they read is another."""
+    """A plan, the changes that it makes, and the catalog that it would put into force. `rebuilt`
+    names deferred views with an unchanged declaration that must be rebuilt because the relations or
+    views that they read have changed."""
 
     plan_id: str
     base_version: int
@@ -65,8 +66,8 @@ class PlannedSchema:
 
 
 async def in_thread(work: Callable[[Watch], T], report: Report = lambda _: None) -> T:
-    """What `work` returns, which plans in a thread and ends when this is cancelled. `report` is
-    told the share that is done, in the thread."""
+    """The result of `work`, which plans in a thread and ends when the caller is cancelled.
+    `report` is called in that thread with the share of the work that is done, from 0 to 1."""
     watch = Watch(report)
     try:
         return await asyncio.to_thread(work, watch)
@@ -78,8 +79,8 @@ async def in_thread(work: Callable[[Watch], T], report: Report = lambda _: None)
 def plan_schema(
     request: PlanRequest, current: Catalog, watch: Watch | None = None
 ) -> PlannedSchema:
-    """Plan against the catalog in force. Raises SchemaError and SqlError, located, and
-    StatementTimeout when `watch` is stopped."""
+    """Plan against the catalog in force. Raises SchemaError and SqlError with their places in the
+    texts, and StatementTimeout when `watch` is stopped."""
     watch = Watch() if watch is None else watch
     schema = load_ddl(request.ddl, request.ddl_file)
     changes = diff(current.schema, schema)
@@ -124,12 +125,12 @@ def plan_schema(
 
 
 def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Catalog:
-    """What a workload may name: relations, and the views that `schema` declares.
+    """A catalog of the names that a workload may use: relations, and the views of `schema`.
 
     Raises SqlError with the place in the DDL file where the view's SELECT begins.
     """
     base = Catalog(0, schema, Forest(schema.names))
-    # A view that names one that was chosen is told so, and not that there is none.
+    # The error for a declared view that names a chosen view must not say that there is none.
     chosen = tuple(view for view in current.views if set(view.path) <= set(schema.names))
     known = replace(base, views=chosen, states=tuple((v.name, State.READABLE) for v in chosen))
     views = []
@@ -141,7 +142,7 @@ def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Ca
 
 
 def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) -> BoundStatement:
-    """Raises SqlError with the place in the workload file where the statement begins."""
+    """Bind a statement. Raises SqlError with the place in the workload file where it begins."""
     try:
         bound = bind(statement.sql, base)
     except SqlError as error:
@@ -159,8 +160,8 @@ def _located(error: SqlError, what: str, place: Place) -> SqlError:
 
 
 def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Catalog:
-    """`catalog` with the views that its schema declares. One that is in `base` keeps its rows as
-    long as it is stored in the same way, and made of the same relations.
+    """`catalog` with the views that its schema declares. A view of `base` keeps its rows if it is
+    stored in the same way, and reads the same tables by the same SELECT.
 
     Raises SqlError with the place in the DDL file where the view's SELECT begins.
     """
@@ -204,7 +205,8 @@ def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) ->
 
 @contextmanager
 def _told(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> Iterator[None]:
-    """Errors of a view say which, where, and whether it could be answered anew instead."""
+    """Add the view's name and its place to errors. If recomputing the view in each batch would
+    work, the cure says so."""
     try:
         yield
     except SqlError as error:
@@ -217,7 +219,7 @@ def _told(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> Ite
 
 
 def _can_be_answered(declared: DeclaredView, catalog: Catalog) -> bool:
-    """Instead of being kept from changes."""
+    """Could the view be recomputed in each batch, instead of being maintained from changes?"""
     if declared.refresh is Refresh.RECOMPUTE:
         return False
     try:
@@ -228,7 +230,8 @@ def _can_be_answered(declared: DeclaredView, catalog: Catalog) -> bool:
 
 
 def _compiled(declared: DeclaredView, catalog: Catalog) -> DeltaProgram:
-    """As it will be: what batches look rows up in is built before they begin."""
+    """The program of a view once all indexes and views are readable: they are built before the
+    first batch that looks rows up in them."""
     return compile_view(declared, _all_readable(catalog))
 
 
@@ -237,7 +240,7 @@ def _all_readable(catalog: Catalog) -> Catalog:
 
 
 def program_of(catalog: Catalog, name: str) -> DeltaProgram:
-    """How a deferred view is kept. Raises KeyError."""
+    """The program that maintains a deferred view. Raises KeyError."""
     view = catalog.deferred_view[name]
     return stored_program(view, _all_readable(catalog)) or _compiled(view.declared, catalog)
 
@@ -256,14 +259,14 @@ def _keeps_rows(view: DeferredView, catalog: Catalog, base: Catalog) -> bool:
 
 
 def _select(view: DeferredView, catalog: Catalog) -> str:
-    """With those of the views that it names."""
+    """The SELECT of a view, with the SELECTs of the views that it names written out."""
     return written_out(view.declared, catalog.schema.views).sql()
 
 
 def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
-    """Equal exactly when inputs, what is in force and what would be are equal. Builds end at any
-    time, which does not count. Row counts drift all the time: they count only when something else
-    is chosen by them."""
+    """A digest of the inputs, the catalog in force and the planned catalog: equal ids mean equal
+    plans. States are left out, because builds end at any time. Row counts drift all the time, so
+    they matter only if they change the choice."""
     inputs = msgspec.json.encode(
         (
             request.ddl,

@@ -1,7 +1,7 @@
-"""What a database runs on: the adapters that the settings name.
+"""The adapters that a database runs on, chosen by the settings.
 
 Embedded: RocksDB, log and coordination in one folder. On a cluster: HBase through its Thrift 2
-gateways, the log on HDFS, ZooKeeper.
+gateways, the log on HDFS, coordination by ZooKeeper.
 """
 
 from __future__ import annotations
@@ -47,13 +47,15 @@ from hornbeam_server.txlayer.steps import Steps, no_steps
 
 _LOG = structlog.get_logger(__name__)
 EXPORTS = "exports"
-"""The folder, in that of an embedded database, for checkpoints that others read."""
+"""Name of the folder, inside that of an embedded database, for checkpoints that external readers
+read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Whoever is given them closes them. `open_log` takes a log's name, an epoch, and the catalog's
-    version. `peers` are for a member among others; so is `logs`, all that were ever opened."""
+    """The adapters of one database. Their receiver closes them. `open_log` takes the name of a log,
+    an epoch, and the version of the catalog. Only a member among several nodes has `peers` and
+    `logs`, which are the logs of all present and former members."""
 
     store: TableStore
     coordination: Coordination
@@ -66,16 +68,16 @@ class Ports:
     peers: Peers | None = None
     logs: Logs | None = None
     export: Callable[[str], Awaitable[Source]] | None = None
-    """Makes what is in the store readable beside this process, under a name of that export."""
+    """Makes the rows in the store readable for external readers, under the name of the export."""
     log_source: LogSource | None = None
-    """Where the logs can be read beside this process."""
+    """Where external readers find the logs."""
     log_reader: LogReader | None = None
-    """Reads them there."""
+    """Reads the segments of these logs."""
 
 
 async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | None) -> Ports:
-    """Of the database in the folder `settings.data`. Raises Unavailable when another process has
-    it open, Corruption, InvalidRequest when there can be no such folder."""
+    """Ports of the embedded database in the folder `settings.data`. Raises Unavailable when another
+    process has it open, Corruption, InvalidRequest when the folder cannot be created."""
     folder = _data_folder(settings)
     coordination = LocalCoordination.open(folder / "coordination")
     try:
@@ -105,7 +107,7 @@ async def embedded_ports(settings: Settings, clock: Clock | None, ids: Ids | Non
 
 
 async def session(settings: Settings) -> Coordination:
-    """A session with the cluster's coordination service. Raises Unavailable."""
+    """Open a session with the cluster's coordination service. Raises Unavailable."""
     from hornbeam_server.storage.zookeeper.coordination import ZookeeperCoordination
 
     return await ZookeeperCoordination.open(
@@ -114,8 +116,8 @@ async def session(settings: Settings) -> Coordination:
 
 
 def cluster_ports(settings: Settings, coordination: Coordination, tls: Tls | None) -> Ports:
-    """Of the database on the cluster that `settings` name, with `tls` among its nodes; nothing is
-    sent yet. Raises InvalidRequest when there can be no folder to spill to."""
+    """Ports of the database on the cluster that `settings` name, with `tls` between its nodes.
+    Sends nothing yet. Raises InvalidRequest when the folder to spill to cannot be created."""
     from hornbeam_server.storage.hbase.store import HBaseStore
     from hornbeam_server.storage.hdfs.log import HdfsLog, hdfs_logs
 
@@ -172,9 +174,9 @@ _OURS = frozenset({"coordination", "store", "log", "spill", EXPORTS})
 
 
 def _data_folder(settings: Settings) -> Path:
-    """The folder for the data, with one for spilled queries, for this user only. If other things
-    are in it, or it is another user's (as a volume that is mounted may be), only the folders
-    inside of it are closed to others. Raises InvalidRequest."""
+    """Make the folder for the data, with a folder for spilled rows inside, accessible to this user
+    only. If it holds other files, or belongs to another user (a mounted volume may), only the
+    folders inside it become private. Raises InvalidRequest."""
     folder = settings.data
     if folder.is_dir() and not _is_ours(folder):
         _LOG.info("only the folders in it are for this user only", folder=str(folder))
@@ -189,11 +191,12 @@ def _is_ours(folder: Path) -> bool:
         names = {path.name for path in folder.iterdir()}
         return names <= _OURS and folder.stat().st_uid == os.geteuid()
     except OSError:
-        return True  # it is said when it is used
+        return True  # the first use of the folder reports the error
 
 
 def _made(folder: Path) -> Path:
-    """`folder`, made if it was not there, and for this user only."""
+    """Create `folder` if it is missing, and make it accessible to this user only. Raises
+    InvalidRequest."""
     try:
         make_private(folder)
     except OSError as error:

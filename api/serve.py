@@ -1,4 +1,4 @@
-"""Serve one database over HTTP until told to stop. `hornbeam serve` calls this."""
+"""Serve one database over HTTP until a signal arrives. `hornbeam serve` calls this."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from hornbeam_server.storage.tcp.peers import Tls
 
 _LOG = structlog.get_logger(__name__)
 GRACE_S = 10
-"""Requests under way at a signal may finish for so long."""
+"""How long requests that are under way at a signal may go on."""
 EXIT_TEMPORARY, EXIT_DAMAGED, EXIT_CONFIGURATION = 75, 65, 78
-"""As in sysexits.h: try again later, damaged data, wrong settings."""
+"""Exit codes of sysexits.h: try again later, damaged data, wrong settings."""
 
 
 def serve(**given: Any) -> None:
-    """Serve with settings from file and environment, `given` on top. Returns after a signal.
+    """Serve with settings from file and environment; `given` overrides them. A signal ends it.
 
-    What keeps it from starting is told in a line on standard error; the process then exits with
-    75 (folder or port in use), 65 (damaged data) or 78 (settings).
+    An error is reported as one line on standard error. The process then exits with 75 (a folder,
+    port or service is not available now), 65 (damaged data) or 78 (settings).
     """
     try:
         require_known(os.environ)
         settings = load_settings(**given)
         logs.configure(settings.log_level)
-        os.umask(0o077)  # what RocksDB and DuckDB write, on file systems without access lists
+        os.umask(0o077)  # for files of RocksDB and DuckDB, on file systems without access lists
         settle_collector()
         return_freed_memory()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -67,9 +67,9 @@ def serve(**given: Any) -> None:
 
 
 async def run(settings: Settings, started: Callable[[str], None]) -> None:
-    """Open the database and serve it until SIGINT or SIGTERM; `started` is given the URL.
+    """Open the database and serve it until SIGINT or SIGTERM. Calls `started` with the URL.
 
-    A second SIGINT does not wait for requests under way; SIGHUP reads the certificates anew. The
+    A second SIGINT does not wait for requests under way; SIGHUP reads the certificates again. The
     database is closed with a checkpoint in any case. Raises InvalidRequest for settings that would
     be unsafe (`api/tls.py`) or cannot be used, Unavailable when the folder or the port is in use.
     """
@@ -114,7 +114,7 @@ def _cancelled_at_the_end(task: asyncio.Future[None]) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def _embedded(settings: Settings) -> AsyncIterator[tuple[Serving, asyncio.Future[None]]]:
-    """What to serve, and a future that is done once there is nothing left to serve: never."""
+    """Open the embedded database. The future is done when serving must end: here never."""
     async with await Database.open(settings) as database:
         yield Serving(database), asyncio.get_running_loop().create_future()
 
@@ -123,7 +123,8 @@ async def _embedded(settings: Settings) -> AsyncIterator[tuple[Serving, asyncio.
 async def _node(
     settings: Settings, address: str, tls: Tls | None
 ) -> AsyncIterator[tuple[Serving, asyncio.Future[None]]]:
-    """The same of a node on a cluster: done when no further term can serve. Raises why."""
+    """Run a node of a cluster. The future is done when no further term can serve. On exit raises
+    the reason."""
 
     async def join() -> Database:
         coordination = await session(settings)
@@ -140,8 +141,8 @@ async def _node(
 
 
 class _Server(uvicorn.Server):
-    """Tells when it listens, and does not wait long for TLS handshakes. The event loop hands it the
-    signals, so that the database is closed before the process ends."""
+    """A uvicorn server that calls `started` when it listens, and limits the time of TLS handshakes.
+    The event loop handles the signals, so that the database is closed before the process ends."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -172,8 +173,8 @@ class _Server(uvicorn.Server):
 
 
 def _renew(settings: Settings, context: ssl.SSLContext | None, tls: Tls | None) -> None:
-    """The certificates of both. Without any there is nothing to do; unheard, the signal would end
-    the process and leave the database open."""
+    """Read the certificates for clients and for nodes again. Without certificates SIGHUP does
+    nothing, but needs a handler: by default it ends the process with the database open."""
     if context is None and tls is None:
         _LOG.info("there are no certificates to read anew")
     if context is not None:

@@ -1,8 +1,8 @@
-"""Where it is safe to listen, and the certificates of whoever listens.
+"""Checks of the addresses to listen on, and the TLS contexts of clients and nodes.
 
-Beyond loopback a server needs authentication and TLS: a key that travels in the clear is known to
-whoever listens. Among themselves nodes need both a secret and certificates there: the secret says
-that a node belongs to this database, TLS keeps what they say to themselves.
+Beyond loopback a server needs authentication and TLS: an eavesdropper learns an API key that
+travels in the clear. There, nodes need both a secret and certificates among themselves: the secret
+proves that a node belongs to this database, and TLS encrypts their messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _LOG = structlog.get_logger(__name__)
 
 
 def require_safe(settings: Settings) -> None:
-    """Raises InvalidRequest for an address where these settings would be unsafe."""
+    """Raises InvalidRequest if it is unsafe to listen on the address with these settings, or if
+    settings of TLS are incomplete."""
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         raise InvalidRequest(
             "Of tls_certificate and tls_key only one is set.", cure="Set both, or neither."
@@ -49,7 +50,8 @@ def require_safe(settings: Settings) -> None:
 
 
 def _require_safe_among_nodes(settings: Settings) -> None:
-    """Raises InvalidRequest for a peer_host where these settings would be unsafe, or of no use."""
+    """Raises InvalidRequest if it is unsafe to listen for nodes on `peer_host` with these settings,
+    or if other nodes cannot reach it."""
     host = settings.peer_host
     if not settings.peer_address and _is_every_address(host):
         raise InvalidRequest(
@@ -78,7 +80,8 @@ def _is_every_address(host: str) -> bool:
 
 
 def server_context(settings: Settings) -> ssl.SSLContext | None:
-    """TLS 1.2 or newer with the certificate of the settings; None without one.
+    """The context for clients, TLS 1.2 or newer, with the certificate of the settings; None without
+    one.
 
     Raises InvalidRequest when the files cannot be used.
     """
@@ -93,10 +96,11 @@ def server_context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def node_contexts(settings: Settings) -> Tls | None:
-    """TLS 1.3 between nodes, both with the certificate of the settings; None without node_ca.
+    """The contexts for both ends of connections between nodes, TLS 1.3, with the certificate of the
+    settings; None without `node_ca`.
 
-    Each verifies that the other's certificate is of that authority, and not its name: a node is
-    found by the address that it has told itself, and moves. Who it is the secret says.
+    Each end verifies that `node_ca` has signed the other's certificate, but not the host name in
+    it: a node publishes its own address, which may change. The secret authenticates nodes.
     Raises InvalidRequest when the files cannot be used.
     """
     if settings.node_ca is None:
@@ -114,8 +118,8 @@ def node_contexts(settings: Settings) -> Tls | None:
 
 
 def renew(contexts: Iterable[ssl.SSLContext], settings: Settings, authority: Path | None) -> None:
-    """Read the files anew, for connections to come. What cannot be used is told to the log, and
-    the certificates before it stay. `authority` is of whoever connects."""
+    """Read the certificate files again, for later connections. If a file cannot be used, log an
+    error and keep the previous certificates. `authority` has signed the peers' certificates."""
     try:
         for context in contexts:
             _load(context, settings, authority)
@@ -140,5 +144,5 @@ def _load(context: ssl.SSLContext, settings: Settings, authority: Path | None) -
 
 
 def _no_password() -> str:
-    """OpenSSL would ask at the terminal."""
+    """Refuse an encrypted key. Otherwise OpenSSL asks for a password at the terminal."""
     raise ValueError("the private key is encrypted")
