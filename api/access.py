@@ -1,9 +1,10 @@
-"""Who may do what: roles, grants per relation and view, and what a catalog looks like to them.
+"""Access rights: roles, grants on relations and views, and the part of a catalog that is visible.
 
-A role says which routes may be called. Grants narrow it to relations and views: with them a reader
-reads only what is granted, and a writer reads that and writes only what is granted for writing.
-What counts is what a request *names*: a query over relations that is answered from a view needs
-grants on the relations, and a query of a view needs one on the view and none on its relations.
+A role determines which routes an API key may call. Grants narrow this to relations and views: a
+reader with grants reads only granted ones, and a writer with grants also writes those that are
+granted for writing. Only the names in a request count: a query over relations that is answered from
+a view needs grants on the relations, and a query of a view needs a grant on the view and none on
+its relations.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from hornbeam_server.schema.model import Relation, Schema
 
 
 class Role(enum.StrEnum):
-    """Each may do all that those before it may."""
+    """Roles in rising order: each role includes the rights of the roles before it."""
 
     READER = "reader"
-    """Queries, explanations, the schema, verification, how the server is doing."""
+    """Queries, explanations, the schema, verification, the status of the server."""
     WRITER = "writer"
     """Transactions and loads."""
     ADMIN = "admin"
@@ -38,12 +39,13 @@ _RANK = {role: rank for rank, role in enumerate(Role)}
 class Grant(enum.StrEnum):
     READ = "read"
     WRITE = "write"
-    """Reading too: who may change a row learns what is in it."""
+    """Includes READ: a client that may change a row learns its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever asks: an API key's public id, name, role and grants (None: on everything)."""
+    """The sender of a request: the public id, name, role and grants (None: on everything) of its
+    API key."""
 
     key: str
     name: str
@@ -51,7 +53,7 @@ class Principal:
     grants: Mapping[str, Grant] | None = None
 
     def require_role(self, needed: Role) -> None:
-        """Raises Forbidden."""
+        """Raises Forbidden if the key's role does not include `needed`."""
         if self.role is not needed and not self.role.includes(needed):
             raise Forbidden(
                 f"This needs the role {needed}; this API key has the role {self.role}.",
@@ -63,19 +65,19 @@ class Principal:
         return self.grants is None or name in self.grants
 
     def require_read(self, names: Iterable[str]) -> None:
-        """Raises Forbidden for the first relation or view that may not be read."""
+        """Raises Forbidden for the first relation or view that the key may not read."""
         for name in names:
             if not self.may_read(name):
                 raise _not_granted(Grant.READ, name)
 
     def require_write(self, name: str) -> None:
-        """Raises Forbidden."""
+        """Raises Forbidden if the key may not write this relation."""
         if self.grants is not None and self.grants.get(name) is not Grant.WRITE:
             raise _not_granted(Grant.WRITE, name)
 
 
 ANYBODY = Principal("", "", Role.ADMIN)
-"""Whoever asks where authentication is off."""
+"""The sender of every request while authentication is off."""
 
 
 def _not_granted(right: Grant, name: str) -> Forbidden:
@@ -91,20 +93,21 @@ def _not_granted(right: Grant, name: str) -> Forbidden:
 
 
 def source_of(catalog: Catalog, layout: str) -> str:
-    """The relation or view whose rows a relation, view or index shows."""
+    """The relation or view whose rows `layout`, a relation, view or index, stores."""
     return catalog.index[layout].on if layout in catalog.index else layout
 
 
 def sees(principal: Principal, catalog: Catalog, layout: str) -> bool:
-    """May the rows of a relation, view or index be shown?"""
+    """May rows of this relation, view or index be shown to the principal?"""
     return principal.may_read(source_of(catalog, layout))
 
 
 def may_validate(principal: Principal, catalog: Catalog, layout: str) -> bool:
-    """May a transaction rest on the versions of rows of `layout`?
+    """May a transaction of this principal state versions of rows of `layout` as its reads?
 
-    It says where it has read, and queries over relations are read from views. A view serves only
-    queries that name its last relation, and a version tells when a row changed, not what is in it.
+    A transaction states the layouts that its queries have read, and a query over relations may read
+    a view. So a grant on the view's last relation is enough: a view serves only queries that name
+    that relation, and a version shows when a row changed, not what is in it.
     """
     source = source_of(catalog, layout)
     view = catalog.view.get(source)
@@ -112,9 +115,9 @@ def may_validate(principal: Principal, catalog: Catalog, layout: str) -> bool:
 
 
 def visible_catalog(principal: Principal, catalog: Catalog) -> Catalog:
-    """What of `catalog` is shown: granted relations and views, the keys, edges and indexes among
-    them, without the reasons (they name others), and of the workload nothing. Only for showing:
-    views may lack their relations."""
+    """The part of `catalog` that the principal may read: granted relations and views, with the
+    keys, edges and indexes among them. Reasons are left out, because they may name other relations,
+    and so is the workload. For display only: relations of a view may be missing."""
     if principal.grants is None:
         return catalog
     relations = tuple(
@@ -156,11 +159,11 @@ _OPEN = "none"
 
 
 def needs(role: Role | None, **extra: Any) -> dict[str, Any]:
-    """A route's `openapi_extra`: who may call it; None: everybody, unasked."""
+    """The `openapi_extra` of a route with the role that it needs. None: it needs no API key."""
     return {_ROLE: _OPEN if role is None else str(role), **extra}
 
 
 def needed_role(openapi_extra: Mapping[str, Any] | None) -> Role | None:
-    """What `needs` said. Raises KeyError for a route that does not say it."""
+    """The role given to `needs`. Raises KeyError for a route without `needs`."""
     said = (openapi_extra or {})[_ROLE]
     return None if said == _OPEN else Role(said)

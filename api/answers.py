@@ -1,6 +1,6 @@
-"""Shapes of the answers, for OpenAPI only: answers are made in `api/documents.py`.
+"""Models of the answers, for OpenAPI only: `api/documents.py` makes the answers.
 
-The contract tests hold the documents to these shapes.
+The contract tests compare the answers with these models.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Answer(BaseModel):
 
 
 class Problem(BaseModel):
-    """RFC 9457 problem details; errors add members of their own (names, positions, counts)."""
+    """RFC 9457 problem details. Errors may add members, such as names, positions or counts."""
 
     type: str = Field(examples=["urn:hornbeam:unique-violation"])
     title: str = Field(examples=["unique violation"])
@@ -173,7 +173,7 @@ class Graph(Answer):
 
 
 class MissingEnd(Answer):
-    """Commits of a log that are acknowledged may be lost."""
+    """A log whose end is missing: acknowledged commits may be lost."""
 
     log: str = Field(examples=["local"])
     ends_at: str = Field(description="Segment and offset where the log that was found ended.")
@@ -382,12 +382,12 @@ PUTS_BODY: dict[str, Any] = {
 
 
 def of(model: Any, *statuses: int) -> Documented:
-    """A JSON answer, and the statuses of the problems that may come instead."""
+    """OpenAPI responses of a route: a JSON answer, or a problem with one of these statuses."""
     return {200: {"model": model}, **problems(*statuses)}
 
 
 def leading_to(answer: Documented, **links: dict[str, Any]) -> Documented:
-    """`answer` with OpenAPI links to what can be done with it next."""
+    """`answer` with OpenAPI links to operations that take its values."""
     return {**answer, 200: {**answer[200], "links": links}}
 
 
@@ -436,7 +436,7 @@ def text(description: str, *media_types: str) -> Documented:
 
 
 def query(*statuses: int) -> Documented:
-    """JSON rows or an Arrow stream."""
+    """OpenAPI responses of a query: JSON rows, an Arrow stream, or a problem."""
     arrow = {ARROW: {"schema": {"type": "string", "format": "binary"}}}
     headers = {
         name: {"schema": {"type": "string"}, "description": "Of an Arrow stream."}

@@ -1,7 +1,7 @@
 """The REST interface: an application of thin routes over `Database`.
 
-Answers are encoded by msgspec (`api/documents.py`), large ones are streamed (`api/streams.py`),
-errors are problem documents (`api/problems.py`).
+msgspec encodes the answers (`api/documents.py`). Large answers are streamed (`api/streams.py`).
+Errors are problem documents (`api/problems.py`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ from hornbeam_server.api.settings import Settings
 
 VERSION = "0.1.0"
 ROUTERS = (queries, transactions, schema, upkeep, exports, builds, groups, keys, health, pages)
-"""Routes are tried in this order, each with a regular expression: the hot ones first."""
+"""Routes are matched in this order, each by a regular expression: the most frequent ones first."""
 
 
 def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
-    """The application, over what the caller opens and closes."""
+    """The application over a database that the caller opens and closes. Raises InvalidRequest when
+    the audit log cannot be written."""
     app = _Application(
         title="Hornbeam",
         summary="Transactions and always-right materialised views",
@@ -50,7 +51,7 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
         " whether to send the same again, `outcome` what is known of the transaction.",
         version=VERSION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        docs_url=None,  # its own would load scripts from elsewhere
+        docs_url=None,  # FastAPI's page would load scripts from another server
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
@@ -76,7 +77,8 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
 
 
 class _Application(FastAPI):
-    """Its OpenAPI document says which requests take an API key, and how bodies are refused."""
+    """A FastAPI application whose OpenAPI document also has what the layers around the routes do:
+    API keys, and refusals of bodies and origins."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()

@@ -1,9 +1,9 @@
-"""The audit log: who asked for which change, when, and what came of it.
+"""The audit log: the API key, time and status of every request for a change.
 
-One JSON line per write or administrator's request, and per request that was refused with 401 or
-403, on a logger of its own. It names keys by their public ids, and relations; it holds no
-statement, no value and no secret. It is written before the answer is sent. A request that was not
-answered (its client went away, or the server failed it) has the status 0.
+It has one JSON line for each write, each administrator's request, and each request refused with 401
+or 403, on a logger of its own. A line names the public id of the key, and relations; it holds no
+statement, no value and no secret. It is written before the answer is sent. A request without an
+answer (its client disconnected, or the server failed) has the status 0.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ Write = Callable[..., Any]
 
 
 def note(scope: Scope, **facts: Any) -> None:
-    """Have a request logged whatever its route, with these facts. Names and ids only."""
+    """Let the audit log have this request, whatever its route, with these facts: names and ids
+    only."""
     scope.setdefault(_NOTED, {}).update(facts)
 
 
 class Lines:
-    """Lines at the end of a file, which may be moved away at any time, or on standard error.
+    """A logger that appends lines to a file, or to standard error. The file may be moved at any
+    time.
 
-    A file that cannot be written any more is told to the server's log: what has been committed
-    is not taken back for it.
+    If the file cannot be written any more, the server's log reports the line: the commit is not
+    taken back.
     """
 
     def __init__(self, target: Path) -> None:
@@ -70,7 +72,8 @@ class Lines:
 
 
 def logger_to(target: Path) -> Write:
-    """The audit log's own logger. Raises InvalidRequest when `target` cannot be written."""
+    """The function that writes a line of the audit log to `target`. Raises InvalidRequest when
+    `target` cannot be written."""
     logger = structlog.wrap_logger(
         Lines(target),
         processors=[

@@ -1,9 +1,9 @@
-"""Who asks? API keys checked against those of the database, for every request.
+"""Authentication: the API key of every request is compared with the keys of the database.
 
-Keys are cached: a request is judged by keys read at most `key_refresh_s` ago, so a key that was
-revoked on another node is refused here within that time; the node that revokes it refuses it
-before it answers. After half of that time they are read anew beside the requests, so that none
-waits for it as long as requests come.
+Keys are cached: a request is checked against keys that were read at most `key_refresh_s` ago. So a
+key that another node revoked is refused here within that time. The node that revokes a key refuses
+it before it answers. After half of that time the keys are read again in the background, so that no
+request waits as long as requests arrive regularly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.ports import Clock, TableStore
 
 PRINCIPAL = "hornbeam.principal"
-"""Where a request's scope says who asks."""
+"""Key of the principal in the scope of a request."""
 OPEN = frozenset(
     {
         "/livez",
@@ -37,12 +37,12 @@ OPEN = frozenset(
         "/docs/swagger-ui.css",
     }
 )
-"""Answered to everybody: they tell nothing of what is stored."""
+"""Routes that need no API key: they show nothing that is stored."""
 WATCHED = frozenset({"/metrics", "/v1/status"})
-"""Judged by the keys last read, however old, while the store does not answer, and not counted: who
-watches the server must see it just then."""
+"""Routes for monitoring, which must work while the server is in trouble. While the store does not
+answer they accept the keys last read, however old. They do not count for the limit per key."""
 READ_S = 5.0
-"""How long a request waits for the keys."""
+"""Seconds that a request waits for the keys."""
 
 
 class KeyRing:
@@ -56,13 +56,15 @@ class KeyRing:
         self._keys: dict[str, ApiKey] = {}
         self._principals: dict[str, Principal] = {}
         self._read_at = -math.inf
-        """When the reading of the cached keys began."""
+        """Monotonic time at which the read of the cached keys began."""
         self._reading: asyncio.Task[None] | None = None
         self._table_of: TableStore | None = None
-        """The store that is known to have the table."""
+        """The store in which the table is known to exist."""
 
     async def principal(self, text: str, *, however_old: bool = False) -> Principal:
-        """Whose key `text` is. Raises Unauthenticated, and Unavailable while that is not known."""
+        """The principal of the API key `text`. With `however_old` the cached keys suffice when the
+        store does not answer. Raises Unauthenticated, and Unavailable when the keys cannot be read.
+        """
         age_s = self._clock.monotonic() - self._read_at
         if age_s > self._refresh_s / 2:
             await self._renew(age_s > self._refresh_s, however_old)
@@ -75,18 +77,18 @@ class KeyRing:
         return self._principals[key.id]
 
     async def reload(self) -> None:
-        """Read the keys as they are now. Raises Unavailable."""
+        """Read the current keys from the store. Raises Unavailable."""
         if self._reading is not None:
-            await asyncio.wait({self._reading})  # it may have begun too early
+            await asyncio.wait({self._reading})  # this read may have begun too early
         await self._wait(self._begin())
 
     async def all(self) -> list[ApiKey]:
-        """All keys as they are now, in order of their making. Raises Unavailable."""
+        """All current keys, in the order of their creation. Raises Unavailable."""
         await self.reload()
         return sorted(self._keys.values(), key=lambda key: (key.created_ms, key.id))
 
     async def make_table(self) -> TableStore:
-        """The store with its table of keys. Raises Unavailable."""
+        """Create the table of keys if it is missing, and return the store. Raises Unavailable."""
         store = self._serving.require_readable().store
         if store is not self._table_of:
             await store.create_table(TABLE)
@@ -110,7 +112,7 @@ class KeyRing:
         reading.result()
 
     def _begin(self) -> asyncio.Task[None]:
-        """The reading that is under way, or a new one."""
+        """The read under way, or a new one."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._read())
             self._reading.add_done_callback(self._ended)
@@ -119,7 +121,7 @@ class KeyRing:
     def _ended(self, reading: asyncio.Task[None]) -> None:
         self._reading = None
         if not reading.cancelled():
-            reading.exception()  # seen, should nobody wait for it
+            reading.exception()  # retrieved, because it may be that no request waits for it
 
     async def _read(self) -> None:
         began = self._clock.monotonic()
@@ -131,10 +133,10 @@ class KeyRing:
 
 
 class Authentication:
-    """The layer of the application that says who asks, or that nobody may ask so.
+    """The layer of the application that finds the principal of a request, or refuses the request.
 
-    Without a key ring (authentication is off) it is anybody. One key may have
-    `max_concurrent_requests_per_key` requests under way.
+    Without a key ring (authentication is off) the principal is `ANYBODY`. At most
+    `max_concurrent_requests_per_key` requests with one key run at the same time.
     """
 
     def __init__(self, app: ASGIApp, ring: KeyRing | None, settings: Settings) -> None:
@@ -177,7 +179,7 @@ class Authentication:
 
 
 def claimed_id(scope: Scope) -> str | None:
-    """The public part of the key that a request brings, be it valid or not."""
+    """The public id in the API key of a request, whether or not the key is valid."""
     try:
         return id_in(_bearer(scope))
     except Unauthenticated:
@@ -185,7 +187,7 @@ def claimed_id(scope: Scope) -> str | None:
 
 
 def _bearer(scope: Scope) -> str:
-    """The key of `Authorization: Bearer …`. Raises Unauthenticated."""
+    """The API key in the header `Authorization: Bearer …`. Raises Unauthenticated."""
     for name, value in scope["headers"]:
         if name == b"authorization":
             scheme, _, text = value.decode("latin-1").partition(" ")

@@ -1,11 +1,12 @@
-"""May they do that? What requests name, held against the grants of whoever asks.
+"""Authorization: the names in a request are checked against the grants of its API key.
 
-Only keys with grants cost anything: the names in a statement are found by binding it, once per text
-and catalog version. A name in SQL is a CTE's or a stored thing's by the text alone, so a statement
-that was allowed names the same things under whatever catalog it then runs.
+Only keys with grants have a cost: binding a statement finds the names in it, once per text and
+catalog. The text alone determines whether a name in SQL refers to a CTE or to a stored relation or
+view. So an allowed statement names the same relations and views under any catalog that it runs
+under.
 
-To a key with grants errors say nothing about what it may not read: no names that are near, no rows
-of other relations that a constraint found.
+Errors to a key with grants reveal nothing that it may not read: no similar names, and no rows of
+other relations that break a constraint.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.schema.trees import unlink
 
 STATEMENTS = 2_000
-"""Statements whose names are kept."""
+"""Maximum number of statements whose names are cached."""
 
 
 class Named(NamedTuple):
-    """Relations and views that a statement reads, and the relation that it writes."""
+    """The relations and views that a statement reads, and the relation that it writes, if any."""
 
     reads: frozenset[str]
     target: str | None
@@ -84,7 +85,7 @@ class Authorizer:
 
 
 class _Names:
-    """What statements name under one catalog."""
+    """A cache of the names in statements, for one catalog."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -92,7 +93,7 @@ class _Names:
 
 
 def named_in(sql: str, catalog: Catalog) -> Named:
-    """Everything stored that a statement names, in whatever part of it. Raises SqlError."""
+    """All relations and views that a statement names, subqueries included. Raises SqlError."""
     bound = bind(sql, catalog)
     unlink(bound.ast)
     statement = bound.statement
@@ -103,12 +104,13 @@ def named_in(sql: str, catalog: Catalog) -> Named:
 def _discreet(
     error: SqlError, sql: str, principal: Principal, catalog: Catalog
 ) -> SqlError | Forbidden:
-    """Why a statement cannot be bound, told to someone who may not read everything: first what is
-    forbidden in it, and without suggesting names that are hidden."""
+    """The error to report for a statement that cannot be bound, to a key with grants: Forbidden if
+    the statement mentions a name that the key may not read, else `error` without hidden names among
+    its suggestions."""
     try:
         tree = parse(sql)
     except SqlError:
-        return error  # there is nothing in it but the sender's own text
+        return error  # the error quotes only the sender's own text
     mentioned = {table.name for table in tree.find_all(exp.Table)}
     unlink(tree)
     try:
@@ -131,7 +133,8 @@ def _stored(names: Iterable[str], catalog: Catalog) -> list[str]:
 def discreet_violation(
     error: ConstraintViolation, principal: Principal, catalog: Catalog
 ) -> ConstraintViolation:
-    """`error` without rows of a relation that may not be read (a child of what was deleted)."""
+    """`error`, or an error without details if it concerns a relation that the key may not read,
+    such as a child of a deleted row."""
     relation = error.details.get("relation", "")
     if relation not in catalog or sees(principal, catalog, relation):
         return error
@@ -141,8 +144,8 @@ def discreet_violation(
 def shown_transaction(
     document: dict[str, Any], principal: Principal, catalog: Catalog
 ) -> dict[str, Any]:
-    """A transaction's answer without the views, indexes and relations that may not be read: the
-    row of a view that changed along may hold columns of other relations."""
+    """The answer of a transaction without relations, views and indexes that the key may not read: a
+    row of a view that was maintained may hold columns of other relations."""
     if principal.grants is None:
         return document
     document["affected"] = {
@@ -162,7 +165,8 @@ def shown_transaction(
 def shown_status(
     document: dict[str, Any], principal: Principal, catalog: Catalog
 ) -> dict[str, Any]:
-    """How the server is doing. Where its data is and which rows are hot is for administrators."""
+    """The status without names that the key may not read. Only administrators get the data folder
+    and the hot locks."""
     if not principal.role.includes(Role.ADMIN):
         document["data"] = ""
         document["locks"] = {**document["locks"], "hot": []}
@@ -184,7 +188,8 @@ def shown_status(
 def require_verify(
     principal: Principal, names: Iterable[str] | None, repair: bool, catalog: Catalog
 ) -> None:
-    """Raises Forbidden. All views and indexes are for those who may read everything."""
+    """Raises Forbidden if the key may not verify these views and indexes, or may not repair, and
+    NotFound. A key with grants may not verify everything (`names` None)."""
     if repair:
         principal.require_role(Role.ADMIN)
     if principal.grants is None:
@@ -197,6 +202,6 @@ def require_verify(
         )
     for name in names:
         if not catalog.relations_of(name) and name not in catalog.index:
-            raise NotFound(f"There is no view or index {name}.")  # the usual error lists them all
+            raise NotFound(f"There is no view or index {name}.")  # the usual error lists all names
         if not sees(principal, catalog, name):
             principal.require_read([name])

@@ -1,4 +1,4 @@
-"""The changes of relations between two snapshots, to be read from the logs beside the nodes."""
+"""The changes of relations between two snapshots, for readers of the logs outside the nodes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from hornbeam_server.txlayer.following import LogSegment
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """All commits above `after` and at or below `upto` stand in `segments`, among others.
+    """The segments of the logs that hold all commits above `after` and at or below `upto`, and
+    possibly other commits.
 
-    `catalog` is that of `upto`; rows written under earlier ones are read by it, too, since columns
-    are only ever appended. `begun` names the relations that are newer than `after`, and since when
-    they are there: what bore such a name before was another relation. Of those in `loaded` the
-    rows of an initial load are missing, which was over then.
+    `catalog` is that of `upto`. It also decodes rows written under earlier catalogs, because
+    columns are only ever appended. `begun` has the relations that are newer than `after`, with the
+    timestamp of their creation: commits before it concern another relation of the same name.
+    `loaded` has the relations whose initial load ended after `after`, with the timestamp of its
+    end: the loaded rows are in no log.
     """
 
     after: int
@@ -31,8 +33,8 @@ class Changes:
 
 
 def begun(catalogs: Sequence[Catalog]) -> dict[str, int]:
-    """The relations of the first of successive versions that the last does not have, and since
-    when they are there."""
+    """The relations of the newest catalog that the oldest does not have, with the timestamp of
+    their creation. `catalogs` are successive versions, the newest first."""
     newest, found = catalogs[0], {}
     for name in newest.schema.names:
         table = newest.layout(name).table
@@ -44,8 +46,9 @@ def begun(catalogs: Sequence[Catalog]) -> dict[str, int]:
 
 
 def loaded(catalogs: Sequence[Catalog]) -> dict[str, int]:
-    """The relations whose initial load has ended between the last of successive versions and the
-    first, and when: their rows are in no log."""
+    """The relations whose initial load ended between the oldest and the newest of `catalogs`, with
+    the timestamp of its end. The loaded rows are in no log. `catalogs` are successive versions, the
+    newest first."""
     found = {}
     for later, earlier in pairwise(catalogs):
         for name in earlier.load.relations if earlier.load is not None else ():

@@ -1,8 +1,8 @@
-"""Reading whole relations beside the nodes: a snapshot, and where its rows lie.
+"""Exports: a snapshot, and the place from which external readers read whole relations.
 
-The rows of a snapshot stay where they are for the retention. In HBase that is all there is to it;
-of an embedded store a checkpoint is made, a folder of linked files, which takes the space of what
-the store drops meanwhile, until it is ended.
+The rows of a snapshot are kept for the retention. In HBase an export needs nothing else. An
+embedded store makes a checkpoint, a folder of linked files. Until the export is ended the
+checkpoint takes the space of files that the store drops meanwhile.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hornbeam_server.storage.source import Source
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Rows of `catalog`'s layouts as of `snapshot`, to be read until the wall clock says
-    `until_ms`."""
+    """The rows of all layouts of `catalog` as of `snapshot`. They may be read from `source` until
+    the wall clock shows `until_ms`."""
 
     name: str
     snapshot: int
@@ -32,7 +32,7 @@ class Export:
 
 
 class Exports:
-    """Of one node."""
+    """The exports of one node."""
 
     def __init__(
         self,
@@ -41,14 +41,16 @@ class Exports:
         clock: Clock,
         ids: Ids,
     ) -> None:
-        """`folder` is where `make` puts what it makes, if anywhere."""
+        """`make` makes the source of an export with the given name; None: the store has no exports.
+        `folder` is the parent of the checkpoints that `make` may create."""
         self._make = make
         self._folder = folder
         self._clock = clock
         self._ids = ids
 
     async def begin(self, snapshot: int, catalog: Catalog, keep_ms: int) -> Export:
-        """Everything at or below `snapshot` is in the store. Raises Unsupported, Unavailable."""
+        """Begin an export that is kept for `keep_ms`. Requires that all commits at or below
+        `snapshot` are in the store. Raises Unsupported, Unavailable."""
         if self._make is None:
             raise Unsupported("This store cannot be read beside its process.")
         until_ms = self._clock.wall_ms() + keep_ms
@@ -56,7 +58,7 @@ class Exports:
         return Export(name, snapshot, catalog, await self._make(name), until_ms)
 
     async def end(self, name: str) -> bool:
-        """Nobody reads it any more. False: there is nothing of it."""
+        """Remove the checkpoint of an export. False: it has none, or none any more."""
         kept = await asyncio.to_thread(self._kept)
         if name not in kept:
             return False
@@ -64,7 +66,7 @@ class Exports:
         return True
 
     async def end_old(self) -> None:
-        """Remove what may be read no more."""
+        """Remove the checkpoints of expired exports."""
         now = self._clock.wall_ms()
         for name in await asyncio.to_thread(self._kept):
             if int(name.partition("-")[0]) < now:
