@@ -8,7 +8,7 @@ from hornbeam_server.storage.ports import Cell
 
 
 def fitting(cells: Sequence[Cell | None], room: int) -> int:
-    """How many of `cells` there are up to the one with which their values reach `room` bytes."""
+    """The number of `cells` up to the one at which their values reach `room` bytes, or of all."""
     for count, cell in enumerate(cells, start=1):
         if cell is not None and (room := room - len(cell.value)) <= 0:
             return count
@@ -16,7 +16,7 @@ def fitting(cells: Sequence[Cell | None], room: int) -> int:
 
 
 def groups_within(groups: Sequence[list[Cell]], room: int) -> list[list[Cell]]:
-    """The first groups, as many as have values of at most `room` bytes in all."""
+    """The longest list of first groups whose values have at most `room` bytes in all."""
     found: list[list[Cell]] = []
     for cells in groups:
         room -= bytes_of_values(cells)

@@ -1,8 +1,8 @@
-"""How large a stored row may be, and a message between nodes.
+"""Maximum sizes of a stored row and of a message between nodes.
 
-A row: what HBase takes as it is set up by default. The same everywhere, and looked at before a row
-is logged: what is in the log must be put, and a store that refuses it for ever would keep its
-transaction's locks for ever.
+The limits of a row are those of HBase with its default settings, and the same for all stores. They
+are checked before a row is logged: a logged row must be put, and a transaction whose row the store
+always refuses would keep its locks without end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def require_storable(writes: Mapping[str, Sequence[Put]]) -> None:
 
 
 def require_sendable(what: str, data: bytes) -> None:
-    """Raises LimitExceeded for what is longer than MESSAGE_BYTES."""
+    """Raises LimitExceeded if `data` is longer than MESSAGE_BYTES. `what` names it in the error."""
     if len(data) > MESSAGE_BYTES:
         raise LimitExceeded(f"{what} has {len(data)} bytes; {MESSAGE_BYTES} are allowed.")
 

@@ -1,11 +1,11 @@
-"""The ports: all that the rest of Hornbeam may ask of the world outside the process.
+"""The ports: everything that the rest of Hornbeam may ask of the world outside the process.
 
 Every adapter (RocksDB, local files, simulated, HBase, HDFS, ZooKeeper) passes the contract suite
-of its port in `tests/contract/`. All methods are called from one event loop; an adapter that
+of its port in `tests/contract/`. All methods are called from one event loop. An adapter that
 blocks for longer than some microseconds does so in its own threads.
 
 Errors: `Unavailable` when the outcome is unknown or the service cannot be reached (puts are
-idempotent, so the caller repeats them), `DiskFull`, `Corruption`. Nothing else escapes.
+idempotent, so the caller repeats them), `DiskFull`, `Corruption`, and those that a method names.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ TOMBSTONE = b""
 hide older versions from the snapshots that still need them."""
 
 BATCH_BYTES = 1 << 20
-"""A batch of rows ends with the row with which its values reach so many bytes: a row may be large,
-and a thousand of them must not be in memory at one time."""
+"""A batch of rows ends with the row at which its values reach so many bytes: a row may be large,
+and a thousand large rows must not be in memory at one time."""
 
 NEWEST = (1 << 63) - 1
 """Read timestamp that sees every version."""
@@ -52,11 +52,12 @@ class TableStore(Protocol):
 
     @property
     def remote(self) -> bool:
-        """Does each read wait for another machine? Then who needs several asks for all at once."""
+        """True if each read waits for another machine. A caller that needs several reads then
+        sends all of them at once."""
 
     async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
-        """Create if absent. Idempotent. Where a store divides its tables, a new one is divided at
-        the keys `splits`: who fills it writes to all parts at once."""
+        """Create if absent. Idempotent. A store that divides its tables divides a new one at the
+        keys `splits`, so that a client that fills it writes to all parts at once."""
 
     async def drop_table(self, table: str) -> None:
         """Remove with all content. Idempotent."""
@@ -69,10 +70,11 @@ class TableStore(Protocol):
     ) -> Awaitable[list[Cell | None]]:
         """Newest version with ts ≤ `at` of each key, in order; None if absent or a tombstone.
 
-        With `room` the answer is about the first keys only, at least one: it ends at the latest
-        with the row with which the values reach so many bytes.
+        With `room` the answer covers only the first keys, at least one: it ends at the latest
+        with the row at which the values reach `room` bytes.
 
-        A remote store asks at once, whether or not it is awaited yet.
+        A remote store sends the request at the call, before the result is awaited; the simulated
+        store sends it when the result is awaited.
         """
 
     def scan(
@@ -90,7 +92,7 @@ class TableStore(Protocol):
         Tombstones are left out and do not count towards `limit`. All batches belong to `at`;
         a put with ts > `at` or a purge with a horizon ≤ `at` during the scan changes nothing.
         Batches are never empty, hold some thousands of rows at most, and end at the latest with
-        the row with which their values reach BATCH_BYTES.
+        the row at which their values reach BATCH_BYTES.
         """
 
     async def scan_prefixes(
@@ -98,16 +100,16 @@ class TableStore(Protocol):
     ) -> list[list[Cell]]:
         """For each prefix all rows that start with it, in key order. For short ranges.
 
-        With `room` the answer is about the first prefixes only, whose values have at most so many
-        bytes in all; about none if the first prefix has more: that one is for `scan`.
+        With `room` the answer covers only the first prefixes, whose values have at most `room`
+        bytes in all. It is empty if the first prefix alone has more: `scan` reads that prefix.
         """
 
     async def put(self, writes: Mapping[str, Sequence[Put]], ts: int) -> None:
         """Write all with timestamp `ts`. Atomic per row, not across rows; idempotent.
 
         Of several versions of a row with one `ts` the last written stays.
-        On return every later read sees it. Survives a crash of the process; survives a crash of
-        the machine only after `flush`.
+        Every read that begins after the return observes the put. It survives a crash of the
+        process at once, a crash of the machine only after `flush`.
         """
 
     async def check_and_put(
@@ -115,25 +117,26 @@ class TableStore(Protocol):
     ) -> bool:
         """Write if the newest value equals `expected` (None: absent or a tombstone). Atomic.
 
-        The version is `ts`, or later than the newest version if that is not older: what was
-        compared is always hidden by what is written. A tombstone deletes.
+        The version is `ts`, or a later one if the newest version is not older than `ts`: the
+        written version always hides the compared one. A `value` TOMBSTONE deletes the row.
         """
 
     async def flush(self) -> None:
-        """On return everything put before survives a crash of the machine."""
+        """On return every earlier put survives a crash of the machine."""
 
     async def purge(self, table: str, horizon: int) -> int:
-        """Drop versions no snapshot ≥ `horizon` can see, tombstones included; returns how many.
+        """Drop versions that no snapshot ≥ `horizon` can read, tombstones included; returns how
+        many.
 
-        Precondition: nothing is put with ts ≤ `horizon` any more.
+        Precondition: no put with ts ≤ `horizon` takes place any more.
         """
 
     async def size(self, table: str) -> int:
         """Bytes of keys and values of all versions, roughly, before compression."""
 
     async def splits(self, table: str) -> list[bytes]:
-        """Keys at which a scan of the table may be cut into scans that go on side by side, in
-        order, each once. As the store has it laid out now; none for a small table."""
+        """Keys at which a scan of the table may be cut into concurrent scans, in order, without
+        duplicates. They follow the present layout of the store; empty for a small table."""
 
     async def close(self) -> None:
         """Flush and release. Idempotent."""
@@ -152,7 +155,7 @@ START = Position(0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of the log. `first_ts`/`last_ts` are not known to it; readers look inside."""
+    """One file of the log. The timestamps of its records are known only to a reader of it."""
 
     epoch: int
     sequence: int
@@ -175,53 +178,58 @@ class Log(Protocol):
     def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:
         """Durable records from `start` on, with the position just after each.
 
-        Drops a torn tail of an epoch's last segment, if that is unsealed (and counts it); raises
-        Corruption with the position when damage lies before a whole later append, in a sealed
-        segment, or a segment is missing: the one of `start` too. START reads from the first that
-        has not been dropped. Of the appends under way none or all of their frames are seen.
+        Drops (and counts) a torn tail of an epoch's last segment, if that segment is unsealed.
+        Raises Corruption with the position when damage lies before a whole later append or in a
+        sealed segment, or when a segment is missing, also the segment of `start`. START reads from
+        the first segment that has not been dropped. The reader gets all frames of a concurrent
+        append, or none.
         """
 
     async def roll(self) -> Position:
-        """Seal the open segment, if one is. Returns where the next will begin: whatever stands
-        before is sealed, or of an epoch before, and nobody appends to it any more."""
+        """Seal the open segment, if there is one. Returns the position at which the next segment
+        will begin. Every earlier segment is sealed or belongs to an earlier epoch, and no process
+        appends to it any more."""
 
     async def segments(self) -> list[Segment]:
-        """In order."""
+        """All segments, in order."""
 
     async def drop_before(self, position: Position) -> int:
-        """Delete all segments before the one that `position` is in, but never the open one;
-        returns how many. Whoever reads from `position` on then notices if any is missing."""
+        """Delete all segments before the segment of `position`, but never the open one; returns
+        how many. The segment of `position` stays, so that a reader from there on notices a missing
+        segment."""
 
     async def close(self) -> None:
         """Seal and release. Idempotent."""
 
 
 class LogReader(Protocol):
-    """Logs of a database from outside, for who follows what is committed: reading takes no log
-    over, and its owner does not notice."""
+    """Reads the logs of a database from outside, to follow committed transactions. Reading takes
+    over no log, and the owner of a log does not notice it."""
 
     async def segments(self, name: str) -> list[tuple[int, int]]:
-        """Epoch and sequence of each segment of a log, in order; none: there is no such log."""
+        """Epoch and sequence of each segment of the log `name`, in order; empty if there is no
+        such log."""
 
     async def read(self, name: str, epoch: int, sequence: int) -> bytes | None:
-        """All of a segment to which nobody appends any more (of others it may be a part); None:
-        it has been dropped. Raises Unavailable."""
+        """All bytes of a segment, if no process appends to it any more; else perhaps only the
+        first part. None if the segment has been dropped. Raises Unavailable."""
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Release the logs. Idempotent."""
 
 
 class Logs(LogReader, Protocol):
-    """All logs of a database, for who clears up. `Log` is one of them, for its owner."""
+    """All logs of a database, for clean-up. `Log` is one of them, for its owner."""
 
     async def touched(self) -> Mapping[str, int]:
-        """Their names; when each was founded or taken over last, in milliseconds since 1970."""
+        """For each log the time when it was founded or last taken over, in milliseconds since
+        1970."""
 
     async def remove(self, name: str) -> None:
-        """With all that is in it, and at once or not at all. Idempotent.
+        """Delete the log `name` with all its segments, all or nothing. Idempotent.
 
-        Whoever owned the log cannot write to it any more: what comes late finds no log, and makes
-        none. Who opens it, founds another.
+        The former owner cannot write to the log any more: a late write finds no log and creates
+        none. A process that opens the name again founds another log.
         """
 
 
@@ -241,7 +249,7 @@ class Ids(Protocol):
     """Fresh identifiers."""
 
     def new(self) -> str:
-        """32 hexadecimal digits, never given before."""
+        """32 hexadecimal digits, never returned before."""
 
 
 class Versioned(NamedTuple):
@@ -259,44 +267,47 @@ class Coordination(Protocol):
     async def write(self, path: str, value: bytes, expected: int) -> int:
         """Write if the current version is `expected` (0: absent); returns the new version.
 
-        Raises StalePlan when it is not.
+        Raises StalePlan when the current version is another one.
         """
 
     async def join(self, member: str, data: bytes = b"") -> None:
         """Appear in `members` with `data` until `leave`, `close` or the end of the process.
 
-        Again: with other data.
+        A second call replaces the data.
         """
 
     async def leave(self, member: str) -> None: ...
 
     async def members(self) -> dict[str, bytes]:
-        """Each with its data, sorted by name.
+        """All members with their data, sorted by name.
 
-        Each one's data is what it was when it was asked for or later, not of one moment for all.
-        Of one name that several processes show, it is that of any of them.
+        The data of a member is as new as the call, or newer; the data of two members need not be
+        of the same time. If several processes join under one name, the data is that of any of them.
         """
 
     @property
     def news(self) -> int:
-        """Another number once anything has changed that was read here before, a value that was
-        there or the members, as soon as this process is told; also when it cannot know.
+        """A number that changes when anything changes that was read here before: a present value,
+        or the members. It changes as soon as the service notifies this process, and also when a
+        notification may be lost.
 
-        A hint, to save questions: it may come late. Who has to know asks, now and then at least.
+        A hint that saves requests: it may come late. A caller that must know asks the service, at
+        least now and then.
         """
 
     def alive(self) -> bool:
-        """True as long as it is certain that nobody has been told that this process is gone.
+        """True while it is certain that the service has reported to no process that this one is
+        gone.
 
-        Judged without asking: by the time since the service was last heard of. A process that
-        was stopped and goes on finds False.
+        Judged without a request, by the time since the last sign of the service. A process that
+        continues after a stop longer than its session finds False.
         """
 
     async def close(self) -> None: ...
 
 
 class Caller(NamedTuple):
-    """Whose message it is: the connection of that number, of the member of that name."""
+    """The sender of a message: the member `name`, over its connection number `connection`."""
 
     name: str
     connection: int
@@ -313,43 +324,46 @@ class Link(Protocol):
     """One connection to a member, from the side that asks."""
 
     def ask(self, message: bytes) -> asyncio.Future[bytes]:
-        """Send now, behind all that was sent before; the future becomes the answer.
+        """Send `message` now, after all earlier messages; returns a future of the answer.
 
-        It fails with Unavailable when the connection is broken, or breaks before the answer is
-        here: whether the message was handled is then unknown. Whoever cancels it only stops
-        waiting. Raises only LimitExceeded, for a message longer than MESSAGE_BYTES.
+        The future fails with Unavailable when the connection is broken, or breaks before the answer
+        arrives: it is then unknown whether the message was handled. Cancelling the future only
+        stops the wait. Raises only LimitExceeded, for a message longer than MESSAGE_BYTES.
         """
 
     @property
     def broken(self) -> bool:
-        """Is it over? Then it stays so: a broken link answers nothing and sends nothing more."""
+        """True once the connection is broken. A broken link never recovers: it sends no message
+        and receives no answer."""
 
     async def close(self) -> None:
-        """Break it: what is not answered yet fails. Idempotent."""
+        """Break the connection: messages without an answer fail. Idempotent."""
 
 
 class Peers(Protocol):
-    """Messages between members, each of which asks and answers.
+    """Messages between members. Every member asks and answers.
 
     Messages of one connection are *begun*, that is, `answer` runs up to its first suspension, in
-    the order in which they were sent, without gaps, once at most. Answers come in any order.
-    Nothing of a connection is begun after it broke at the receiver. Of each name the receiver
-    listens only to the connection with the highest number: when it accepts one, the earlier are
-    cut, and nothing of them is begun any more; a number that is not higher is refused. So whoever
-    numbers its connections can rely on it that nothing from before comes after.
+    the order in which they were sent, without gaps, and once at most. Answers come in any order.
+    After a connection broke at the receiver, none of its messages is begun. For each name, the
+    receiver serves only the connection with the highest number. When it accepts a connection, it
+    cuts the earlier ones and begins none of their messages any more. It refuses a number that is
+    not higher. So a member that numbers its connections in order knows that no message of an
+    earlier connection is begun after one of a later connection.
     """
 
     async def listen(self, answer: Answer) -> str:
-        """From now on others reach this process, at the address returned (host:port). Once.
+        """Accept connections of other members from now on; returns the address (host:port) at
+        which they reach this process. Called once at most.
 
-        When `answer` raises, the connection breaks: to the other side the outcome is unknown.
-        What of it is under way when a connection breaks is not cancelled.
+        When `answer` raises, the connection breaks: for the other side the outcome is unknown.
+        A call of `answer` that runs when its connection breaks is not cancelled.
         """
 
     async def connect(self, name: str, address: str, number: int) -> Link:
-        """A connection to the member at `address`, as `name`. Raises Unavailable: nobody listens
-        there, or it refuses this caller.
+        """Connect to the member at `address` under the name `name`, as connection `number`. Raises
+        Unavailable when no member listens there, or when it refuses this caller.
         """
 
     async def close(self) -> None:
-        """Listen no more, break every connection, both ways. Idempotent."""
+        """Stop listening and break all connections, incoming and outgoing. Idempotent."""

@@ -1,6 +1,6 @@
-"""Where a database's rows and its logs lie, told to processes that read them beside its nodes.
+"""Locations of a database's rows and logs, for processes that read them beside its nodes.
 
-Whoever reads so sees all rows of all relations: what API keys may read does not count here.
+Such a process reads all rows of all relations: the grants of API keys do not apply.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ Source = HBaseSource | CheckpointSource
 
 
 def open_source(source: Source) -> TableStore:
-    """For reading, from within an event loop. Raises Unavailable, Corruption."""
+    """Open the rows at `source` for reading, from within an event loop. Raises Unavailable,
+    Corruption."""
     if isinstance(source, CheckpointSource):
         return RocksStore.open_checkpoint(Path(source.folder))
     from hornbeam_server.storage.hbase.store import HBaseStore
@@ -43,14 +44,14 @@ def open_source(source: Source) -> TableStore:
 
 
 class LocalLogSource(msgspec.Struct, frozen=True, tag="local"):
-    """Logs in the folders of a folder of this machine."""
+    """Logs in a folder of this machine, each in a folder of its own."""
 
     folder: str
 
 
 class HdfsLogSource(msgspec.Struct, frozen=True, tag="hdfs"):
-    """Logs in a folder of the HDFS at `url`. Of a name service who reads them needs the settings,
-    or HADOOP_CONF_DIR, as nodes do."""
+    """Logs in a folder of the HDFS at `url`. If `url` names a name service, the reader needs its
+    `settings`, or HADOOP_CONF_DIR, as nodes do."""
 
     url: str
     folder: str
@@ -61,7 +62,7 @@ LogSource = LocalLogSource | HdfsLogSource
 
 
 def open_logs(source: LogSource) -> LogReader:
-    """From within an event loop. Raises InvalidRequest."""
+    """Open the logs at `source` for reading, from within an event loop. Raises InvalidRequest."""
     if isinstance(source, LocalLogSource):
         return LocalLogs(Path(source.folder))
     from hornbeam_server.storage.hdfs.log import hdfs_logs

@@ -1,5 +1,4 @@
-"""Work side by side, with as few tasks as it takes: what waits for another machine is asked for at
-once."""
+"""Concurrent work with as few tasks as possible: requests to other machines are sent at once."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ T = TypeVar("T")
 
 
 async def all_settled(works: Sequence[Awaitable[T]]) -> list[T]:
-    """All results in order. On a failure too, nothing is under way any more.
+    """All results in order. Raises the first failure in this order, after all works have ended.
 
-    The first is done by the task that asks; the others get one each.
+    The calling task does the first work; each other work gets a task of its own.
     """
     others = [asyncio.ensure_future(work) for work in works[1:]]
     found: list[T] = []
@@ -38,16 +37,16 @@ async def all_settled(works: Sequence[Awaitable[T]]) -> list[T]:
 
 
 async def read_together(store: TableStore, reads: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Results in order: read side by side if the store is remote, else one by one, since a task
-    of its own takes longer than reading a row that is here."""
+    """Results of `reads` in order. They run concurrently if the store is remote, else one by one,
+    since a task takes longer than a read of a row on this machine."""
     if store.remote and len(reads) > 1:
         return await all_settled([read() for read in reads])
     return [await read() for read in reads]
 
 
 async def all_tried(works: Iterable[Callable[[], Awaitable[object]]]) -> None:
-    """One after the other; what fails keeps none behind it from its try. Raises the first failure
-    in the end, if it is an OSError or a HornbeamError; any other at once."""
+    """Do `works` one after the other. After an OSError or a HornbeamError the later works still
+    run, and the first such error is raised at the end. Any other error is raised at once."""
     failed: OSError | HornbeamError | None = None
     for work in works:
         try:
@@ -59,9 +58,10 @@ async def all_tried(works: Iterable[Callable[[], Awaitable[object]]]) -> None:
 
 
 async def settled(future: asyncio.Future[T], seconds: float) -> None:
-    """Return when `future` is done, or after `seconds`. Who is cancelled meanwhile leaves it alone.
+    """Return when `future` is done, or after `seconds`. Cancelling the caller does not cancel
+    `future`.
 
-    As `asyncio.wait` does for many, in a third of the time.
+    It does for one future what `asyncio.wait` does for many, in a third of the time.
     """
     if future.done():
         return

@@ -1,8 +1,8 @@
-"""The rows of an answer to a scan or to gets, taken out of its bytes.
+"""Decodes the rows of an answer to a scan or to gets from its bytes.
 
-thriftpy2 makes two objects with eight attributes of every row, and that is half of what a scan
-costs. The answer about our one column has always the same shape, so here only what differs is
-looked at, and all else is compared:
+thriftpy2 makes two objects with eight attributes for every row, which is half of the cost of a
+scan. An answer about Hornbeam's one column always has the same shape. So this module decodes only
+the variable parts, and compares all others with the expected bytes:
 
     80 01 00 02, name, number; 0f 00 00 0c, rows; row …; 00
     row: 0b 00 01, key; 0f 00 02 0c 00 00 00 01 (cells: one);
@@ -12,7 +12,7 @@ looked at, and all else is compared:
 
 The answer to a single get has 0c 00 00 and its row in the place of rows.
 
-Whatever looks different (an error, another HBase's rows) is `Unfamiliar`, and for thriftpy2.
+An answer of another shape (an error, rows of another HBase) is `Unfamiliar`; thriftpy2 decodes it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROWS = b"\x0f\x00\x00\x0c"
 
 
 def answer_begins(function: str) -> bytes:
-    """The answer of `function` up to its number."""
+    """The first bytes of an answer of `function`, up to its number."""
     return b"\x80\x01\x00\x02%b%b" % (len(function).to_bytes(4), function.encode())
 
 
@@ -52,20 +52,20 @@ _ROW_END = Struct(f">{len(_TIMESTAMP)}sq{len(_END)}s")
 
 
 class Unfamiliar(Exception):
-    """These bytes are for somebody else to decode."""
+    """The bytes have another shape: thriftpy2 must decode them."""
 
 
 class Rows:
-    """The rows of one answer, as they are stored, from bytes that come piece by piece."""
+    """The rows of one answer, as they are stored, from bytes that arrive piece by piece."""
 
     def __init__(self) -> None:
         self.cells: list[Cell] = []
         self._count: int | None = None
         self._rest = b""
-        """Of the last piece: a part of a row."""
+        """The end of the last piece: a part of a row."""
 
     def take(self, piece: bytes) -> bool:
-        """Is this the end of the answer? Raises Unfamiliar."""
+        """Decode the next piece; True at the end of the answer. Raises Unfamiliar."""
         data = self._rest + piece
         at = 0
         if self._count is None:
@@ -82,8 +82,8 @@ class Rows:
 
 
 def cells_gotten(data: bytes) -> list[Cell | None]:
-    """What `get` or `getMultiple` answers, as it is stored; None for what is absent. Raises
-    Unfamiliar."""
+    """The cells in an answer of `get` or `getMultiple`, as they are stored; None for absent rows.
+    Raises Unfamiliar."""
     if data.startswith(_GETS):
         at = len(_GETS) + 4
         count = int.from_bytes(data[at - 4 : at])
@@ -116,7 +116,8 @@ def _rows_announced(data: bytes) -> int:
 
 
 def _append_rows(data: bytes, at: int, cells: list[Cell], count: int) -> int:
-    """Append the whole rows from `at` on, until there are `count`; returns where they end."""
+    """Append the whole rows from `at` on to `cells`, until there are `count`; returns the offset
+    behind them. Raises Unfamiliar."""
     head, middle, end = _ROW_HEAD.unpack_from, _ROW_MIDDLE.unpack_from, _ROW_END.unpack_from
     head_size, middle_size, end_size = _ROW_HEAD.size, _ROW_MIDDLE.size, _ROW_END.size
     begin = at
@@ -147,7 +148,8 @@ def _append_rows(data: bytes, at: int, cells: list[Cell], count: int) -> int:
 
 
 def _require_part_of_row(data: bytes, at: int) -> None:
-    """Else more would be waited for in vain. Raises Unfamiliar."""
+    """Raises Unfamiliar if the bytes at `at` do not begin a row: the reader would wait for its end
+    in vain."""
     for expected, follows in ((_HEAD, None), (_MIDDLE, None), (_TIMESTAMP, 8), (_END, 0)):
         if not expected.startswith(data[at : at + len(expected)]):
             raise Unfamiliar

@@ -1,7 +1,7 @@
 """How rows lie in HBase: one column, `d:r`, and in it one cell per version with its timestamp.
 
 **Keys** are the row keys of the port. HBase has no empty row key, so a key of nothing but zero
-bytes (the empty one too) gets one more; that keeps the order and is undone when read.
+bytes (also the empty one) gets one more zero byte. This keeps the order; reads undo it.
 
 **Values** are the values of the port, but for a first byte 0xff, the mark:
 
@@ -12,7 +12,7 @@ bytes (the empty one too) gets one more; that keeps the order and is undone when
 
 A tombstone is not an empty cell, since HBase's check-and-put takes an empty cell for an absent
 one. A value that begins with the mark is stored signed with zeros. `check_and_put` signs with
-16 random bytes, so that a comparison with the cell's bytes is one with this very version: see
+16 random bytes, so that only this one version has the bytes of its cell: see
 `HBaseStore.check_and_put`.
 """
 
@@ -24,13 +24,13 @@ from hornbeam_server.storage.hbase.interface import THRIFT
 
 FAMILY, QUALIFIER = b"d", b"r"
 COLUMNS = [THRIFT.TColumn(family=FAMILY, qualifier=QUALIFIER)]
-"""What every read asks for."""
+"""The columns that every read asks for."""
 FLUSHED = b"s"
 """Qualifier of the cells that `flush` writes, in rows that may have no other cell."""
 MARK = b"\xff"
 _SIGNATURE = 16
 _VALUE = len(MARK) + _SIGNATURE
-"""Where the value begins behind a signature."""
+"""Offset of the value behind a signature."""
 
 
 def stored_key(key: bytes) -> bytes:
@@ -53,7 +53,7 @@ def signed(value: bytes) -> bytes:
 
 
 def is_signed(stored: bytes) -> bool:
-    """Does no other version have these bytes?"""
+    """True if no other version has these bytes."""
     return stored[:1] == MARK and any(stored[1:_VALUE])
 
 
@@ -62,5 +62,5 @@ def value_of(stored: bytes) -> bytes:
 
 
 def is_plain(stored: bytes, value: bytes) -> bool:
-    """Are a key and its value the same as stored and as seen?"""
+    """True if a stored key and its stored value are those that readers get."""
     return value[:1] != MARK and bool(stored.strip(b"\0"))

@@ -1,13 +1,14 @@
 """Connections to HBase's Thrift 2 gateways, for use by threads and by one event loop.
 
-A connection serves one call at a time. After any failure it is thrown away; one that was idle
-for long is closed, before its gateway does so. A gateway that fails is set aside for a while; the
-others are tried in turn. When all are set aside, they are tried nevertheless.
+A connection serves one call at a time. After any failure it is closed. A connection that is idle
+for long is closed before its gateway closes it. A gateway that fails is set aside for a while, and
+the others are tried in turn. When all are set aside, they are tried nevertheless.
 
-A call has a deadline, kept by the socket at every read and write.
+A call has a deadline; the socket checks it at every read and write.
 
-Threads may do everything. The event loop makes a call only over a connection that is open and free
-(`call_at_once`): that spares it a thread's turns at Python's lock, which cost more than the call.
+Threads may call every method. The event loop makes a call only over an open, free connection
+(`call_at_once`): this saves switches between threads at Python's lock, which cost more than the
+call.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ IDLE_S = 30.0
 """Gateways close connections after 60 s without a call."""
 ASIDE_S = 2.0
 INTRODUCED_S = 15.0
-"""A gateway that has not said by then what it is is given up, however long the call may take."""
+"""A gateway that has not reported its type after so long is given up, whatever the deadline of
+the call."""
 MOST_IDLE = 32
-"""Connections that are kept; threads and the event loop may each use as many."""
+"""Idle connections that are kept, at most. Threads and the event loop may each use as many."""
 SHORT_ANSWER = 4 * BUFFER_BYTES
-"""What the event loop reads itself, at most."""
+"""The event loop reads at most so many bytes of an answer itself."""
 _THRIFT_BINARY = b"\x80\x01"
 _BROKEN = (OSError, TException, ProtocolError, MemoryError, RecursionError, SystemError)
-"""What thriftpy2 raises when the bytes end or make no sense."""
+"""Errors of a socket, and of thriftpy2 when the bytes end early or make no sense."""
 
 
 class Address(NamedTuple):
@@ -58,8 +60,8 @@ class Address(NamedTuple):
 
 
 class CallFailed(Unavailable):
-    """A call that did not return. `sent`: it may have taken effect, or may yet do so.
-    `refused`: HBase has answered with an error. `lasting`: it would again."""
+    """A call that did not return. `sent`: it may have taken effect, or may yet do so. `refused`:
+    the answer was an error. `lasting`: a repetition would fail again."""
 
     def __init__(
         self,
@@ -88,14 +90,14 @@ class Gateways:
         self._closed = False
 
     def call(self, work: Callable[[Any], T], deadline: float) -> T:
-        """`work` with a client of `THBaseService`. Raises CallFailed, AnswerTooLong."""
+        """Do `work` with a client of `THBaseService`. Raises CallFailed, AnswerTooLong."""
         self._require_open()
         with self._lent(self._take(deadline) or self._opened(deadline)) as connection:
             return work(connection.client)
 
     async def call_at_once(self, name: str, call: bytes, deadline: float) -> Any:
-        """What function `name` of `THBaseService` answers to a call of it. Raises CallFailed, also
-        when no connection is free; AnswerTooLong."""
+        """Send the encoded `call` of function `name` of `THBaseService`; returns its answer.
+        Raises CallFailed, also when no connection is free, and AnswerTooLong."""
         connection = self._take(deadline)
         if connection is None:
             raise CallFailed("No connection to a gateway is free.", sent=False)
@@ -103,7 +105,7 @@ class Gateways:
             return await connection.exchange(name, call)
 
     def close(self) -> None:
-        """Connections that are in use are closed when they come back."""
+        """Close idle connections now, and connections in use when they are given back."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -111,7 +113,7 @@ class Gateways:
             connection.close()
 
     def abort(self) -> None:
-        """Close, and end the calls that run: they fail."""
+        """Close, and make running calls fail."""
         self.close()
         with self._lock:
             for connection in self._used:
@@ -133,7 +135,8 @@ class Gateways:
         self._give_back(connection)
 
     def _use(self, connection: _Connection) -> None:
-        """None is used after `abort`, also if it was opened meanwhile."""
+        """Note that `connection` is in use. Raises CallFailed once the pool is closed, also for a
+        connection that was opened meanwhile."""
         with self._lock:
             if not self._closed:
                 self._used.add(connection)
@@ -146,7 +149,7 @@ class Gateways:
             raise CallFailed("The store is closed.", sent=False, lasting=True)
 
     def _take(self, deadline: float) -> _Connection | None:
-        """The connection that was used last, if it still lives."""
+        """The idle connection that was used last and still lives; None if there is none."""
         while True:
             self._close_idle()
             with self._lock:
@@ -179,7 +182,8 @@ class Gateways:
     # ------------------------------------------------------------ gateways
 
     def _opened(self, deadline: float) -> _Connection:
-        """A connection to the first gateway that answers. Each has its share of the time."""
+        """A connection to the first gateway that answers. Each gateway has its share of the
+        time."""
         failures = []
         addresses = self._in_turn()
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
@@ -197,14 +201,16 @@ class Gateways:
         )
 
     def _in_turn(self) -> list[Address]:
-        """Those that are not set aside first; every call begins with the next one."""
+        """All addresses, those that are not set aside first. Every call begins with the next
+        address."""
         now = time.monotonic()
         with self._lock:
             self._addresses.append(self._addresses.pop(0))
             return sorted(self._addresses, key=lambda address: self._aside.get(address, 0) > now)
 
     def _set_aside(self, address: Address) -> None:
-        """Its other connections are probably dead too."""
+        """Avoid a gateway for ASIDE_S. Its idle connections are closed: they are probably dead,
+        too."""
         with self._lock:
             self._aside[address] = time.monotonic() + ASIDE_S
             dropped = [c for c in self._idle if c.address == address]
@@ -215,12 +221,12 @@ class Gateways:
     def _explained(self, error: BaseException, address: Address) -> CallFailed:
         if isinstance(error, THRIFT.TIOError):
             reason = _first_line(error.message)
-            # A new namespace is listed a moment before a table can be made in it.
+            # A new namespace is listed shortly before a table can be created in it.
             lasting = error.canRetry is False and "NamespaceNotFoundException" not in reason
             return CallFailed(f"HBase refuses: {reason}.", refused=True, lasting=lasting)
         if isinstance(error, TApplicationException):
             reason = _first_line(error.message)
-            # Some pass by: where regions are cannot be told while one of them splits.
+            # Some errors pass: regions cannot be located while one of them splits.
             lasting = error.type != TApplicationException.INTERNAL_ERROR
             told = f"The gateway {address} fails: {reason}."
             return CallFailed(told, refused=True, lasting=lasting)
@@ -229,7 +235,7 @@ class Gateways:
 
 
 class _Connection:
-    """To one gateway that has said that it is one of Thrift 2."""
+    """A connection to one gateway, which has reported that it serves Thrift 2."""
 
     def __init__(self, address: Address, introduced_by: float, deadline: float) -> None:
         self.address = address
@@ -248,7 +254,8 @@ class _Connection:
         self.stream.deadline = deadline
 
     async def exchange(self, name: str, call: bytes) -> Any:
-        """The answer to a call of function `name`; a long answer is read on by a thread."""
+        """Send the encoded `call` of function `name`; returns its answer. A thread reads the rest
+        of a long answer."""
         loop, stream = asyncio.get_running_loop(), self.stream
         stream.socket.settimeout(0)
         received = b""
@@ -265,7 +272,7 @@ class _Connection:
         return await asyncio.to_thread(self.client.answer, name)
 
     def lives(self) -> bool:
-        """Has the other side neither closed it nor sent what nobody asked for?"""
+        """True if the other side has neither closed the connection nor sent unrequested bytes."""
         self.stream.socket.settimeout(0)
         try:
             self.stream.socket.recv(1, socket.MSG_PEEK)
@@ -280,12 +287,12 @@ class _Connection:
 
 
 class _Stream:
-    """A socket with a deadline, as thriftpy2's buffered transport wants it."""
+    """A socket with a deadline, as a stream for thriftpy2's buffered transport."""
 
     def __init__(self, address: Address, deadline: float) -> None:
         self.deadline = deadline
         self.received = b""
-        """What is read first: it was received by other means."""
+        """Bytes that were received by other means; they are read first."""
         self.room: int | None = None
         """Bytes that may be read until the call is answered; None: any number."""
         self._heard = False
@@ -323,7 +330,7 @@ class _Stream:
     def flush(self) -> None: ...
 
     def abort(self) -> None:
-        """Whoever reads or writes, in whichever thread, is told that it is closed."""
+        """Make all reads and writes end as on a closed connection, in every thread."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
@@ -332,7 +339,7 @@ class _Stream:
 
 
 class _Stranger(OSError):
-    """Who answers is no gateway that we can use."""
+    """The other side is no gateway that Hornbeam can use."""
 
 
 def _why_not(error: BaseException) -> str:
@@ -352,6 +359,6 @@ def _why_not(error: BaseException) -> str:
 
 
 def _first_line(message: str | None) -> str:
-    """HBase's messages go on with its stack."""
+    """The first line of a message of HBase; the other lines are its stack."""
     line = (message or "for no reason that it tells").strip().partition("\n")[0]
     return line.strip()[:300].rstrip(".")

@@ -24,16 +24,16 @@ from hornbeam_server.storage.ports import Cell
 BUFFER_BYTES = 1 << 16
 """Most calls and answers are one write and one read."""
 READ_BYTES = 1 << 20
-"""Of a scan's answer, at most at a time."""
+"""Maximum bytes of a scan's answer that are read at one time."""
 
 
 LONGEST_ANSWER = 32 << 20
-"""Of calls for rows: who is answered more asks again, for fewer rows. Two of the largest rows fit
-in any case."""
+"""Maximum bytes of an answer with rows: the caller repeats a call with a longer answer, for fewer
+rows. Two rows of the maximum size always fit."""
 
 
 class AnswerTooLong(Exception):
-    """An answer with rows has more than LONGEST_ANSWER bytes. What is left of it is not read."""
+    """An answer with rows has more than LONGEST_ANSWER bytes. Its rest is not read."""
 
 
 class Incomplete(Exception):
@@ -41,7 +41,7 @@ class Incomplete(Exception):
 
 
 class Client(TClient):
-    """Of `THBaseService`, which writes to `stream` and reads from it."""
+    """A client of `THBaseService` that writes to `stream` and reads from it."""
 
     def __init__(self, stream: Any) -> None:
         transport = TCyBufferedTransport(stream, BUFFER_BYTES)
@@ -50,7 +50,7 @@ class Client(TClient):
         self._stream = stream
 
     def scanned(self, table: bytes, scan: Any, count: int) -> list[Cell]:
-        """What `getScannerResults` answers, as it is stored. Raises AnswerTooLong."""
+        """The rows that `getScannerResults` returns, as they are stored. Raises AnswerTooLong."""
         self._stream.room = LONGEST_ANSWER
         self._send(FUNCTION, table=table, tscan=scan, numRows=count)
         rows, pieces = Rows(), []
@@ -69,14 +69,14 @@ class Client(TClient):
         return rows.cells
 
     def ask(self, name: str, call: bytes) -> Any:
-        """What function `name` answers to a call that has been encoded. Raises AnswerTooLong."""
+        """Send the encoded `call` of function `name`; returns its answer. Raises AnswerTooLong."""
         self._stream.room = LONGEST_ANSWER
         self._stream.write(call)
         return self.answer(name)
 
     def answer(self, name: str) -> Any:
-        """What function `name` answers. What gets find is told as cells, as they are stored, or
-        None for what is absent."""
+        """Read the answer of function `name`. For gets it is a list of cells as they are stored,
+        with None for absent rows."""
         told = self._recv(name)
         match name:
             case "get":
@@ -94,8 +94,8 @@ def _cell(result: Any) -> Cell | None:
 
 
 def call_of_puts(table: bytes, versions: Sequence[tuple[bytes, bytes, int]]) -> tuple[str, bytes]:
-    """Function and call that put rows, as they are stored, with timestamps: the same bytes that
-    thriftpy2 makes of two objects for each."""
+    """Function and encoded call that put `versions`: stored row, stored value, timestamp. The bytes
+    are those that thriftpy2 makes from two objects per version."""
     puts = [
         b"\x0b\0\1%b%b%b\x0b\0\3%b%b\0\x0a\0\3%b\0"
         % (len(row).to_bytes(4), row, _COLUMN, len(value).to_bytes(4), value, ts.to_bytes(8))
@@ -105,8 +105,8 @@ def call_of_puts(table: bytes, versions: Sequence[tuple[bytes, bytes, int]]) -> 
 
 
 def call_of_gets(table: bytes, rows: Sequence[bytes], behind: int) -> tuple[str, bytes]:
-    """Function and call that get the newest versions of rows, as they are stored, with timestamps
-    less than `behind`."""
+    """Function and encoded call that get the newest versions of stored `rows` with timestamps less
+    than `behind`."""
     when = b"\0\x0c\0\4\x0a\0\1%b\x0a\0\2%b\0" % (bytes(8), behind.to_bytes(8))
     rest = b"%b%b\x08\0\5\0\0\0\1\0" % (_COLUMN, when)
     gets = [b"\x0b\0\1%b%b%b" % (len(row).to_bytes(4), row, rest) for row in rows]
@@ -114,7 +114,8 @@ def call_of_gets(table: bytes, rows: Sequence[bytes], behind: int) -> tuple[str,
 
 
 def _call_with(function: str, table: bytes, structs: Sequence[bytes]) -> tuple[str, bytes]:
-    """The call of `function` for one struct, or of its kin for several."""
+    """Name and encoded call of `function` for one struct, or of `<function>Multiple` for
+    several."""
     if len(structs) == 1:
         name, given = function, b"\x0c\0\2"
     else:
@@ -128,15 +129,15 @@ def _string(field: int, content: bytes) -> bytes:
 
 
 _COLUMN = b"\x0f\0\2\x0c\0\0\0\1" + _string(1, FAMILY) + _string(2, QUALIFIER)
-"""A list of one column, up to what is said of it besides its name."""
+"""A list of one column, up to the end of the column's name."""
 _DONE = {name: answer_begins(name) + bytes(5) for name in ("put", "putMultiple")}
-"""Answers that say nothing."""
+"""Answers without a result."""
 
 
 def answer_to(name: str, data: bytes) -> Any:
-    """What function `name` returns by the answer `data` (see `Client.answer`), or raises. Raises
-    Incomplete, and what thriftpy2 raises when the bytes make no sense."""
-    if not data.endswith(b"\0"):  # which is the end of every answer
+    """The result of function `name` in the answer `data` (see `Client.answer`). Raises the error
+    that the answer holds, Incomplete, and errors of thriftpy2 when the bytes make no sense."""
+    if not data.endswith(b"\0"):  # the end of every answer
         raise Incomplete
     if data == _DONE.get(name):
         return None
@@ -147,7 +148,7 @@ def answer_to(name: str, data: bytes) -> Any:
 
 
 class _Memory:
-    """Bytes to read, as thriftpy2's buffered transport wants them."""
+    """A stream over bytes, for thriftpy2's buffered transport."""
 
     def __init__(self, data: bytes) -> None:
         self._left = memoryview(data)

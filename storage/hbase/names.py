@@ -1,9 +1,9 @@
-"""Names of our tables as HBase spells them, and back.
+"""Names of Hornbeam's tables as HBase spells them, and back.
 
-HBase takes letters, digits, `_`, `-` and `.`, and of these no `-` or `.` in front. `-` is our
-escape: every other byte of the name's UTF-8 becomes `-` and two hexadecimal digits. A name whose
-first character is no letter or digit has that one escaped and a `_` before it, so `order_line`
-stays `order_line`, `größe` becomes `gr-c3-b6-c3-9fe` and `_x` becomes `_-5fx`.
+HBase allows letters, digits, `_`, `-` and `.` in a name, but no `-` or `.` in front. `-` is the
+escape: every other byte of the name's UTF-8, and `-` itself, becomes `-` and two hexadecimal
+digits. If the first byte is no ASCII letter or digit, it is escaped and a `_` goes before it. So
+`order_line` stays `order_line`, `größe` becomes `gr-c3-b6-c3-9fe` and `_x` becomes `_-5fx`.
 """
 
 from __future__ import annotations

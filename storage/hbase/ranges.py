@@ -1,4 +1,4 @@
-"""Scans of a table, as Thrift 2 asks for them: bounds, moments, and many ranges in one call."""
+"""Scans of a table for Thrift 2: key ranges, time ranges, and many key ranges in one call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALL_VERSIONS = (1 << 31) - 1
 
 
 class Range(NamedTuple):
-    """Keys with start ≤ key < end, as HBase stores them; an empty `end` is behind all."""
+    """Keys with start ≤ key < end, as HBase stores them; an empty `end` is no bound."""
 
     start: bytes
     end: bytes
@@ -36,25 +36,25 @@ def of_prefixes(prefixes: Iterable[bytes]) -> list[Range]:
 
 
 def behind(ranges: Sequence[Range], key: bytes) -> list[Range]:
-    """What of `ranges` lies behind `key`."""
+    """The parts of `ranges` with keys greater than `key`."""
     start = key + b"\0"
     left = [part for part in ranges if not part.end or part.end > start]
     return [part._replace(start=max(part.start, start)) for part in left]
 
 
 def moment(oldest: int, newest: int) -> Any:
-    """Versions with oldest ≤ ts ≤ newest."""
+    """The time range of versions with oldest ≤ ts ≤ newest."""
     return THRIFT.TTimeRange(minStamp=oldest, maxStamp=behind_moment(newest))
 
 
 def behind_moment(newest: int) -> int:
-    """What the timestamps of versions up to `newest` are less than. HBase's own end of time belongs
-    to no version."""
+    """The exclusive bound of timestamps ≤ `newest`. It is NEWEST at most: HBase uses that timestamp
+    itself, so no version has it."""
     return min(newest + 1, NEWEST)
 
 
 def scan(ranges: Sequence[Range], rows: int, **options: Any) -> Any:
-    """Of the first `rows` rows in `ranges`, which are disjoint and in order."""
+    """A scan of the first `rows` rows in `ranges`, which are disjoint and in order."""
     if len(ranges) > 1:
         options["filterBytes"] = _multi_row_range(ranges)
     return THRIFT.TScan(
@@ -68,10 +68,11 @@ def scan(ranges: Sequence[Range], rows: int, **options: Any) -> Any:
 
 
 def reverse_scan(whole: Range, rows: int, **options: Any) -> Any:
-    """Of the last `rows` rows in `whole`, from the last on; others may come before and behind.
+    """A scan of the last `rows` rows in `whole`, from the last row on. Rows outside of `whole` may
+    come before and behind them.
 
-    HBase starts at the key `end` and stops short of a key before `start`, so `end` itself may
-    come first, and in theory keys that are a little less than `start` come last.
+    HBase starts at the key `end` and stops short of a key before `start`. So `end` itself may come
+    first, and in theory keys that are a little less than `start` come last.
     """
     return THRIFT.TScan(
         startRow=whole.end,
@@ -85,7 +86,7 @@ def reverse_scan(whole: Range, rows: int, **options: Any) -> Any:
 
 
 def _shortly_before(key: bytes) -> bytes:
-    """Some key less than `key` with hardly any between."""
+    """A key less than `key`, with hardly any keys between the two."""
     if key.endswith(b"\0"):
         return key[:-1]
     return key[:-1] + bytes([key[-1] - 1]) + b"\xff" * 8 if key else b""

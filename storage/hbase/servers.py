@@ -13,12 +13,13 @@ _COLUMNS = [
 ]
 _SERVED = b"OPEN"
 _CLOSED = frozenset({b"CLOSED", b"OFFLINE", b"SPLIT", b"MERGED"})
-"""States in which all that was put into a region is in its files."""
+"""States in which all puts into a region are in its files."""
 _BATCH = 500
 
 
 class Region(NamedTuple):
-    """`first` is a row in it; `server` the process, not only its address; None: it moves."""
+    """A region of a table. `first` is a row key in it. `server` names the server's process, not
+    only its address; None while the region moves."""
 
     table: bytes
     first: bytes
@@ -42,8 +43,9 @@ def regions(client: Any, namespace: str, tables: Collection[bytes]) -> list[Regi
 
 
 def _region(row: Any, tables: Collection[bytes]) -> Region | None:
-    """A row is called `table,first key,number`; first keys may hold commas. The table itself has
-    one too."""
+    """The region of a row of `hbase:meta`; None for other rows and for closed regions. A region's
+    row is named `table,first key,number`, and a first key may contain commas. The table itself
+    has a row, too."""
     table, _, rest = row.row.partition(b",")
     if table not in tables or not rest:
         return None

@@ -1,14 +1,14 @@
-"""Calls that are made at one time share one: what group commit is to a log.
+"""Concurrent requests share one call, as transactions share one append in group commit.
 
-While a call of a route is on its way, what is asked for on that route meanwhile is collected, and
-leaves with the next. A route that is free is left at once, with all that is asked for in the same
-turn of the event loop; so who is alone waits for nobody. Nor does anybody wait long for a call
-that takes long, perhaps since one region is away: the next then leaves beside it. What is asked for
-is never answered by a call that left before.
+While a call of a route is on its way, new requests for that route are collected, and leave with the
+next call. On a free route the next call leaves at once, with all requests of the same turn of the
+event loop; so a single request waits for no other. Nor does a request wait long for a slow call,
+perhaps for a region that is away: the next call then leaves beside it. A request is never answered
+by a call that left before it.
 
-Everybody is answered as if alone. A call that is refused is made again for each who shares it,
-since it may be refused for what one of them wants; any other failure is all of theirs. Who is
-cancelled goes away, and the others' call goes on.
+Each request is answered as if it were alone. A refused call is repeated for each of its requests,
+since one of them may be the cause; any other failure fails all of them. If a request is cancelled,
+the call goes on for the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Route = TypeVar("Route", bound=Hashable)
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 PATIENCE_S = 0.05
-"""Some times what a call takes, with all that shares it, when nothing is wrong."""
+"""Several times the duration of a shared call when nothing is wrong, in seconds."""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,17 +45,18 @@ class SharedCalls(Generic[Route, Item, Answer]):
         timeout_s: float,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """Nothing is sent for who has waited longer than `timeout_s`. A call that has taken
-        `patience_s` keeps its route no longer."""
+        """A request that has waited longer than `timeout_s` is not sent. A call occupies its route
+        for `patience_s` at most."""
         self._send = send
         self._timeout_s = timeout_s
         self._patience_s = patience_s
         self._waiting: dict[Route, list[_Asked[Item, Answer]]] = {}
-        """Per route with a call on its way, or about to leave."""
+        """The waiting requests of each route that has a call on its way or about to leave."""
         self._under_way: set[asyncio.Task[None]] = set()
 
     def ask(self, route: Route, items: Sequence[Item]) -> asyncio.Future[list[Answer]]:
-        """The answers to `items`, or what `send` raises. Whoever cancels it does not want them."""
+        """The answers to `items`, or the error of `send`. Cancelling the future withdraws the
+        request."""
         loop = asyncio.get_running_loop()
         asked: _Asked[Item, Answer] = _Asked(items, time.monotonic(), loop.create_future())
         if route in self._waiting:
@@ -66,7 +67,7 @@ class SharedCalls(Generic[Route, Item, Answer]):
         return asked.answers
 
     async def finish(self) -> None:
-        """Return when nothing is on its way any more, nor about to leave."""
+        """Return when no call is on its way or about to leave."""
         while self._waiting or self._under_way:
             if self._under_way:
                 await asyncio.wait(self._under_way)
@@ -74,8 +75,8 @@ class SharedCalls(Generic[Route, Item, Answer]):
                 await asyncio.sleep(0)
 
     def _leave(self, route: Route) -> None:
-        """Send what waits on a route that is free; what is asked for meanwhile is next. A task for
-        the call is all that it takes: one that looked after the route would cost as much again."""
+        """Send the requests that wait on a free route; later requests wait for the next call. There
+        is one task per call and none per route, which would cost as much again."""
         sharing = [one for one in self._waiting[route] if self._is_wanted(one)]
         if not sharing:
             del self._waiting[route]
@@ -86,7 +87,8 @@ class SharedCalls(Generic[Route, Item, Answer]):
         call.add_done_callback(self._under_way.discard)
 
         def go_on(_: object = None) -> None:
-            """The call is back, or takes long, whichever comes first."""
+            """Free the route when the call has ended or `patience_s` has passed, whichever comes
+            first."""
             if not patience.cancelled():
                 patience.cancel()
                 self._leave(route)

@@ -1,19 +1,20 @@
 """The table store over HBase, through its Thrift 2 gateways.
 
-Versions are HBase's own: a read as of `at` takes the newest cell of the time range [0, at], so a
-scan needs no state anywhere. Each of its batches is a call of its own that begins behind the
-last key, answered by any gateway, whatever regions and servers did meanwhile.
+Versions are HBase's own: a read at timestamp `at` takes the newest cell of the time range [0, at],
+so a scan needs no state in a server. Each batch of a scan is a call of its own that begins behind
+the last key. Any gateway answers it, whatever regions and servers did meanwhile.
 
 A put is in its region server's log when it returns, in the memory of all data nodes that keep a
 copy (SYNC_WAL); `flush` forces these logs to disk. The files that HBase writes from then on are
 on disk once they are closed if HDFS's `dfs.datanode.synconclose` is true, as it should be.
 
-Gets of a table as of one moment, and puts, that are made at one time share calls (`sharing`).
+Concurrent gets of one table at one timestamp share calls, and so do concurrent puts into one table
+(`sharing`).
 
 A call that failed, or was given up at its deadline, may take effect later: gateways and region
-servers try again for as long as they are configured to. All calls but `check_and_put` may
-therefore be repeated, and are, within the deadline. The version that a late put writes is the one
-that its repetition wrote; what `purge` has hidden stays hidden (see `storage.hbase.tables`).
+servers repeat it for as long as they are configured to. So all calls but `check_and_put` must be
+repeatable; this store repeats them within the deadline. A late put writes the same version as its
+repetition; versions that `purge` has hidden stay hidden (see `storage.hbase.tables`).
 """
 
 from __future__ import annotations
@@ -60,36 +61,38 @@ from hornbeam_server.storage.together import all_settled
 
 T = TypeVar("T")
 Client = Any
-"""Of `THBaseService`."""
+"""A client of `THBaseService`."""
 THREADS = 32
-"""Calls at one time."""
+"""Maximum number of concurrent calls in threads."""
 TIMEOUT_S = 15.0
-"""Of a call with its repetitions. One attempt of a repeatable call has `ATTEMPT` of that: a gateway
-that waits for a region pauses ever longer, and a new request finds the region sooner."""
+"""Deadline of a call with its repetitions, in seconds. An attempt of a repeatable call has the
+share `ATTEMPT` of that: a gateway that waits for a region pauses ever longer, and a new request
+finds the region sooner."""
 ATTEMPT = 0.4
 DEFINITION_TIMEOUT_S = 60.0
 SEARCH_S = 900.0
-"""Of a call that looks through a whole table: HBase reads some 500 000 rows a second."""
+"""Deadline of a call that searches a whole table: HBase reads some 500 000 rows a second."""
 LONG_PURGE_S, RESTS = 1.0, 20
-"""A table whose purge took longer rests for so many times that: HBase has other work."""
+"""After a purge that took longer than LONG_PURGE_S, the table is not purged for RESTS times that
+duration: HBase has other work."""
 PAUSES_S = (0.05, 0.2, 0.8)
-"""Before a failed call is repeated."""
+"""Pauses before a failed call is repeated, in seconds."""
 FIRST_BATCH, LARGEST_BATCH = 256, 2_048
-"""Rows of a scan's first call and of any."""
+"""Maximum rows of the first call of a scan, and of any call."""
 CALL_BYTES = 4 << 20
-"""So many bytes calls for rows are made to bring, as far as that can be foreseen, and no call with
-puts is larger by more than a row."""
+"""Intended maximum bytes of an answer with rows, as far as its size can be foreseen. A call with
+puts exceeds it by one row at most."""
 UNKNOWN_ROW_BYTES = BATCH_BYTES // FIRST_BATCH
-"""Rows of a table that has not been read yet are taken to be as large."""
+"""Assumed size of a row of a table that has not been read yet."""
 FEWER = 8
-"""A call whose answer is too long is made again for so many times fewer rows."""
+"""A call whose answer is too long is repeated for the number of rows divided by this."""
 UNREAD = Cell(b"", -1, b"")
-"""Stands for a row that was asked for and not read: those before it had too many bytes."""
+"""Stands for a requested row that was not read, since the rows before it had too many bytes."""
 GETS, PUTS, PREFIXES, PURGED_ROWS = 500, 1_000, 200, 500
-"""In one call."""
+"""Maximum numbers in one call."""
 SHARED = 100
-"""Gets or puts of one caller, at most, that share a call with those of others: larger ones would
-gain nothing, and keep the others waiting."""
+"""A request of more gets or puts shares no call with other requests: it would gain nothing and
+delay the others."""
 _Version = tuple[Put, int]
 """A put and its timestamp."""
 
@@ -109,7 +112,7 @@ class HBaseStore:
         addresses = [Address(*address) for address in gateways]
         self._gateways = Gateways(addresses)
         self._searching = Gateways(addresses)
-        """For calls that may take as long as it takes HBase to look through a table."""
+        """For calls that search a whole table; their deadline is SEARCH_S."""
         self._namespace = namespace
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hbase")
@@ -117,13 +120,13 @@ class HBaseStore:
         self._puts = SharedCalls(self._put_all, timeout_s)
         self._full_names: dict[str, bytes] = {}
         self._sound: set[str] = set()
-        """Tables that were found to exist as they should."""
+        """Tables that were found to exist with the right settings."""
         self._purged: dict[str, int] = {}
         """Per table the horizon of the last purge."""
         self._rests_until: dict[str, float] = {}
-        """Until when a table is not purged again."""
+        """Per table the monotonic time until which it is not purged again."""
         self._row_bytes: dict[str, int] = {}
-        """Per table, of the rows that were read last, on average."""
+        """Per table the mean value size of the rows that were read last."""
         self._unflushed: set[str] = set()
         """Tables with puts that have returned, or failed, since the last flush."""
         self._flushing = asyncio.Lock()
@@ -144,7 +147,7 @@ class HBaseStore:
             try:
                 client.createTable(tables.definition(name), splits)
             except THRIFT.TIOError:
-                if not client.tableExists(name):  # else somebody else was faster
+                if not client.tableExists(name):  # else another process was faster
                     raise
         self._require_sound(table, client)
         if not client.isTableEnabled(name):
@@ -174,7 +177,7 @@ class HBaseStore:
             if client.tableExists(name):
                 client.deleteTable(name)
         except THRIFT.TIOError:
-            if client.tableExists(name):  # else somebody else was faster
+            if client.tableExists(name):  # else another process was faster
                 raise
 
     async def tables(self) -> list[str]:
@@ -246,9 +249,9 @@ class HBaseStore:
         room: int,
         asked: asyncio.Future[list[Cell | None]],
     ) -> list[Cell | None]:
-        """What was `asked` about `keys`, as far as there is room for it."""
+        """The answer to `asked`, the request for `keys`, as far as it fits in `room`."""
         cells = await asked
-        while cells and cells[0] is UNREAD:  # others have shared the call
+        while cells and cells[0] is UNREAD:  # requests that shared the call took the room
             cells = await self._ask_for_some(table, keys, at)
         self._note_row_bytes(table, [cell for cell in cells if cell is not None])
         if UNREAD in cells:
@@ -267,8 +270,8 @@ class HBaseStore:
     async def _get(
         self, table: str, keys: Sequence[bytes], at: int, first_ones: bool
     ) -> list[Cell | None]:
-        """If they have too many bytes for one call, and only `first_ones` are asked for, the others
-        are UNREAD."""
+        """The cells of `keys` at timestamp `at`. If they have too many bytes for one call, the
+        others are UNREAD with `first_ones`, and read by further calls without."""
         rows = [stored_key(key) for key in keys]
         call = call_of_gets(self._full_name(table), rows, ranges.behind_moment(at))
         try:
@@ -282,7 +285,7 @@ class HBaseStore:
         return [_visible_cell(key, cell) for key, cell in zip(keys, stored, strict=True)]
 
     def _expected_rows(self, table: str, room: int) -> int:
-        """So many rows of a table are taken to have `room` bytes."""
+        """The estimated number of rows of a table that have `room` bytes, at least 1."""
         return max(room // self._row_bytes.get(table, UNKNOWN_ROW_BYTES), 1)
 
     def _note_row_bytes(self, table: str, cells: Sequence[Cell]) -> None:
@@ -307,7 +310,7 @@ class HBaseStore:
         batches = 0
 
         def begun() -> asyncio.Future[tuple[list[Cell], int]] | None:
-            """The next batch, unless nothing is left."""
+            """Begin to read the next batch; None if no row is left."""
             if count == 0 or (left.end and left.start >= left.end):
                 return None
             return self._begun(partial(read, table, left, count, at))
@@ -324,7 +327,7 @@ class HBaseStore:
                     count = _next_batch(rows, limit)
                 else:
                     count = 0
-                if batches > 1:  # who came back for the second will come for more
+                if batches > 1:  # a caller that asked for a second batch will ask for more
                     batch = begun()
                 while cells:
                     whole = fitting(cells, BATCH_BYTES)
@@ -359,8 +362,8 @@ class HBaseStore:
     def _scanned(
         self, table: str, parts: Sequence[ranges.Range], count: int, at: int
     ) -> tuple[list[Cell], int]:
-        """The first rows in `parts`, as they are stored, and how many were asked for: `count`, or
-        fewer if they are large."""
+        """The first rows in `parts`, as they are stored, and the number of rows that was asked
+        for: `count`, or fewer if they are large."""
         while True:
             wanted = ranges.scan(parts, count, timeRange=ranges.moment(0, at))
             try:
@@ -392,7 +395,8 @@ class HBaseStore:
     async def _all_under(
         self, table: str, prefixes: Sequence[bytes], at: int, room: int | None
     ) -> list[list[Cell]]:
-        """Raises _NoRoom when they have clearly more than `room` bytes."""
+        """The rows under each of `prefixes`. Raises _NoRoom when they clearly have more than
+        `room` bytes."""
         wanted = ranges.of_prefixes(prefixes)
         chunks = [wanted[i : i + PREFIXES] for i in range(0, len(wanted), PREFIXES)]
         found = await self._all([partial(self._under, table, chunk, at, room) for chunk in chunks])
@@ -450,14 +454,14 @@ class HBaseStore:
 
         HBase compares the bytes of a row's newest cell and puts at a timestamp that was chosen
         before. If the value that was read went away and came back meanwhile, the comparison
-        would hold and the put might lie below the newest version. So it is made with bytes that
-        no other version has: values are written here with a fresh signature, and a newest version
-        without one is first written again, at its own timestamp, with one (which no reader can
-        tell, whatever has happened since). A row without any version needs none: HBase compares
-        with absence, and tombstones are no empty cells.
+        would succeed and the put might lie below the newest version. So the comparison is made
+        with bytes that no other version has. This method writes values with a fresh signature. A
+        newest version without a signature is first written again with one, at its own timestamp;
+        readers get the same value, whatever has happened since. A row without any version needs no
+        signature: HBase compares with absence, and a tombstone is not an empty cell.
 
-        The signature also tells whether a put that HBase's client repeated, and then reports as
-        refused, was ours.
+        The signature also shows whether a put that HBase's client repeated, and then reports as
+        refused, was made by this call.
         """
         try:
             return await self._in_thread(
@@ -490,7 +494,7 @@ class HBaseStore:
                 return True
 
     def _newest(self, table: str, row: bytes, at: int) -> Any | None:
-        """The newest column with ts ≤ `at`, tombstones too."""
+        """The newest column with ts ≤ `at`, also if it is a tombstone; None if there is none."""
         wanted = _get(row, ranges.moment(0, at), 1)
         result = self._call(table, lambda client, name: client.get(name, wanted))
         return result.columnValues[0] if result.columnValues else None
@@ -513,10 +517,10 @@ class HBaseStore:
     async def flush(self) -> None:
         """As the port says.
 
-        A mutation that demands FSYNC_WAL forces all that its region server has logged to disk, so
-        one on each server will do, if its region is still there afterwards. A region that was put
-        into and has left its server meanwhile, or earlier, has been written to files on its way;
-        one that is about to leave is waited for.
+        A mutation with FSYNC_WAL forces everything that its region server has logged to disk. So
+        one mutation on each server is enough, if its region is still on that server afterwards. A
+        region with puts that has left its server, meanwhile or earlier, was written to files when
+        it left. If a region is about to leave its server, this method waits for it.
         """
         async with self._flushing:
             self._require_open()
@@ -552,7 +556,8 @@ class HBaseStore:
         )
 
     def _force_log(self, region: servers.Region) -> None:
-        """The cell that is put is one that no read of ours sees, always the same one."""
+        """Put a cell with FSYNC_WAL into `region`. It is always the same cell, in a column that no
+        read of this store asks for."""
         mark = THRIFT.TPut(
             row=region.first,
             columnValues=[THRIFT.TColumnValue(family=FAMILY, qualifier=FLUSHED, value=b"")],
@@ -569,7 +574,7 @@ class HBaseStore:
     # ------------------------------------------------------------ upkeep
 
     async def splits(self, table: str) -> list[bytes]:
-        """Where its regions begin."""
+        """The first keys of the table's regions, without that of the first region."""
         regions = await self._regions({self._full_name(table)})
         if not regions:
             raise Corruption(f"Table {table} does not exist in the store.")
@@ -578,13 +583,13 @@ class HBaseStore:
     async def purge(self, table: str, horizon: int) -> int:
         """As the port says.
 
-        Only rows with a version in (last horizon, `horizon`] can have anything new to drop; HBase
-        skips files that have none. What is dropped is hidden at once, by a delete marker per row
-        over all versions up to a timestamp, and leaves the disks with compactions.
+        Only rows with a version in (last horizon, `horizon`] can have new versions to drop; HBase
+        skips files without such rows. Dropped versions are hidden at once, by a delete marker per
+        row for all versions up to a timestamp. Compactions remove them from the disks.
 
-        Of files that have some, HBase reads everything for the few rows that are wanted, and does
-        not answer before it has found them. So a search has a deadline of its own, and a table that
-        took long rests for a multiple of that.
+        In a file with such rows HBase reads everything for the few rows, and does not answer before
+        it has found them. So a search has a deadline of its own, and a table with a long purge is
+        not purged again for a multiple of that time; the purge then returns 0.
         """
         await self._in_thread(partial(self._call, table, lambda client, name: None))
         if (began := time.monotonic()) < self._rests_until.get(table, began):
@@ -615,13 +620,13 @@ class HBaseStore:
         return dropped
 
     def _found(self, table: str, wanted: Any, count: int) -> list[Any]:
-        """As `_rows`, of a scan that may find little in much."""
+        """As `_rows`, for a scan that may read many rows to find a few."""
         return self._call(
             table, lambda client, name: client.getScannerResults(name, wanted, count), search=True
         )
 
     def _purge(self, table: str, rows: Sequence[bytes], horizon: int) -> int:
-        """Versions dropped of `rows`."""
+        """Drop the versions of `rows` that no snapshot ≥ `horizon` reads; returns how many."""
         when = ranges.moment(0, horizon)
         gets = [_get(row, when, ranges.ALL_VERSIONS) for row in rows]
         results = self._call(table, lambda client, name: client.getMultiple(name, gets))
@@ -655,8 +660,8 @@ class HBaseStore:
             left = left._replace(start=rows[-1].row + b"\0")
 
     async def close(self) -> None:
-        """As the port says. Waits for the calls that run, each no longer than its deadline, and
-        ends searches."""
+        """As the port says. Waits for running calls, each until its deadline at most, and aborts
+        searches."""
         if self._closed:
             return
         try:
@@ -679,7 +684,7 @@ class HBaseStore:
         return await self._begun(work)
 
     def _begun(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """`work` in a thread; whoever cancels it only stops waiting."""
+        """Run `work` in a thread. Cancelling the future only stops the wait."""
         self._require_open()
         asked = time.monotonic()
 
@@ -691,15 +696,16 @@ class HBaseStore:
         return asyncio.get_running_loop().run_in_executor(self._threads, in_time)
 
     async def _all(self, works: Sequence[Callable[[], T]]) -> list[T]:
-        """All results in order. On a failure too, nothing is under way any more."""
+        """All results in order. After a failure, too, all works have ended."""
         self._require_open()
         if len(works) == 1:
             return [await self._in_thread(works[0])]
         return await all_settled([self._in_thread(work) for work in works])
 
     async def _call_at_once(self, table: str, function: str, call: bytes) -> Any:
-        """A call that may be repeated. It is made without a thread if nothing stands in the way;
-        whatever does is for `_call` to deal with, in the time that is left."""
+        """The answer to a repeatable call. The event loop makes the call itself if the table is
+        known to be sound and a connection is free. Otherwise, or if that fails, `_call` makes it
+        in a thread, in the time that is left."""
         began = time.monotonic()
         if table in self._sound:
             with suppress(CallFailed):
@@ -722,8 +728,8 @@ class HBaseStore:
         timeout_s: float | None = None,
         search: bool = False,
     ) -> T:
-        """`work` on an existing table, repeated if that may help. Runs in a thread. A `search` may
-        take as long as it takes, until the store is closed."""
+        """Do `work` on an existing table; repeat it if that may help. Runs in a thread. A `search`
+        may take SEARCH_S; it ends when the store is closed."""
         name = self._full_name(table)
 
         def on_table(client: Client) -> T:
@@ -748,7 +754,8 @@ class HBaseStore:
             raise
 
     def _require_existence(self, table: str) -> None:
-        """HBase's refusals do not say for certain that a table is missing: ask."""
+        """Raises Corruption if the table does not exist. HBase's refusals do not say that for
+        certain, so this method asks HBase."""
         name = self._name(table)
         if not self._repeat(
             f"Table {table}",
@@ -784,16 +791,17 @@ class HBaseStore:
 
 
 class _NoRoom(Exception):
-    """There are more bytes than were asked for."""
+    """The rows have more bytes than the caller has room for."""
 
 
 def _fewer(rows: int) -> int:
-    """Rows to ask for after the answer with so many was too long, which that with two never is."""
+    """The number of rows to ask for after the answer with `rows` rows was too long. An answer with
+    two rows never is."""
     return max(rows // FEWER, 1)
 
 
 def _route(items: Sequence[object]) -> object:
-    """Part of the route of a call with `items`: the same for all calls that may share one."""
+    """Part of the route of a request for `items`: equal for all requests that may share a call."""
     return None if len(items) <= SHARED else object()
 
 
@@ -807,7 +815,7 @@ def _put(row: bytes, stored: bytes, ts: int) -> Any:
 
 
 def _delete(row: bytes, ts: int) -> Any:
-    """Of all versions ≤ `ts`. A crash may undo it, as any purge."""
+    """A delete of all versions ≤ `ts`. A crash may undo it, as it may undo any purge."""
     return THRIFT.TDelete(
         row=row,
         columns=[THRIFT.TColumn(family=FAMILY, qualifier=QUALIFIER, timestamp=ts)],
@@ -830,7 +838,7 @@ def _visible_cell(key: bytes, stored: Cell | None) -> Cell | None:
 
 
 def _visible(rows: Sequence[Cell]) -> list[Cell]:
-    """What readers see of rows as they are stored; nearly all are seen as they are."""
+    """The rows that readers get from stored rows; nearly all are the same."""
     found = [row if is_plain(row.key, row.value) else _seen(row) for row in rows]
     return [cell for cell in found if cell.value != TOMBSTONE]
 
@@ -840,8 +848,8 @@ def _seen(row: Cell) -> Cell:
 
 
 def _next_batch(rows: Sequence[Cell], limit: int | None) -> int:
-    """Rows to ask for after the full batch `rows`: as many as its rows let expect not to be too
-    large, and more than `limit` may need, lest tombstones are read one by one."""
+    """The number of rows to ask for after the full batch `rows`: as many as fit in CALL_BYTES if
+    they are as large as `rows`. It may exceed `limit`, lest tombstones are read one by one."""
     if limit == 0:
         return 0
     size = sum([len(key) + len(value) for key, _, value in rows])
@@ -850,7 +858,8 @@ def _next_batch(rows: Sequence[Cell], limit: int | None) -> int:
 
 
 def _chunks(versions: Sequence[_Version]) -> Iterator[Sequence[_Version]]:
-    """Parts of a bounded size. Of several puts of one version of a row the last one stays."""
+    """Split `versions` into parts of a bounded size. Of several puts of one version of a row the
+    last one stays."""
     if len({key for (key, _), _ in versions}) < len(versions):
         versions = list({(put.key, ts): (put, ts) for put, ts in versions}.values())
     begin = size = 0
@@ -864,9 +873,10 @@ def _chunks(versions: Sequence[_Version]) -> Iterator[Sequence[_Version]]:
 
 
 def _invisible(columns: Sequence[Any]) -> Sequence[Any]:
-    """Of all versions ≤ a horizon, newest first, those that no snapshot from there on sees.
+    """The versions that no snapshot ≥ a horizon reads. `columns` are all versions of a row ≤ that
+    horizon, newest first.
 
-    The newest one is seen, unless it is a tombstone: that says "absent", as does nothing at all.
+    Such snapshots read the newest one, unless it is a tombstone: without it the row is absent, too.
     """
     if not columns or value_of(columns[0].value) == TOMBSTONE:
         return columns

@@ -1,16 +1,16 @@
-"""The definition of every table of ours in HBase, and how another one differs from it.
+"""The definition of Hornbeam's tables in HBase, and how another table differs from it.
 
-- All versions are kept, for ever. HBase's TTL counts the age of a version, not the time since it
-  was superseded: it would take versions away that snapshots still need (decision 0018). `purge`
-  removes what nobody can see.
+- All versions are kept, without limit. HBase's TTL counts the age of a version, not the time since
+  it was superseded: it would remove versions that snapshots still need (decision 0018). `purge`
+  removes the versions that no snapshot can read.
 - Durability SYNC_WAL, HBase's default: a put that is answered outlives its region server, and any
   machine but the last that keeps a copy of the server's log. `flush` forces logs to disk.
-- Delete markers, of which only `purge` writes any, outlast compactions until their timestamps are
-  a day old: so long they keep late copies of puts below them from coming to light again. A put
-  that was given up may thus arrive up to a day after its timestamp.
-- FAST_DIFF: the keys of neighbours have much in common, and no library is needed for it, as most
+- Only `purge` writes delete markers. They outlast compactions until their timestamps are a day old:
+  so long they hide late copies of puts below them. A put that was given up may thus arrive up to a
+  day after its timestamp.
+- FAST_DIFF: neighbouring keys have much in common, and FAST_DIFF needs no library, while most
   compression needs one on every region server. Blocks of 16 KB, since most reads are of single
-  rows. A Bloom filter over rows, which are all that is asked for by key.
+  rows. A Bloom filter over rows, since reads by key ask for rows only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hornbeam_server.storage.hbase.cells import FAMILY
 from hornbeam_server.storage.hbase.interface import THRIFT
 
 _ALL = (1 << 31) - 1
-"""HBase's "no limit", of versions and of seconds."""
+"""HBase's value for "no limit", of versions and of seconds."""
 MARKERS_STAY = {"hbase.hstore.time.to.purge.deletes": str(24 * 3600 * 1000)}
 _DURABILITY = THRIFT.TDurability.SYNC_WAL
 _TOO_WEAK = (THRIFT.TDurability.SKIP_WAL, THRIFT.TDurability.ASYNC_WAL)
@@ -35,7 +35,7 @@ _SETTINGS = {
     "blockSize": 16 << 10,
 }
 _MEANINGFUL = ("maxVersions", "minVersions", "timeToLive", "keepDeletedCells")
-"""Settings that decide what is read; an operator may tune the others."""
+"""Settings that decide which versions are read; an operator may tune the others."""
 
 
 def definition(name: Any) -> Any:
@@ -44,7 +44,8 @@ def definition(name: Any) -> Any:
 
 
 def difference(found: Any) -> str:
-    """What the table `found` has that ours must not have, or lacks; empty: nothing."""
+    """How the table `found` differs from Hornbeam's tables where they must agree; empty if it does
+    not."""
     families = sorted(column.name.decode(errors="replace") for column in found.columns or [])
     if families != [FAMILY.decode()]:
         return f"its families are {', '.join(families) or 'none'}, not {FAMILY.decode()}"

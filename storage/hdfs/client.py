@@ -1,11 +1,12 @@
 """HDFS for coroutines: the client library's blocking calls, each in a thread.
 
-Not its own coroutines: what they wait for is woken by threads that want Python's lock while they
-hold locks of the library, and the event loop, which has Python's, waits for one of those. When a
-NameNode's connection broke in the wrong moment, the process stood still for ever.
+The library's own coroutines are not used, since they can deadlock: threads of the library want
+Python's lock while they hold locks of the library, and the event loop, which holds Python's lock,
+waits for one of these. When the connection to a NameNode broke at the wrong time, the process hung
+for good.
 
-A call that never returns keeps its thread; the program can end nevertheless. Whoever has stopped
-waiting has not stopped the call.
+A call that never returns keeps its thread; the program can end nevertheless. Cancelling the wait
+for a call does not stop the call.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _Work = Callable[[], None]
 
 
 class Threads:
-    """As many as there are calls at once; they are kept for later ones."""
+    """A pool of as many threads as there are concurrent calls. Idle threads are kept for later
+    calls."""
 
     def __init__(self) -> None:
         self._idle: list[SimpleQueue[_Work | None]] = []
@@ -71,7 +73,7 @@ class Threads:
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     if future.done():
-        return  # whoever waited has gone away
+        return  # the caller was cancelled
     if error is not None:
         future.set_exception(error)
     else:
@@ -79,14 +81,14 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
 
 
 class HdfsClient:
-    """Named after what it wraps; see `hdfs_native.Client`."""
+    """Wraps `hdfs_native.Client`; a method does what its namesake there does."""
 
     def __init__(self, url: str, settings: Mapping[str, str]) -> None:
         self._client = Client(url, dict(settings))
         self._threads = Threads()
 
     async def mkdirs(self, path: str) -> None:
-        """Its parents too."""
+        """Create a folder and its missing parents."""
         await self._threads.run(self._client.mkdirs, path, 0o755, True)
 
     async def create(self, path: str, options: WriteOptions) -> Writer:
@@ -118,16 +120,18 @@ class HdfsClient:
 
 
 class _Nothing:
-    """In the place of what a writer writes to."""
+    """Replaces the raw writer in an object of the library."""
 
     def close(self) -> None:
         pass
 
 
 def _created(client: Client, path: str, options: WriteOptions) -> RawFileWriter:
-    """What writes, without the library's object around it. That is closed when nobody refers to it
-    any more, as all of Python's files are, in whichever thread that happens: the event loop's, if
-    nobody waited for it any more; and it waits for HDFS for as long as that takes.
+    """Create a file; returns its raw writer, without the library's file object around it.
+
+    Python closes a file object when its last reference goes away, in the thread where that happens.
+    This is the event loop's thread if the caller was cancelled, and closing waits for HDFS without
+    a limit.
     """
     around = client.create(path, options)
     writer, around.inner = around.inner, cast("RawFileWriter", _Nothing())
@@ -140,7 +144,7 @@ class Writer:
         self._writer = writer
 
     async def write(self, data: bytes) -> None:
-        """On return it is on the disks of all DataNodes."""
+        """Append `data`. On return it is on the disks of all DataNodes of the pipeline."""
 
         def write() -> None:
             self._writer.write(data)
@@ -159,7 +163,7 @@ class Reader:
 
     @property
     def size(self) -> int:
-        """0 for a file that is open."""
+        """Bytes of the file; 0 if it is open for writing."""
         return len(self._reader)
 
     async def read_range(self, offset: int, count: int) -> bytes:

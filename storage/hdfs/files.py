@@ -1,15 +1,15 @@
 """`LogFiles` on HDFS.
 
-All files of a slave's log lie in one folder, `<log>/<slave>/<epoch>`, that bears the epoch of its
-owner. To take over is to rename that folder: NameNodes do that atomically, of several who try one
-succeeds, and whatever the owner before still asks for by path (to create, rename or delete a file)
-fails from then on, since its folder is not there. What it may still append to, a file that it has
-open, is stopped by lease recovery.
+All files of a slave's log lie in one folder, `<log>/<slave>/<epoch>`, named after the epoch of its
+owner. An owner takes the log over by renaming that folder. The NameNode does this atomically: of
+several processes that try, one succeeds. Requests of the former owner by path (to create, rename or
+delete a file) fail from then on, since its folder is gone. Lease recovery stops its appends to a
+file that it has open.
 
-A write whose answer does not come in time (the client library waits for ever when a DataNode of
-the pipeline dies) does not end the log: the owner knows what is in the file that it has open, so
-it writes that anew, under another name and over other DataNodes, and puts it in the file's place.
-A rename without an answer ends it, however: it might still move the older copy in later.
+A write without an answer in time (the client library waits without end when a DataNode of the
+pipeline dies) does not end the log. The owner knows the content of its open file, so it writes that
+content again, under another name and over other DataNodes, and moves the copy to the file's place.
+A rename without an answer ends the log, however: it might still move the older copy in later.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ RECOVERY_S = 120.0
 """How long HDFS may take to close a file. It first waits for DataNodes that do not answer."""
 RETRY_S = 0.2
 BYTES_PER_S = 16 << 20
-"""What is given up as too slow."""
+"""A slower transfer is given up."""
 BLOCK_BYTES = 128 << 20
 FEWEST_COPIES = 2
 DRAFT = ".new"
-"""Ends the names of files that are not yet in their place."""
+"""Suffix of the names of files that are not yet in their place."""
 
 
 @dataclass(slots=True)
 class _Unclosed:
-    """A file that this owner has not closed; only he knows what is in it."""
+    """A file that this owner has not closed; only the owner knows its content."""
 
     name: str
     writer: Writer
@@ -142,7 +142,7 @@ class HdfsFiles:
     # ------------------------------------------------------------ taking over
 
     async def _take_over(self) -> None:
-        """Give the folder this epoch's name."""
+        """Rename the folder to this epoch. Raises Unavailable when a higher epoch holds it."""
         while True:
             holder = await self._holder()
             if holder is None:
@@ -152,12 +152,12 @@ class HdfsFiles:
             elif holder == self._epoch:
                 return
             else:
-                with suppress(FileNotFoundError):  # somebody else was quicker
+                with suppress(FileNotFoundError):  # another process was quicker
                     await self._rename(self._folder(holder), self._folder(self._epoch))
                     return
 
     async def _holder(self) -> int | None:
-        """The epoch whose folder there is; None before the log's first owner."""
+        """The epoch that the folder is named after; None before the log's first owner."""
         try:
             names = [
                 _name(status) for status in await self._call(self._client.list_status(self._home))
@@ -170,8 +170,8 @@ class HdfsFiles:
         return int(names[0])
 
     async def _found(self) -> None:
-        """Make the home with a folder of no owner in it, both at once: it must not come back,
-        once the folder has been renamed, from somebody who began to make it before."""
+        """Create the home with a folder of no owner in it, both in one step. Otherwise a process
+        that began earlier could create that folder again after it has been renamed."""
         draft = f"{self._home}.{uuid4().hex}{DRAFT}"
         folder = f"{draft}/{_epoch_name(0)}"
         await self._call(self._client.mkdirs(folder))
@@ -181,9 +181,9 @@ class HdfsFiles:
             await self._call(self._client.delete(draft, recursive=True))
 
     async def _make_durable(self) -> None:
-        """Nobody appends any more; the file that was written last is written anew, since lease
-        recovery keeps bytes that DataNodes have not synced. All others were closed when theirs
-        was."""
+        """Stop all appends and make all content durable. The file that was written last is written
+        again, since lease recovery keeps bytes that DataNodes have not synced. Each other file was
+        finished, or written again, before the next one was created."""
         names = sorted(await self._listed())
         for name in names:
             if name.endswith(DRAFT):
@@ -196,13 +196,13 @@ class HdfsFiles:
             self._close_later(_Unclosed(name, writer, bytearray(content)))
 
     async def _recover_lease(self, name: str) -> None:
-        """Close a file that another writer may have open, or this one in vain."""
+        """Close a file that another writer may have open, or that this owner failed to close."""
         deadline = _now() + RECOVERY_S
         while True:
             try:
                 if await self._call(self._client.recover_lease(self._path(name))):
                     return
-            except (FileExistsError, Unavailable):  # exists: its last block is being replicated
+            except (FileExistsError, Unavailable):  # exists: the last block is being replicated
                 if _now() > deadline:
                     raise
             if _now() > deadline:
@@ -212,7 +212,7 @@ class HdfsFiles:
     # ------------------------------------------------------------ writing
 
     async def _extend(self, file: _Unclosed, data: bytes) -> None:
-        """Append to the file, or to a copy that is put in its place."""
+        """Append to the file, or to a copy that is moved to its place."""
         try:
             await self._write(file.writer, len(file.content), data)
         except DiskFull:
@@ -221,18 +221,19 @@ class HdfsFiles:
             file.writer = await self._put(file.name, bytes(file.content) + data, overwrite=True)
 
     async def _put(self, name: str, content: bytes, *, overwrite: bool) -> Writer:
-        """A file with `content`, all of it or none; its writer can go on behind it."""
+        """Create a file with `content`, all of it or none; returns the writer, which can append."""
         draft, writer = await self._drafted(name, content)
         await self._rename(draft, self._path(name), overwrite=overwrite)
         return writer
 
     async def _drafted(self, name: str, content: bytes) -> tuple[str, Writer]:
-        """The NameNode goes on offering a DataNode that has died, for some seconds or, if it has
-        no others, for minutes; so the next try asks for one copy less."""
+        """Write a draft with `content`; returns its path and writer. The NameNode goes on offering
+        a DataNode that has died, for seconds or, if it has no other, for minutes. So the next
+        attempt asks for one copy less."""
         deadline = _now() + self._patience_s
         wanted = copies = None
         while True:
-            # Never used before: what is late from an earlier try touches no other draft.
+            # A fresh name: late calls of an earlier attempt touch no other draft.
             draft = self._path(f"{name}.{uuid4().hex}{DRAFT}")
             try:
                 writer = await self._create(draft, copies)
@@ -254,7 +255,7 @@ class HdfsFiles:
                 return draft, writer
 
     async def _create(self, path: str, copies: int | None) -> Writer:
-        """Where there is no folder, none is made: that is the fence."""
+        """Create a file. A missing folder is not created: this is the fence."""
         options = WriteOptions(self._block_bytes, copies, overwrite=False, create_parent=False)
         return await self._call(self._client.create(path, options))
 
@@ -262,8 +263,8 @@ class HdfsFiles:
         return (await self._call(self._client.get_file_info(path))).replication or 1
 
     async def _write(self, writer: Writer, size: int, data: bytes) -> None:
-        """Behind the `size` bytes that the writer has written, durably. Each block by itself:
-        syncing reaches no earlier block than the current."""
+        """Write `data` durably behind the `size` bytes that the writer has written. Each block is
+        written by itself, since a sync reaches no block before the current one."""
         begin = 0
         while begin < len(data):
             room = self._block_bytes - (size + begin) % self._block_bytes
@@ -272,15 +273,15 @@ class HdfsFiles:
             begin += len(piece)
 
     def _close_later(self, file: _Unclosed) -> None:
-        """Nobody has to wait for the half second that it takes: all that is in it is durable, and
-        until then it is read from memory."""
+        """Close the file in the background, which takes half a second. Its content is durable
+        already, and is read from memory until then."""
         self._unclosed[file.name] = file
         closing = asyncio.create_task(self._close_file(file))
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
 
     async def _close_file(self, file: _Unclosed) -> None:
-        """If it fails, the next owner will close it."""
+        """Close the file. If that fails, the next owner will close it."""
         with suppress(Unavailable, FileNotFoundError):
             try:
                 await self._call(file.writer.close(), CLOSE_S)
@@ -294,7 +295,7 @@ class HdfsFiles:
     # ------------------------------------------------------------ reading
 
     async def _ending(self, name: str, count: int | None) -> tuple[int, bytes]:
-        """Size and last `count` bytes, None for all."""
+        """Size of a file and its last `count` bytes; None for all."""
         self._require_open()
         file = self._unclosed.get(name)
         if file is not None:
@@ -318,10 +319,11 @@ class HdfsFiles:
             for file in await self._call(self._client.list_status(self._folder(self._epoch)))
         ]
 
-    # ------------------------------------------------------------ all of them
+    # ------------------------------------------------------------ calls
 
     async def _call(self, work: Awaitable[T], seconds: float = CALL_S) -> T:
-        """Raises FileNotFoundError, FileExistsError, DiskFull, or Unavailable for all else."""
+        """The result of `work` within `seconds`. Raises FileNotFoundError, FileExistsError,
+        DiskFull, or Unavailable for all else."""
         try:
             async with asyncio.timeout(seconds):
                 return await work
@@ -345,7 +347,7 @@ class HdfsFiles:
         return Unavailable(f"The log in {self._url}{self._home} cannot be used: {said}")
 
     async def _gone(self, error: OSError) -> Unavailable:
-        """Why a file is not there, or is there."""
+        """The error to raise for a file that is missing, or exists, against expectation."""
         holder = await self._holder()
         if holder is not None and holder != self._epoch:
             return _fenced(holder)
@@ -379,13 +381,14 @@ def _fenced(holder: int) -> Unavailable:
 
 
 def _no_room(said: str) -> bool:
-    """DataNodes run, and none of them takes a block. Where some were excluded, as those that did
-    not answer are, the others may only not have told a NameNode that came back of their disks."""
+    """True if DataNodes run and none of them accepts a block. If some were excluded, as those that
+    do not answer are, the others may just not have reported their disks yet to a NameNode that came
+    back."""
     refused = "could only be written to 0 of" in said
     all_asked = re.search(r" (no|0) node\(s\) are excluded", said) is not None
     return refused and all_asked and "There are 0 datanode(s) running" not in said
 
 
 def _line(error: BaseException) -> str:
-    """What HDFS says, without its stack trace."""
+    """The message of an error of HDFS, without its stack trace."""
     return str(error).replace("\\n", "\n").partition("\n")[0]

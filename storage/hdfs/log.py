@@ -27,9 +27,9 @@ class HdfsLog:
         segment_bytes: int = SEGMENT_BYTES,
         patience_s: float = PATIENCE_S,
     ) -> SegmentedLog:
-        """Take over or create the log of `slave`; `url` is `hdfs://host:port` or of a name service
-        that `settings`, or the files in HADOOP_CONF_DIR, describe as Hadoop does. `patience_s`:
-        how long an append waits for an HDFS that is out of reach, before the log fails.
+        """Take over or create the log of `slave`. `url` is `hdfs://host:port`, or names a name
+        service that `settings` or the files in HADOOP_CONF_DIR describe as Hadoop does. An append
+        waits `patience_s` seconds for an HDFS that is out of reach, before the log fails.
 
         Raises Corruption when the epoch was used before, Unavailable when a higher one has begun
         or HDFS does not answer, InvalidRequest for a `url` that cannot be one.
@@ -44,7 +44,7 @@ class HdfsLog:
 
 
 def hdfs_logs(url: str, folder: str, *, settings: Mapping[str, str] | None = None) -> HdfsLogs:
-    """All in `folder`. Raises InvalidRequest for a `url` that cannot be one."""
+    """All logs in `folder`. Raises InvalidRequest for a `url` that cannot be one."""
     return HdfsLogs(_client(url, settings), folder)
 
 
@@ -59,6 +59,6 @@ def _client(url: str, settings: Mapping[str, str] | None) -> HdfsClient:
 
 
 def _alone(url: str) -> dict[str, str]:
-    """A single NameNode has nobody to fail over to: that it refuses connections is told at once.
-    The client library would wait and try again, and panics when it waits."""
+    """Settings for a single NameNode, which has no other one to fail over to: a refused connection
+    is reported at once. The client library would wait and retry, and it panics when it waits."""
     return {"dfs.client.failover.max.attempts": "0"} if re.search(r":\d+/?$", url) else {}

@@ -1,13 +1,14 @@
-"""`Logs` on HDFS: the folders beside one another in which slaves have their logs.
+"""`Logs` on HDFS: one folder holds the homes of all logs, side by side.
 
-Its segments are read as they lie there, while their owner writes others. Somebody may take the
-log over meanwhile, which renames the folder that they are in (decision 19): then that is looked up
-again. A file whose writer has not closed it yet, or died before, reads as shorter than it is. So
-what does not end with a seal is read again once HDFS says that it is closed.
+Segments are read where they lie, while their owner writes others. Meanwhile another process may
+take the log over, which renames the folder of the segments (decision 19); the reader then looks the
+folder up again. A file that its writer has not closed, perhaps because the writer died, reads as
+shorter than it is. So a segment that does not end with a seal is read again once HDFS reports it as
+closed.
 
-A home's time of change is that of the last rename in it: when it was founded, or taken over
-(decision 19). Removing it is one step at the NameNode. A draft of a home that was not finished
-looks like a log, and is one that nobody needs.
+The modification time of a home is that of the last rename in it: when the log was founded, or taken
+over (decision 19). Removing a home is one step at the NameNode. An unfinished draft of a home looks
+like a log, and no process needs it.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from hornbeam_server.storage.log.segments import sorted_segments
 T = TypeVar("T")
 CALL_S = 10.0
 CLOSING_S = 1.0
-"""Who has sealed a segment closes its file within this time, as a rule."""
+"""A writer usually closes the file of a segment within this time after the seal."""
 
 
 class HdfsLogs:
-    """In `folder`, through a client of its own."""
+    """The logs in `folder`, through a client of its own."""
 
     def __init__(self, client: HdfsClient, folder: str) -> None:
         self._client = client
@@ -67,7 +68,8 @@ class HdfsLogs:
         self._client.close()
 
     async def _in_holder(self, name: str, work: Callable[[str], Awaitable[T]]) -> T | None:
-        """What `work` gives in the folder that holds a log's files now; None: it finds no file."""
+        """The result of `work` in the folder that holds the files of a log now; None if there is
+        no such log or `work` finds no file."""
         home, before = f"{self._folder}/{name}", ""
         while True:
             try:
@@ -92,7 +94,8 @@ class HdfsLogs:
         return await self._call(reader.read_range(0, reader.size), seconds)
 
     async def _closed(self, file: str, folder: str) -> None:
-        """Nobody appends to it any more; its writer is gone, or has no more than this to do."""
+        """Close a file to which no process appends any more: its writer is gone, or has only to
+        close it. Raises Unavailable."""
         deadline = _now() + RECOVERY_S
         while True:
             try:

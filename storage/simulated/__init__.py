@@ -6,24 +6,25 @@ repeated exactly. PYTHONHASHSEED must be the same, since the order of sets depen
 
 Fault model
 
-- Time. Every call to a service takes time there and back; calls overtake one another. Now and then
-  one service answers one process late for seconds, while nobody takes that for dead. Wall clocks
-  of processes are skewed and jump, forwards and backwards; monotonic time is right.
-- Network. A request is lost, comes late, twice, or after its sender is gone; a reply is lost after
-  the request took effect, so that the caller does not know. Connections between members break off;
-  two members hear nothing of each other for a while, and all else hears both.
-- Table store. Each row is written at a moment of its own: the rows of one put may become visible
-  in any order and interleave with everything else; a put that fails has written any part. Calls
-  fail before or after their effect; the service is away for a while. What is not flushed is lost
-  in part when the machine stops.
+- Time. Every request and every reply takes time; calls overtake one another. Now and then one
+  service answers one process late for seconds, while the session of that process stays alive. Wall
+  clocks of processes are skewed and jump, forwards and backwards; monotonic time is right.
+- Network. A request is lost, comes late, twice, or after its sender has crashed. A reply is lost
+  after the request took effect, so that the caller does not know the outcome. Connections between
+  members break. Two members cannot reach each other for a while; all other processes reach both.
+- Table store. The rows of one put travel in several messages, each of which takes effect at a time
+  of its own: rows become visible in any order and interleave with all other calls. A put that
+  fails has written any subset of the messages. Calls fail before or after their effect; the service
+  is away for a while. Rows that are not flushed are lost in part when the machine stops.
 - Log. An append fails before or after it is written, or half way; unsynced bytes are torn by
   sectors when the machine stops; the disk is full for a while; stored bits flip; an owner is
   fenced off by its successor.
-- Processes. They crash between any two steps of the event loop, and stop and go on later, not
-  knowing that time has passed (their timers all come due at once).
-- Coordination. Sessions expire, of frozen processes too, which then wake up as zombies.
+- Processes. They crash between any two steps of the event loop. They freeze and go on later without
+  knowing that time has passed (all their timers come due at once).
+- Coordination. Sessions expire, also those of frozen processes, which then go on without knowing
+  it.
 
-Not modelled: a store that gives back what was never written or forgets what was flushed (its
-checksums are trusted), a service that answers other than its port promises, and timestamps of the
-store's own making (we never use them).
+Not modelled: a store that returns rows that were never written or loses flushed rows (its checksums
+are trusted), a service that breaks a promise of its port, and timestamps that the store assigns
+(Hornbeam uses none).
 """

@@ -1,7 +1,7 @@
-"""What goes wrong, how often, and when: one seeded generator decides it all.
+"""Which faults happen, how often, and when: one seeded generator decides.
 
-Every decision is asked of `Chaos`, which counts what it made happen and folds it into the trace:
-two runs whose traces have the same hash took the same way.
+`Chaos` makes every decision. It counts the faults and folds them into a trace: two runs whose
+traces have the same hash took the same course.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 
 class Fault(enum.StrEnum):
-    """Everything that can be made to go wrong."""
+    """The faults that a simulation can inject."""
 
     SLOW = "slow"
     """A call takes far longer than the others."""
@@ -39,19 +39,19 @@ class Fault(enum.StrEnum):
     LOG_TORN = "log torn"
     """An append fails half way: part of its bytes are written."""
     FENCE_SLOW = "fence slow"
-    """A log is fenced seconds late: its files wait for whoever wrote them last."""
+    """A log is fenced seconds late: its files wait for their last writer."""
     DISK_FULL = "disk full"
-    """Appends fail for a while, with a part written."""
+    """Appends fail for a while, after a part of their bytes is written."""
     BIT_FLIP = "bit flip"
-    """A bit of the log's unsealed tail or of a sealed segment changes while nobody looks."""
+    """A bit of the log's unsealed tail or of a sealed segment changes unnoticed."""
     COORDINATION_REFUSED = "coordination refused"
     """A call to the coordination service fails without effect."""
     SESSION_EXPIRED = "session expired"
-    """The coordination service hears no more of a live process, and gives it up for dead."""
+    """The coordination service hears no heartbeat of a live process, and ends its session."""
     LINK_BROKEN = "link broken"
     """A connection between members ends, with or without what is on its way."""
     PARTITION = "partition"
-    """Two members hear nothing of each other for a while; all else hears both."""
+    """Two members cannot reach each other for a while; all other processes reach both."""
     CLOCK_SKEW = "clock skew"
     """A process begins with a wall clock that is wrong."""
     CLOCK_JUMP = "clock jump"
@@ -63,10 +63,10 @@ class Fault(enum.StrEnum):
     FREEZE = "freeze"
     """A process stands still, and goes on later as if nothing had happened."""
     LAG = "lag"
-    """A service, or several, answer one process late for a while, and everybody else as always.
-    Signs of life come and go in time, so nobody gives the process up."""
+    """One or several services answer one process late for a while, and other processes as always.
+    Heartbeats and their answers are in time, so the session of the process stays alive."""
 
-    __hash__ = str.__hash__  # that of Enum is written in Python, and every call asks for a rate
+    __hash__ = str.__hash__  # Enum's is written in Python, and every call looks up a rate
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,14 @@ class Profile:
     fence_s: tuple[float, float] = (0.5, 8.0)
     down_s: tuple[float, float] = (0.0, 1.0)
     stops_s: float | None = None
-    """Where several nodes serve, one is stopped in good order about so often; None: it is drawn."""
+    """With several nodes, one is stopped in good order about every so many seconds; None: the
+    simulation draws the interval."""
     rate: Mapping[Fault, float] = field(default_factory=dict)
     every_s: Mapping[Fault, float] = field(default_factory=dict)
 
     @property
     def faults(self) -> frozenset[Fault]:
-        """What this profile may make happen."""
+        """The faults that may happen under this profile."""
         return frozenset(self.rate) | frozenset(self.every_s)
 
 
@@ -112,16 +113,16 @@ class Chaos:
         self._rate = dict(self.profile.rate)
 
     def calm(self) -> None:
-        """From now on nothing goes wrong any more."""
+        """From now on no call fails."""
         self._rate.clear()
 
     @property
     def fails(self) -> bool:
-        """May anything go wrong at all?"""
+        """True if any call may fail."""
         return bool(self._rate)
 
     def strikes(self, fault: Fault) -> bool:
-        """Does it happen to this call?"""
+        """Decide whether `fault` happens to this call."""
         rate = self._rate.get(fault)
         if rate is None or self.random.random() >= rate:
             return False
@@ -129,7 +130,7 @@ class Chaos:
         return True
 
     def strike(self, fault: Fault) -> None:
-        """It happens."""
+        """Count `fault`, and note it in the trace."""
         self.fired[fault] += 1
         self.note(fault)
 
@@ -141,7 +142,8 @@ class Chaos:
         return (low + (high - low) * self.random.random()) / 1000
 
     def between(self, bounds: tuple[float, float]) -> float:
-        """Some duration, shorter ones more often: chosen evenly among orders of magnitude."""
+        """A random duration within `bounds`, in their unit, 0.001 at least: orders of magnitude are
+        equally likely, so short durations are more frequent."""
         low, high = max(bounds[0], 1e-3), max(bounds[1], 1e-3)
         return math.exp(self.random.uniform(math.log(low), math.log(high)))
 
@@ -156,5 +158,5 @@ class Chaos:
 
     @property
     def trace_hash(self) -> str:
-        """16 hexadecimal digits, equal for runs that went the same way."""
+        """16 hexadecimal digits, equal for runs that took the same course."""
         return self._trace.hexdigest()

@@ -1,7 +1,7 @@
 """Time and ids of one simulated process.
 
-All clocks of a simulation follow its event loop; each shows a wall time of its own, which may be
-wrong. Monotonic time and sleeping are never wrong.
+All clocks of a simulation follow its event loop. Each has its own wall time, which may be wrong.
+Monotonic time and sleeping are never wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ START_MS = 1_700_000_000_000
 class SimulatedClock:
     """A `Clock` on the running loop, `skew_ms` ahead of the true time (negative: behind).
 
-    Set `skew_ms` at any moment to let the wall clock jump.
+    The wall clock jumps when `skew_ms` is set.
     """
 
     def __init__(self, *, start_ms: int = START_MS, skew_ms: int = 0) -> None:

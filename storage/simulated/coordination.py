@@ -1,8 +1,9 @@
-"""Coordination in memory: the service, `SimulatedRegistry`, and a process's way to it.
+"""Coordination in memory: the service `SimulatedRegistry`, and its client
+`SimulatedCoordination`.
 
-A session lives as long as its heartbeats arrive. The process that holds it judges by itself when
-it can no longer be sure of that: from the moment at which it *sent* the last heartbeat that was
-answered, so it gives up before the service does.
+A session lives as long as its heartbeats arrive. The process that holds the session counts its
+time-out from the time at which it *sent* the last answered heartbeat. So the process stops relying
+on the session before the service ends it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class _Session:
 
 
 class SimulatedRegistry:
-    """The service. `time` gives seconds."""
+    """The coordination service. `time` returns seconds."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time
@@ -37,11 +38,12 @@ class SimulatedRegistry:
         self._sessions: dict[int, _Session] = {}
         self._numbers = itertools.count(1)
         self._changes = 0
-        """Of values and members, by anybody."""
+        """Number of changes of values and members, by all sessions."""
 
     def news(self, session: int, *, late: bool) -> int:
-        """What who holds it has been told of: no more, once nothing is heard of him, or while it
-        comes `late`."""
+        """The number of changes of which the holder of `session` has been notified; -1 if the
+        session has ended. It stays the same while the service does not hear the session, and while
+        notifications are `late`."""
         self._end_silent()
         known = self._sessions.get(session)
         if known is None:
@@ -56,7 +58,8 @@ class SimulatedRegistry:
         return number
 
     def heartbeat(self, session: int) -> bool:
-        """False: the session has ended."""
+        """Extend the session; False if it has ended. Raises Unavailable if the service does not
+        hear it."""
         self._end_silent()
         if session not in self._sessions:
             return False
@@ -66,13 +69,13 @@ class SimulatedRegistry:
         return True
 
     def end(self, session: int) -> None:
-        """Of its own will."""
+        """End the session at the request of its holder."""
         self._sessions.pop(session, None)
         self._changes += 1
 
     def cut_off(self, member: str) -> bool:
-        """From now on nothing is heard of the sessions that show `member`, so that they end in
-        time; False if there are none."""
+        """From now on ignore the heartbeats of all sessions that joined as `member`, so that they
+        end after their time-out. False if there are none."""
         found = [s for s in self._sessions.values() if member in s.members and not s.deaf]
         for session in found:
             session.deaf = True
@@ -108,7 +111,7 @@ class SimulatedRegistry:
         return dict(sorted(shown))
 
     def shows(self, member: str) -> bool:
-        """Is it among the `members`?"""
+        """True if `member` is among the `members`."""
         self._end_silent()
         return any(member in session.members for session in self._sessions.values())
 
@@ -150,7 +153,7 @@ class SimulatedCoordination:
                     "heartbeat", lambda: self._registry.heartbeat(self._session)
                 )
             except Unavailable:
-                lives = True  # unknown; what was sure before stays sure
+                lives = True  # unknown; `_sure_until` stays true
             else:
                 self._sure_until = sent + SESSION_S
             if not lives:

@@ -1,15 +1,15 @@
 """The files of a log on simulated machines, as bytes.
 
-Fault model. A process that dies leaves its files as they are; an operation of its that is still
-under way takes effect wholly, in part, or not at all. When the machine dies, what was not synced is
-torn: any of its sectors may be lost, and its end. A change may fail before it begins, when any part
-of it is written (the disk may be full), when all is written but not synced, or only in the answer;
-what only reads may fail as well. Files are made and deleted in order. Any stored bit may flip.
-Whoever is fenced changes nothing more, however late his changes arrive; his deletes are not fenced.
+Fault model. A process that dies leaves its files as they are. An operation of the process that is
+still on its way takes effect wholly, in part, or not at all. When the machine dies, unsynced bytes
+are torn: any of their sectors may be lost, and their end. A change may fail before it begins, when
+any part of it is written (the disk may be full), when all is written but not synced, or only in the
+answer. A read may fail as well. Files are created and deleted in order. Any stored bit may flip. A
+fenced owner changes nothing more, however late its changes arrive; its deletes are not fenced.
 
-Nothing here is random and nothing waits for time: a simulation says what fails
+This module has no randomness and no delays: a simulation decides which operations fail
 (`SimulatedDisk.fault`) and how operations travel (`SimulatedFiles(…, carry=…)`). The whole effect
-of an operation is one call of `Operation.apply`, made when it arrives, if it does.
+of an operation is one call of `Operation.apply`, at its arrival, if it arrives.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALL = sys.maxsize
 
 
 class Kind(StrEnum):
-    """What is asked of the files: the methods of `storage.log.files.LogFiles`."""
+    """Kinds of operations: the methods of `storage.log.files.LogFiles`, then two of `Logs`."""
 
     FENCE = auto()
     NAMES = auto()
@@ -42,17 +42,17 @@ class Kind(StrEnum):
     TAIL = auto()
     DELETE = auto()
     LIST = auto()
-    """This and what follows are of `storage.ports.Logs`."""
+    """This and the next one belong to `storage.ports.Logs`."""
     REMOVE = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An operation that raises `error`, and how much of its effect it has before.
+    """Makes an operation raise `error` after a part of its effect.
 
     `done` counts the bytes that a create, append or finish writes, or the files that a delete
-    removes; ALL is all of the effect, None is none (of a create, not even an empty file). What is
-    written survives the machine if `synced`.
+    removes. ALL is the whole effect. None is no effect; a create then makes not even an empty file.
+    The written bytes survive a crash of the machine if `synced`.
     """
 
     error: HornbeamError
@@ -71,12 +71,13 @@ class Operation:
     names: tuple[str, ...] = ()
     data: bytes = b""
     count: int = 0
-    """Of bytes, for TAIL."""
+    """Number of bytes, for TAIL."""
 
     def apply(self, fault: Fault | None = None) -> Any:
-        """All of its effect, now; returns the answer, or raises the error. To be called once.
+        """Take the whole effect now; returns the answer, or raises the error of the fault. To be
+        called once.
 
-        Without a `fault` given, the disk's is asked for one.
+        Without a `fault`, the disk decides on one.
         """
         fault = fault if fault is not None else self.disk.fault(self)
         if fault is None:
@@ -88,8 +89,8 @@ class Operation:
 
 @dataclass(slots=True)
 class SimulatedFile:
-    """`data` is what processes read. What is behind `synced` is only in the machine's memory;
-    so is the file's name, unless it is `named`."""
+    """A file. Processes read `data`. The bytes behind the offset `synced` are only in the memory of
+    the machine; so is the file's name, unless it is `named`."""
 
     data: bytearray = field(default_factory=bytearray)
     synced: int = 0
@@ -110,8 +111,8 @@ class Unsynced:
     named: bool
 
     def without_sectors(self, lost: Callable[[int], bool]) -> bytes:
-        """`data` with zeros in place of the sectors that are lost, by their number in the file.
-        What was synced in the first of them stays."""
+        """`data` with zeros in place of the lost sectors. `lost` takes the number of a sector in
+        the file. The synced bytes of the first sector stay."""
         found = bytearray(self.data)
         end = self.offset + len(found)
         for number in range(self.offset // SECTOR_BYTES, -(-end // SECTOR_BYTES)):
@@ -127,7 +128,7 @@ class _Folder:
     files: dict[str, SimulatedFile] = field(default_factory=dict)
     fence: int = 0
     fenced_s: float | None = None
-    """When; None: there is no such folder, yet or any more."""
+    """Time of the last fence, in seconds of the loop; None if the folder does not exist."""
 
     def file(self, name: str) -> SimulatedFile:
         if name not in self.files:
@@ -142,24 +143,24 @@ class _Folder:
 
 
 class SimulatedDisk:
-    """Folders of files. It outlives the processes that open them, and the machine."""
+    """Folders of files. They outlive the processes that open them, and a crash of the machine."""
 
     def __init__(self) -> None:
         self._folders: dict[str, _Folder] = {}
         self.fault: Callable[[Operation], Fault | None] = lambda _: None
-        """Asked for each operation when it takes effect."""
+        """Returns the fault of an operation, or None. Called when the operation takes effect."""
 
     def files(self, folder: str) -> dict[str, SimulatedFile]:
-        """By name. A simulation may change them behind everybody's back."""
+        """The files of a folder, by name. A simulation may change them unnoticed by any process."""
         return self._folders.setdefault(folder, _Folder()).files
 
     def flip(self, folder: str, name: str, offset: int, mask: int = 1) -> None:
-        """Turn the bits of `mask` over in one stored byte."""
+        """Invert the bits of `mask` in one stored byte."""
         self.files(folder)[name].data[offset] ^= mask
 
     def crash(self, remains: Callable[[Unsynced], bytes | None]) -> None:
-        """The machine dies. `remains` says what is left of each unsynced end; None: not even the
-        file, which is for those that are not `named`."""
+        """Crash the machine. `remains` returns the bytes that are left of each unsynced end, or
+        None to lose the file, which is allowed only if the file is not `named`."""
         for end in list(self._unsynced()):
             left = remains(end)
             file = self.files(end.folder)[end.name]
@@ -180,7 +181,8 @@ class SimulatedDisk:
     # ------------------------------------------------------------ effects
 
     def perform(self, operation: Operation, done: int, *, synced: bool) -> Any:
-        """The effect of `operation`, or as much as `done` and `synced` say; returns its answer."""
+        """Take the effect of `operation`, as far as `done` and `synced` say; returns the
+        answer."""
         folder = self._folders.setdefault(operation.folder, _Folder())
         match operation.kind:
             case Kind.FENCE:
@@ -237,7 +239,8 @@ async def directly(operation: Operation) -> Any:
 
 
 class SimulatedLogs:
-    """`Logs`: the folders of a simulated disk, which tells the time as `SimulatedClock` does."""
+    """`Logs` over the folders of a simulated disk. Its times are those of a `SimulatedClock`
+    without skew."""
 
     def __init__(
         self, disk: SimulatedDisk, *, carry: Callable[[Operation], Awaitable[Any]] = directly
@@ -267,10 +270,10 @@ class SimulatedLogs:
 
 
 class SimulatedFiles:
-    """`LogFiles` in a folder of a simulated disk, as one process has them open.
+    """`LogFiles` in a folder of a simulated disk, opened by one process.
 
-    `carry` brings an operation to the disk and its answer back. It decides how long each way is
-    and whether it is gone at all; a caller that is cancelled waits for neither.
+    `carry` brings an operation to the disk and returns its answer. It decides how long each
+    direction takes and whether the message arrives at all; a cancelled caller waits for neither.
     """
 
     def __init__(

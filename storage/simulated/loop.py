@@ -1,13 +1,14 @@
 """The event loop of a simulation: virtual time, and processes that crash, freeze and thaw.
 
-Nothing here waits. When no callback is ready, time jumps to the next timer. Callbacks run in the
+The loop never waits. When no callback is ready, time jumps to the next timer. Callbacks run in the
 order in which they became ready, as on any asyncio loop, so a run is a function of the decisions
 that are made in it.
 
 A `Process` is everything that runs in its context: tasks, their children, timers, callbacks. The
-loop asks for the process of each callback before it runs it. Those of a dead process are dropped
-(a crash: no `except` or `finally` runs), those of a frozen one are kept until it thaws (SIGSTOP:
-it finds all that happened meanwhile at once). So both can strike at every await there is.
+loop checks the process of each callback before it runs the callback. Callbacks of a dead process do
+not run (a crash: no `except` or `finally` runs before `bury`). Callbacks of a frozen process are
+kept until it thaws (SIGSTOP: it then gets all missed events at once). So a crash or a freeze can
+happen at every `await`.
 
 Threads do not exist: `run_in_executor` runs its work at once.
 """
@@ -34,14 +35,15 @@ class Stuck(Exception):
 
 
 class Process:
-    """Something that can crash. Make it with `SimulatedLoop.process`."""
+    """A simulated process, which can crash and freeze. `SimulatedLoop.process` creates it."""
 
     def __init__(self, loop: SimulatedLoop, name: str) -> None:
         self.name = name
         self.dead = False
         self.frozen = False
         self.asks = False
-        """Is `admits` to be asked? While it is alive and well everything may run."""
+        """The loop must call `admits` before it runs a callback of this process. False while
+        every callback may run."""
         self._burying = False
         self._loop = loop
         self._context = copy_context()
@@ -55,19 +57,18 @@ class Process:
         return self._loop.create_task(work, context=self._context.copy())
 
     def crash(self) -> None:
-        """Nothing of it runs any more. Idempotent."""
+        """End this process: none of its callbacks runs any more. Idempotent."""
         self.dead = self.asks = True
 
     def crash_after(self, steps: int | None) -> None:
-        """Crash when `steps` more of its callbacks have run: between two of them, at any await.
-
-        None takes that back.
+        """Crash when `steps` more callbacks of this process have run, so between two callbacks, at
+        any `await`. None cancels an earlier call.
         """
         self._steps_left = steps
         self.asks = True
 
     def freeze(self) -> None:
-        """Stand still until `thaw`."""
+        """Run no callback until `thaw`."""
         self.frozen = self.asks = True
 
     def thaw(self) -> None:
@@ -80,7 +81,8 @@ class Process:
         self._loop.resume(held)
 
     def admits(self, call: _Call) -> bool:
-        """May `call` run now? Asked once for each, just before it would, if it `asks`."""
+        """True if `call` may run now; else it is held. The loop asks just before it runs a
+        callback, if `asks` is set."""
         if self._burying:
             return True
         if self._steps_left is not None and not self.frozen:
@@ -93,14 +95,16 @@ class Process:
         return True
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
-        """Keep a task alive as long as the process: if it is dead, nobody else may hold it."""
+        """Keep a reference to a task until it is done: a task of a dead process may have no
+        other."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard, context=self._context)
 
     async def bury(self) -> None:
-        """Unwind what a dead process left, so that nothing is pending when the loop closes.
+        """Cancel the tasks of a dead process, so that no task is pending when the loop closes.
 
-        Its `finally` clauses run now. What they call outside must refuse a process that is dead.
+        Their `finally` clauses run now. Services that these clauses call must refuse a dead
+        process.
         """
         self._burying = True
         while tasks := [task for task in self._tasks if not task.done()]:
@@ -111,12 +115,12 @@ class Process:
 
 
 def current_process() -> Process | None:
-    """The process whose code runs now; None in the world around them."""
+    """The process whose code runs now; None outside of every process."""
     return _PROCESS.get()
 
 
 class _Call:
-    """A callback that is to run: what asyncio knows as Handle and TimerHandle, and quicker."""
+    """A scheduled callback. It replaces asyncio's Handle and TimerHandle, and is faster."""
 
     __slots__ = ("args", "callback", "context", "process", "stopped", "time")
 
@@ -142,13 +146,14 @@ class _Call:
         return self.stopped
 
     def cancel(self) -> None:
-        """What it would have called is let go at once: timers stay in the heap for long."""
+        """Cancel the call. Its callback and arguments are released at once, since a cancelled
+        timer may stay in the heap for long."""
         self.stopped = True
         self.callback, self.args = _nothing, ()
 
 
 def _nothing() -> None:
-    """What a cancelled callback calls."""
+    """Replaces the callback of a cancelled call."""
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
@@ -163,20 +168,20 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._running = False
         self._world = copy_context()
         self.uncaught: list[dict[str, Any]] = []
-        """What was reported to the exception handler: no run may end with any."""
+        """Errors that the exception handler received. A run must end with none."""
 
     # ------------------------------------------------------------ processes
 
     def process(self, name: str) -> Process:
-        """A new process; what it runs is begun with `Process.start`."""
+        """A new process. `Process.start` starts work in it."""
         return self._world.copy().run(Process, self, name)
 
     def resume(self, missed: Iterable[_Call]) -> None:
-        """Run what a process missed while it stood still."""
+        """Schedule the calls that a process held back."""
         self._ready.extend(missed)
 
     def in_world(self, delay: float, callback: Callable[..., object], *args: Any) -> None:
-        """Call after `delay` seconds, outside of every process."""
+        """Call `callback` after `delay` seconds, outside of every process."""
         when = self._now + delay
         call = _Call(callback, args, self._world, None, when)
         heapq.heappush(self._timers, (when, next(self._numbers), call))
@@ -197,7 +202,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return task.result()
 
     def _turn(self) -> None:
-        """Run all that is ready, or let time pass to the next timer."""
+        """Run all callbacks that are ready. If there are none, first jump to the next timer."""
         ready = self._ready
         if not ready:
             self._jump()
@@ -276,7 +281,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             future.set_exception(error)
         return future
 
-    # ------------------------------------------------------------ what asyncio asks of a loop
+    # ------------------------------------------------------------ the rest of asyncio's interface
 
     def is_running(self) -> bool:
         return self._running
@@ -294,7 +299,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.uncaught.append(context)
 
     async def shutdown_asyncgens(self) -> None:
-        """Generators are closed by those who use them."""
+        """The code that uses a generator closes it."""
 
     async def shutdown_default_executor(self) -> None:
         """There are no threads."""
@@ -306,8 +311,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
 
 class InlineExecutor(Executor):
-    """Runs work when it is submitted: for libraries that bring their own threads. There are none,
-    however many are asked for."""
+    """Runs work when it is submitted. It replaces the thread pool of a library: the requested
+    number of threads is ignored, and there are none."""
 
     def __init__(self, _threads: int) -> None:
         super().__init__()
@@ -323,7 +328,7 @@ class InlineExecutor(Executor):
 
 def run_simulated(main: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run` under virtual time."""
-    loop = SimulatedLoop()  # type: ignore[abstract]  # what needs I/O is not implemented
+    loop = SimulatedLoop()  # type: ignore[abstract]  # methods that need I/O are not implemented
     with contextlib.closing(loop):
         result: T = loop.run_until_complete(main)
         return result

@@ -1,8 +1,8 @@
 """Calls across process boundaries: they take time, overtake one another, and fail in every way.
 
-A call has an *effect*, a plain function that is run in the world outside of every process at the
-moment the request arrives, whether or not the caller still lives. So what a crashed or frozen
-process had sent goes on to happen, as it does on a network.
+A call has an *effect*: a plain function that runs outside of every process when the request
+arrives, whether or not the caller still lives. So requests of a process that crashed or froze still
+take effect, as on a network.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ class Calls(Protocol):
 
     @property
     def late(self) -> bool:
-        """Does what the service says come far later than it is said?"""
+        """True while answers and notifications of the service arrive late."""
 
     async def one(self, name: str, effect: Effect[T]) -> T:
-        """The result of `effect`. Raises Unavailable, then with the outcome unknown."""
+        """The result of `effect`. Raises Unavailable; the outcome is then unknown."""
 
     async def many(self, name: str, effects: Sequence[Effect[None]]) -> None:
-        """All of them, in any order and not at one moment. After Unavailable any took place."""
+        """Run all `effects`, in any order and not atomically. After Unavailable any of them may
+        have taken place."""
 
 
 class AtOnce:
-    """A service inside the process that never fails: other tasks run, then the effect does."""
+    """Calls to a service inside the process, which never fails. Other tasks run before the effect
+    does."""
 
     late = False
 
@@ -50,7 +52,7 @@ class AtOnce:
 
 
 class Outage:
-    """Whether a service answers at all."""
+    """The state of a service; while it is `away`, it refuses every call."""
 
     def __init__(self) -> None:
         self.away = False
@@ -59,7 +61,7 @@ class Outage:
 URGENT = frozenset({"heartbeat"})
 """Calls that no lag delays."""
 PARTS = 3
-"""Into so many messages a call of many effects is split."""
+"""`many` splits its effects into so many messages at most."""
 
 
 def _run(effects: Sequence[Effect[None]]) -> None:
@@ -68,10 +70,10 @@ def _run(effects: Sequence[Effect[None]]) -> None:
 
 
 class RemoteCalls:
-    """The way of one process to one service.
+    """The calls of one process to one service.
 
-    `refused` fails a call before its effect, `unknown` after it. A service that is away refuses
-    everything after a while.
+    The fault `refused` fails a call before its effect, `unknown` after it. A service that is away
+    refuses every call when the request arrives.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class RemoteCalls:
         self._unknown = unknown
         self._outage = outage or Outage()
         self.lag_s = 0.0
-        """So much later, at most, answers arrive than they would."""
+        """Maximum additional delay of an answer, in seconds."""
 
     @property
     def late(self) -> bool:
@@ -127,7 +129,8 @@ class RemoteCalls:
         return bool(self.lag_s) and name not in URGENT
 
     def _taken_effect(self, name: str, effect: Effect[Any]) -> Any:
-        """What the caller is to be told: a result, or an error."""
+        """Run `effect`, if no fault refuses the call. Returns the result or the error for the
+        caller."""
         if self._outage.away or (self._refused and self._chaos.strikes(self._refused)):
             return Unavailable(f"The {self.service} refused {name}.")
         try:
@@ -140,10 +143,10 @@ class RemoteCalls:
 
 
 def settle(reply: asyncio.Future[Any], result: Any) -> None:
-    if reply.done():  # the caller has gone
+    if reply.done():  # the caller was cancelled
         return
     if isinstance(result, BaseException):
         reply.set_exception(result)
-        reply.exception()  # seen: the caller may be dead
+        reply.exception()  # marks it as retrieved: the caller may be dead
     else:
         reply.set_result(result)

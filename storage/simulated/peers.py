@@ -1,10 +1,10 @@
 """Connections between simulated members: messages take time, and break off.
 
-A connection is in the world, outside of every process: what a crashed or frozen process had sent
-goes on to arrive, in order. At a dead process it vanishes, at a frozen one it waits, and is begun
-when that thaws. Between two processes that are parted it is sent again until they are not. The two
-ends of a connection break at different moments, each when it learns of it: by a fault, from the
-other end, or because the other process is dead or silent for too long.
+A connection lives outside of every process: messages of a crashed or frozen process still arrive,
+in order. A message to a dead process vanishes; a message to a frozen process waits and is begun
+when the process thaws. A message between two parted processes is sent again until they are joined.
+The two ends of a connection break at different times, each when it learns of the break: by a fault,
+from the other end, or because the other process is dead or silent for too long.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from hornbeam_server.storage.simulated.loop import Process, SimulatedLoop
 from hornbeam_server.storage.simulated.network import settle
 
 LOOK_S = 0.5
-"""How often an end looks whether the process at the other end lives."""
+"""Seconds between two checks of an end whether the process at the other end lives."""
 SILENCE_S = 2.0
-"""An end breaks when it has heard nothing of the other process for so long."""
+"""An end breaks when the other process has been silent for so long."""
 CONNECT_S = 2.0
 RESEND_S = 0.2
 
 
 class SimulatedNetwork:
-    """Who listens where, and the delays and faults on the way there. One for all processes."""
+    """The listening members by address, and the delays and faults of messages to them. All
+    processes share one network."""
 
     def __init__(self, loop: SimulatedLoop, chaos: Chaos) -> None:
         self.loop = loop
@@ -40,7 +41,7 @@ class SimulatedNetwork:
         self._parted: set[frozenset[Process]] = set()
 
     def listen(self, peers: SimulatedPeers) -> str:
-        """An address that was never given before."""
+        """Register `peers` as listening; returns an address that was never returned before."""
         address = f"{peers.process.name.replace(' ', '-')}:{next(self._ports)}"
         self._listening[address] = peers
         return address
@@ -49,12 +50,12 @@ class SimulatedNetwork:
         self._listening.pop(address, None)
 
     def at(self, address: str) -> SimulatedPeers | None:
-        """Who listens there and is not dead."""
+        """The member that listens at `address`; None if there is none or its process is dead."""
         peers = self._listening.get(address)
         return None if peers is None or peers.process.dead else peers
 
     def part(self, one: Process, other: Process) -> None:
-        """Neither hears of the other until they are joined."""
+        """Stop all messages between two processes, until `join` or `join_all`."""
         self._parted.add(frozenset((one, other)))
 
     def join(self, one: Process, other: Process) -> None:
@@ -114,7 +115,7 @@ class SimulatedPeers:
         return answer
 
     def admit(self, end: _AnsweringEnd) -> None:
-        """Listen to this connection and to no earlier one of that name. Raises Unavailable."""
+        """Serve this connection and cut an earlier one of the same name. Raises Unavailable."""
         if self._closed:
             raise Unavailable("nobody listens any more")
         newest = self._newest.get(end.caller.name)
@@ -126,8 +127,8 @@ class SimulatedPeers:
 
 
 class _Way:
-    """One direction of a connection. What is sent arrives in this order, whatever each takes, and
-    not while it `is_cut`."""
+    """One direction of a connection. Messages arrive in the order of sending, whatever delay each
+    has, and none arrives while the direction `is_cut`."""
 
     def __init__(self, network: SimulatedNetwork, is_cut: Callable[[], bool]) -> None:
         self._network = network
@@ -136,18 +137,19 @@ class _Way:
         self._last = 0.0
 
     def send(self, arrive: Callable[[], object]) -> None:
-        """Call `arrive` in the world, after all that was sent before."""
+        """Call `arrive` outside of every process, after the arrival of all earlier messages."""
         loop = self._network.loop
         self._last = max(self._last, loop.time() + self._network.chaos.latency())
         self._under_way.append(arrive)
         loop.in_world(self._last - loop.time(), self._deliver)
 
     def lose(self) -> None:
-        """What is under way never arrives."""
+        """Drop all messages that are on their way."""
         self._under_way.clear()
 
     def _deliver(self) -> None:
-        """The foremost, whosever timer this is: by rounding, timers may change places."""
+        """Deliver the first message, whichever message the timer belongs to: rounding may change
+        the order of timers."""
         if self._under_way and self._is_cut():
             self._network.loop.in_world(RESEND_S, self._deliver)
         elif self._under_way:
@@ -155,7 +157,8 @@ class _Way:
 
 
 class _Connection:
-    """What is between two ends; begins with a hello on its way to who listens at `address`."""
+    """The two directions between two ends. It begins with a hello to the member that listens at
+    `address`."""
 
     def __init__(
         self, network: SimulatedNetwork, process: Process, caller: Caller, address: str
@@ -189,14 +192,15 @@ class _Connection:
             self.answering.arrived(None)
 
     def tell_answering(self) -> None:
-        """That the connection is over."""
+        """Send the end of the connection to the answering end."""
         self.there.send(self._end)
 
     def tell_asking(self, why: str) -> None:
         self.back.send(lambda: self.asking.broke(why))
 
     def maybe_break(self) -> None:
-        """What is under way may be lost, in either direction; then each end learns of it."""
+        """Break the connection if the fault strikes. Messages on their way may be lost, in either
+        direction; then each end learns of the break."""
         if self.network.chaos.strikes(Fault.LINK_BROKEN):
             for way in (self.there, self.back):
                 if self.network.chaos.random.random() < 0.5:
@@ -205,8 +209,8 @@ class _Connection:
             self.tell_asking("it broke off")
 
     def watch(self, other: Process, over: Callable[[], bool], lost: Callable[[str], None]) -> None:
-        """Call `lost` with the reason when `other` is dead, or nothing was heard of it for too
-        long."""
+        """Call `lost` with the reason when `other` is dead or has been silent for too long. Stop
+        when `over` returns true."""
         silent_s = 0.0
 
         def look() -> None:
@@ -223,7 +227,7 @@ class _Connection:
 
 
 class _AskingEnd:
-    """A `Link`."""
+    """The end of the caller: a `Link`."""
 
     def __init__(self, connection: _Connection, process: Process) -> None:
         self.broken = False
@@ -257,7 +261,7 @@ class _AskingEnd:
         self.hang_up("it was closed")
 
     def hang_up(self, why: str) -> None:
-        """What is on its way arrives, and then the end."""
+        """Break the connection. Messages on their way arrive, and then the end."""
         if not self.broken and not self.process.dead:
             self._connection.tell_answering()
             self.broke(why)
@@ -265,8 +269,8 @@ class _AskingEnd:
     # ------------------------------------------------------------ in the world
 
     def welcome(self, answering: Process) -> None:
-        """The other end listens."""
-        if self.broken or self.accepted.done():  # who connected has given up
+        """Note that the other end has accepted the connection."""
+        if self.broken or self.accepted.done():  # the caller has given up
             self.lost("nobody waited for it")
         else:
             self.accepted.set_result(None)
@@ -277,7 +281,7 @@ class _AskingEnd:
             settle(reply, answer)
 
     def lost(self, why: str) -> None:
-        """Found out at this end."""
+        """Break a connection whose loss this end has found."""
         self._connection.tell_answering()
         self.broke(why)
 
@@ -290,7 +294,7 @@ class _AskingEnd:
 
 
 class _AnsweringEnd:
-    """Begins what arrives, in order, until it is broken."""
+    """The end of the listener. It begins messages in the order of arrival, until it breaks."""
 
     def __init__(self, connection: _Connection, peers: SimulatedPeers) -> None:
         self.broken = False
@@ -298,13 +302,13 @@ class _AnsweringEnd:
         self._connection = connection
         self._peers = peers
         self._waiting: deque[tuple[int, bytes] | None] = deque()
-        """Messages, and None for the end: what has arrived and the process has not seen."""
+        """Messages that have arrived and are not begun; None is the end of the connection."""
         peers.process.start(self._accept())
 
     # ------------------------------------------------------------ in the world
 
     def arrived(self, item: tuple[int, bytes] | None) -> None:
-        """At a dead process it vanishes."""
+        """Take in a message, or None for the end. At a dead process the item vanishes."""
         if not self._peers.process.dead:
             self._note(f"message {item[0]}" if item is not None else "end")
             self._waiting.append(item)
@@ -332,7 +336,8 @@ class _AnsweringEnd:
         return self.broken or self._peers.process.dead
 
     async def _take(self) -> None:
-        """Each of these takes the foremost, so that they begin in order whichever runs first."""
+        """Begin the first waiting item. Every task takes the first one, so that items begin in
+        order whichever task runs first."""
         item = self._waiting.popleft()
         if self.broken:
             return
@@ -356,7 +361,7 @@ class _AnsweringEnd:
                 self._connection.maybe_break()
 
     def hang_up(self, why: str) -> None:
-        """Nothing is begun any more, and the other end is told."""
+        """Break the connection: no message is begun any more, and the other end is notified."""
         if not self._is_over():
             self.broken = True
             self._connection.tell_asking(why)

@@ -1,8 +1,8 @@
-"""A table store in memory: the service, `SimulatedTables`, and a process's way to it.
+"""A table store in memory: the service `SimulatedTables`, and its client `SimulatedStore`.
 
-What a crash would leave is kept apart from what is there: a put belongs to the service's machine
-at once (a crash of a process keeps it) and to the disk after `flush`; `lose` is the crash of the
-machine.
+The service keeps the present rows and, apart from them, the rows that a crash would leave. A put is
+in the memory of the service's machine at once, so that a crash of a client process keeps it. It is
+on disk after `flush`. `lose` crashes the machine.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Table:
             self.purgeable.add(key)
 
     def newest(self, key: bytes, at: int) -> Cell | None:
-        """Newest version with ts ≤ `at`, tombstones too."""
+        """The newest version of a row with ts ≤ `at`, also if it is a tombstone."""
         row = self.row.get(key)
         place = bisect_right(row.order, at) if row is not None else 0
         if row is None or not place:
@@ -98,7 +98,7 @@ class _Table:
 
 
 class SimulatedTables:
-    """The service. Every method takes effect at once."""
+    """The table store as a service. Every method takes effect at once."""
 
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}
@@ -106,7 +106,8 @@ class SimulatedTables:
         self._unflushed: list[tuple[str, Put, int]] = []
 
     def lose(self, keep: Callable[[], bool]) -> None:
-        """The machine crashes: of what was put since the last flush stays what `keep` says."""
+        """Crash the machine. Of the puts since the last flush, those stay for which `keep` returns
+        true."""
         for table, (key, value), ts in self._unflushed:
             if keep():
                 self._flushed[table].put(key, value, ts)
@@ -127,7 +128,7 @@ class SimulatedTables:
         return sorted(self._tables)
 
     def table(self, name: str) -> _Table:
-        """Raises Corruption: the catalog says that it exists."""
+        """The table `name`. Raises Corruption if it does not exist: the catalog says it does."""
         found = self._tables.get(name)
         if found is None:
             raise Corruption(f"Table {name} does not exist in the store.")
@@ -143,7 +144,7 @@ class SimulatedTables:
     def chunk(
         self, table: str, start: bytes, end: bytes | None, at: int, reverse: bool, count: int
     ) -> list[Cell]:
-        """The first rows of a scan: `count` of them, or fewer that have BATCH_BYTES."""
+        """The first rows of a scan: `count` rows, or fewer if those reach BATCH_BYTES."""
         found = self.table(table)
         keys = found.between(start, end)
         cells = list(islice(found.rows(keys[::-1] if reverse else keys, at), count))
@@ -179,7 +180,8 @@ class SimulatedTables:
         self._unflushed.clear()
 
     def purge(self, table: str, horizon: int) -> int:
-        """A crash may undo it: what it dropped shows in no snapshot that is still allowed."""
+        """Drop invisible versions; returns how many. A crash may undo this: no snapshot that is
+        still allowed reads the dropped versions."""
         return self.table(table).purge(horizon)
 
     def size(self, table: str) -> int:
@@ -190,12 +192,13 @@ class SimulatedTables:
         )
 
     def splits(self, table: str) -> list[bytes]:
-        """Every `SPLIT_ROWS` rows."""
+        """The key after every `SPLIT_ROWS` rows."""
         return self.table(table).keys[SPLIT_ROWS::SPLIT_ROWS]
 
 
 class SimulatedStore:
-    """A `TableStore`: one process's way to `tables`. A scan brings `scan_rows` with each call."""
+    """A `TableStore`: one process's client of `tables`. Each call of a scan reads up to
+    `scan_rows` rows."""
 
     remote = True
 
@@ -212,8 +215,8 @@ class SimulatedStore:
         self._closed = False
 
     def crashed(self, keep: Callable[[], bool] | None = None) -> SimulatedStore:
-        """The store as the next process finds it: a copy of this one after a crash of the
-        process or, with `keep`, of the machine."""
+        """A copy of the store as the next process finds it, after a crash of this process or, with
+        `keep`, of the machine."""
         found = deepcopy(self.service)
         if keep is not None:
             found.lose(keep)
@@ -222,7 +225,7 @@ class SimulatedStore:
     # ------------------------------------------------------------ tables
 
     async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
-        del splits  # it is all in one place
+        del splits  # the table is not divided
         await self._reach().one("create_table", lambda: self.service.create_table(table))
 
     async def drop_table(self, table: str) -> None:

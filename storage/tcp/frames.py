@@ -1,6 +1,6 @@
-"""Frames of the members' protocol, and what they carry (PROTOCOL.md). No I/O.
+"""Frames of the members' protocol, and their content (PROTOCOL.md). No I/O.
 
-Whatever the other side sends either decodes or raises `Refused`.
+All bytes that the other side sends are decoded, or raise `Refused`.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ _HELLO = struct.Struct(f">6sH{NONCE_BYTES}sQ")
 _TEXT = struct.Struct(">H")
 
 FRAME_BYTES = 1 + _NUMBER.size + MESSAGE_BYTES
-"""Of kind and body; nothing longer is read."""
+"""Maximum bytes of kind and body; a longer frame is refused."""
 HANDSHAKE_BYTES = 4096
-"""The same before the other side has proved who it is."""
+"""The maximum before the other side has proved its identity."""
 
 
 class Refused(Exception):
-    """What came is not what a member of this database would send. Says why."""
+    """The other side sent what no member of this database sends. The message is the reason."""
 
 
 class Kind(enum.IntEnum):
-    """What a frame is. The caller is who has connected, the listener the other one."""
+    """Kinds of frames. The caller is the side that connects, the listener the other side."""
 
     HELLO = 1
-    """Caller: which database, who it is, its nonce."""
+    """Caller: the database, the caller's name, the number of the connection, the caller's nonce."""
     CHALLENGE = 2
     """Listener: its nonce and its proof."""
     PROOF = 3
     """Caller: its proof."""
     WELCOME = 4
-    """Listener: from now on messages are heard."""
+    """Listener: it accepts messages from now on."""
     REFUSED = 5
-    """Either: why it ends the connection."""
+    """Either: the reason why it ends the connection."""
     MESSAGE = 6
     """Caller: a number and a message."""
     ANSWER = 7
     """Listener: the number of a message and the answer to it."""
     PING = 8
-    """Either: nothing, but that it lives."""
+    """Either: a sign of life, without content."""
 
 
 class Side(bytes, enum.Enum):
-    """Whose proof it is: neither can be used for the other."""
+    """The side that gives a proof. The proof of one side is no proof of the other."""
 
     CALLER = b"hornbeam peer caller\0"
     LISTENER = b"hornbeam peer listener\0"
@@ -72,14 +72,14 @@ def numbered(kind: Kind, number: int, content: bytes) -> bytes:
 
 
 def split_numbered(body: bytes) -> tuple[int, bytes]:
-    """Raises Refused."""
+    """Number and content in the body of a message or of an answer. Raises Refused."""
     if len(body) < _NUMBER.size:
         raise Refused("a message without its number")
     return _NUMBER.unpack_from(body)[0], body[_NUMBER.size :]
 
 
 class Frames:
-    """Cuts what arrives into frames."""
+    """Cuts received bytes into frames."""
 
     def __init__(self) -> None:
         self.longest = HANDSHAKE_BYTES
@@ -89,7 +89,7 @@ class Frames:
         self._buffer += data
 
     def next(self) -> tuple[int, bytes] | None:
-        """Kind and body; None until all of it is here. Raises Refused."""
+        """Kind and body of the next frame; None until it is complete. Raises Refused."""
         buffer = self._buffer
         if len(buffer) < _LENGTH.size:
             return None
@@ -106,7 +106,7 @@ class Frames:
 
 
 class Hello(NamedTuple):
-    """How a caller introduces itself."""
+    """The body of a HELLO: a caller introduces itself."""
 
     nonce: bytes
     number: int
@@ -122,7 +122,7 @@ class Hello(NamedTuple):
 
     @classmethod
     def decode(cls, body: bytes) -> Hello:
-        """Raises Refused. Magic and version stand at the same place in every version."""
+        """Raises Refused. Magic and version are at the same place in every version."""
         if not body.startswith(MAGIC):
             raise Refused("it is no member")
         version = int.from_bytes(body[len(MAGIC) : len(MAGIC) + 2], "big")
@@ -140,18 +140,19 @@ class Hello(NamedTuple):
 
 
 def _text(body: bytes, at: int) -> tuple[str, int]:
-    """A text and where it ends. Raises struct.error, UnicodeDecodeError."""
+    """The text at `at`, and the offset behind it. Raises struct.error, UnicodeDecodeError."""
     (length,) = _TEXT.unpack_from(body, at)
     at += _TEXT.size
     return body[at : at + length].decode(), at + length
 
 
 def proof(secret: bytes, side: Side, hello: bytes, nonce: bytes) -> bytes:
-    """That `side` knows the secret, in this handshake: of this hello and the listener's nonce."""
+    """A proof that `side` knows the secret, valid only for this hello and this nonce of the
+    listener."""
     return hmac.digest(secret, side.value + hello + nonce, "sha256")
 
 
 def require_proof(secret: bytes, side: Side, hello: bytes, nonce: bytes, given: bytes) -> None:
-    """Raises Refused."""
+    """Raises Refused unless `given` is the proof of `side`."""
     if not hmac.compare_digest(given, proof(secret, side, hello, nonce)):
         raise Refused("the node_secret of the two members is not the same")

@@ -1,12 +1,11 @@
-"""Messages between members over TCP: `TcpPeers`. What is sent is in PROTOCOL.md.
+"""Messages between members over TCP: `TcpPeers`. PROTOCOL.md describes the protocol.
 
-A connection is one asyncio protocol at either end. What arrives is handled in its callbacks; tasks
-are begun only to run `answer`, one per message. An event loop begins tasks in the order in which
-they were made, and each looks first whether its connection still lives: this is what the port
-promises of order.
+A connection is one asyncio protocol at either end. Its callbacks handle received frames. Tasks run
+`answer` only, one per message. An event loop begins tasks in the order of their creation, and each
+task first checks whether its connection still lives. This gives the order that the port promises.
 
-Nothing that the other side sends raises out of a callback. What no member would send is refused:
-one line in the log, and the connection is closed.
+No bytes from the other side make a callback raise. Bytes that no member sends are refused: one line
+in the log, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ from hornbeam_server.storage.tcp.frames import (
 
 PING_S = 0.5
 SILENCE_S = 2.0
-"""A connection breaks when nothing was heard from the other side for so long."""
+"""A connection breaks when the other side has been silent for so long."""
 CONNECT_S = 2.0
-"""To connect, with TLS and proofs; either side gives up after that."""
+"""Time to connect, with TLS and proofs; then either side gives up."""
 QUEUE_BYTES = 4 * MESSAGE_BYTES
 """A connection breaks when so much waits to be sent: the other side does not read."""
 PAUSE_S = 1.0
-"""When no connection can be accepted."""
+"""Pause after a failure to accept connections."""
 REASON_CHARACTERS = 200
-"""Of what the other side gives as its reason."""
+"""Maximum length of a reason that the other side gives; the rest is cut off."""
 
 _LOG = structlog.get_logger(__name__)
 
 
 class Tls(NamedTuple):
-    """Contexts for either end of a connection; both ask for the other's certificate."""
+    """TLS contexts for both ends of a connection; each end asks for the other's certificate."""
 
     listener: ssl.SSLContext
     caller: ssl.SSLContext
@@ -74,8 +73,9 @@ class TcpPeers:
         address: str = "",
         tls: Tls | None = None,
     ) -> None:
-        """Listens at `host` and `port` (0: any that is free), and tells others `address` (if
-        empty, `host` and the port). Who does not know `secret` is refused."""
+        """`listen` uses `host` and `port` (0: any free port), and returns `address` for the other
+        members (if empty, `host` and the port). A member that does not know `secret` is
+        refused."""
         self.database = database
         self.secret = secret
         self.tls = tls
@@ -140,7 +140,8 @@ class TcpPeers:
     # ------------------------------------------------------------ accepting
 
     async def _accept_all(self, listening: socket.socket) -> None:
-        """Accepted here and not by asyncio's server, which does not tell of failures of TLS."""
+        """Accept connections. asyncio's own server is not used, since it does not report failures
+        of TLS."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -171,10 +172,10 @@ class TcpPeers:
         return answer
 
     def admit(self, connection: _Answering) -> None:
-        """Listen to this connection and to no earlier one of that name. Raises Refused.
+        """Serve this connection, and cut an earlier one of the same name. Raises Refused.
 
-        A number is kept as long as this process lives: names are new with each session, so they
-        are few.
+        The newest connection of each name is kept while this process lives. A name is new with
+        each session, so there are few.
         """
         name, number = connection.caller
         newest = self._newest.get(name)
@@ -216,10 +217,11 @@ def _split(address: str) -> tuple[str, int]:
 
 
 class _Connection(asyncio.Protocol):
-    """What both ends do: frames in and out, signs of life, the end."""
+    """The common part of both ends: frames in and out, signs of life, the end."""
 
     receives: tuple[Kind, Callable[[bytes], None]]
-    """What is expected next, and who takes it. Anything else is refused."""
+    """The kind of frame that is expected next, and its handler. Other kinds are refused, but for
+    PING and REFUSED."""
 
     def __init__(self, peers: TcpPeers, place: str) -> None:
         """`place` is the address of the other side."""
@@ -233,7 +235,7 @@ class _Connection(asyncio.Protocol):
         self._begun = self._heard = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
-    # ------------------------------------------------------------ told by asyncio
+    # ------------------------------------------------------------ called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -267,12 +269,13 @@ class _Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def establish(self) -> None:
-        """Both sides have proved who they are."""
+        """Note that both sides have proved their identity."""
         self.established = True
         self._frames.longest = FRAME_BYTES
 
     def hang_up(self, why: str, *, flush: bool = False) -> None:
-        """Break it. Idempotent. `flush`: what was sent before still goes out."""
+        """Break the connection. Idempotent. With `flush`, frames that were sent before still go
+        out."""
         if self.broken:
             return
         self.broken = True
@@ -284,13 +287,13 @@ class _Connection(asyncio.Protocol):
         self.ended(why)
 
     def ended(self, why: str) -> None:
-        """Called once, when it has broken."""
+        """Called once, when the connection has broken."""
         raise NotImplementedError
 
     # ------------------------------------------------------------ inside
 
     def _take(self, kind: int, body: bytes) -> None:
-        """Raises Refused."""
+        """Handle a frame. Raises Refused."""
         if kind == Kind.PING:
             return
         if kind == Kind.REFUSED:
@@ -308,7 +311,7 @@ class _Connection(asyncio.Protocol):
         self.hang_up(why, flush=True)
 
     def _look(self) -> None:
-        """Every PING_S: is the other side alive? And tell it that this one is."""
+        """Every PING_S: break the connection if the other side is silent, else send it a PING."""
         now = self._loop.time()
         if not self.established and now - self._begun >= CONNECT_S:
             self.hang_up("it did not say in time who it is")
@@ -321,13 +324,13 @@ class _Connection(asyncio.Protocol):
 
 
 def _printable(reason: bytes) -> str:
-    """What the other side says: perhaps nobody we know."""
+    """The reason that the other side gives, made safe to print: the other side may be unknown."""
     text = reason.decode(errors="replace")[:REASON_CHARACTERS]
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 class _Asking(_Connection):
-    """The end of who has connected: a `Link`."""
+    """The end of the caller: a `Link`."""
 
     def __init__(self, peers: TcpPeers, address: str, name: str, number: int) -> None:
         super().__init__(peers, address)
@@ -375,7 +378,7 @@ class _Asking(_Connection):
     def _welcomed(self, _: bytes) -> None:
         self.receives = (Kind.ANSWER, self._answered)
         self.establish()
-        if not self.accepted.done():  # who connected may have given up
+        if not self.accepted.done():  # the caller may have given up
             self.accepted.set_result(None)
 
     def _answered(self, body: bytes) -> None:
@@ -383,7 +386,7 @@ class _Asking(_Connection):
         reply = self._unanswered.pop(number, None)
         if reply is None:
             raise Refused(f"an answer to message {number}, which waits for none")
-        if not reply.done():  # who asked may have given up
+        if not reply.done():  # the caller may have given up
             reply.set_result(answer)
 
 
@@ -394,11 +397,11 @@ def _broken(address: str, why: str) -> Unavailable:
 def _fail(waiting: asyncio.Future[Any], error: Unavailable) -> None:
     if not waiting.done():
         waiting.set_exception(error)
-        waiting.exception()  # seen: perhaps nobody waits for it
+        waiting.exception()  # marks it as retrieved: perhaps no task waits for it
 
 
 class _Answering(_Connection):
-    """The end of who listens."""
+    """The end of the listener."""
 
     def __init__(self, peers: TcpPeers, place: str) -> None:
         super().__init__(peers, place)

@@ -1,13 +1,14 @@
 """Coordination over ZooKeeper: values are nodes, members are ephemeral nodes of a session.
 
-The client library's threads stay in here: what they learn is handed to the event loop.
+The threads of the client library stay in this module: it hands their results to the event loop.
 
-What this process knows of its session: it lives, for the leader of the ensemble, for its time-out
-behind the last sign of life that the leader knew of. `sync` is answered by the leader only; but a
-server that follows passes signs of life on every half tick, so that the leader, when it answers,
-need not know of the request itself as a sign. It knows of the third before it, if each was sent an
-eighth of the time-out after the answer to the one before: ZooKeeper grants no less than two ticks.
-So the session is certain from the moment at which the first of four in a row was *sent*.
+How long a session is certain to live: the leader of the ensemble ends a session when the time-out
+has passed since the last heartbeat that the leader has counted. Only the leader answers `sync`,
+but a follower forwards heartbeats every half tick. So the leader may answer a `sync` before it
+counts that request as a heartbeat. It has then counted the third request before, if each request
+was sent an eighth of the time-out after the answer to the previous one: ZooKeeper grants no
+time-out below two ticks. So the time-out runs at the earliest from the time at which the first of
+the last four answered requests was *sent*.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ SESSION_S = 6.0
 CONNECT_S = 10.0
 CALL_S = 10.0
 HEARTBEATS = 8
-"""In the time of a session."""
+"""Heartbeats in one session time-out."""
 SIGNS = 4
-"""Answered in a row, of which the leader knows the first."""
+"""When the last of so many heartbeats is answered, the leader has counted the first."""
 RECONNECT_S = 0.5
 VALUE_BYTES = 1_000_000
 """ZooKeeper's limit, with some room for the rest of the request."""
 
 _LOG = logging.getLogger(__name__)
-_LOG.addHandler(logging.NullHandler())  # who has set up no logging is not told of every try
+_LOG.addHandler(logging.NullHandler())  # a program without logging prints no retries
 
 
 class ZookeeperCoordination:
@@ -56,7 +57,7 @@ class ZookeeperCoordination:
         self._connected = asyncio.Event()
         self._session = ""
         self.session_s = session_s
-        """As it was granted."""
+        """Session time-out in seconds: the requested one, then the one that ZooKeeper granted."""
         self._signs: deque[float] = deque(maxlen=SIGNS)
         self._news = 0
         self._ended = False
@@ -77,8 +78,8 @@ class ZookeeperCoordination:
         session_s: float = SESSION_S,
         connect_s: float = CONNECT_S,
     ) -> ZookeeperCoordination:
-        """Begin a session with `hosts` ("host:port,host:port"); all lies under the node `root`,
-        which is made if it is missing. Raises Unavailable."""
+        """Begin a session with `hosts` ("host:port,host:port"). All data lies under the node
+        `root`, which is created if it is missing. Raises Unavailable."""
         opened = cls(hosts, root, session_s)
         try:
             await opened._begin(connect_s)
@@ -110,13 +111,14 @@ class ZookeeperCoordination:
         return expected + 1
 
     async def join(self, member: str, data: bytes = b"") -> None:
-        """The number of this session is in the node's name: nobody else makes or changes it."""
+        """The name of the node ends with the number of this session: no other session creates or
+        changes that node."""
         _check_size(member, data)
         node = self._member_node(member)
         try:
             await self._asked(self._client.set_async, node, data)
         except NoNodeError:
-            with suppress(NodeExistsError):  # by another task's `join`, as if that came after
+            with suppress(NodeExistsError):  # another task's `join` created it, as if it came later
                 await self._asked(self._client.create_async, node, data, ephemeral=True)
 
     async def leave(self, member: str) -> None:
@@ -124,14 +126,15 @@ class ZookeeperCoordination:
             await self._asked(self._client.delete_async, self._member_node(member))
 
     async def members(self) -> dict[str, bytes]:
-        """A session's reads never go back: the data, asked for after the names, need no `sync`."""
+        """The data is read after the names and needs no `sync`: reads of one session never go
+        back in time."""
         names = await self._newest(f"{self._root}/members", self._get_children_watched)
         data = await asyncio.gather(*[self._member_data(name) for name in names])
         shown = [(unquote(n.rpartition("@")[0]), d) for n, d in zip(names, data, strict=True)]
         return dict(sorted((member, data) for member, data in shown if data is not None))
 
     async def _member_data(self, name: str) -> bytes | None:
-        """None: it has gone since its name was read."""
+        """The data of the member node `name`; None if it was deleted after its name was read."""
         try:
             data, _ = await self._asked(self._get_watched, f"{self._root}/members/{name}")
         except NoNodeError:
@@ -173,7 +176,8 @@ class ZookeeperCoordination:
         self._beating = asyncio.create_task(self._beat())
 
     async def _beat(self) -> None:
-        """A request whose answer is lost says nothing; what was certain before stays so."""
+        """Send heartbeats until the session ends. A lost answer does not shorten the time for
+        which the session is certain."""
         while not self._ended:
             sent = time.monotonic()
             with suppress(Unavailable):
@@ -182,8 +186,10 @@ class ZookeeperCoordination:
             await asyncio.sleep(self.session_s / HEARTBEATS)
 
     def _told_connected(self, sent: float, session: int, session_s: float) -> None:
-        """In a thread of the client's. The leader itself begins and renews sessions. What was
-        watched over another connection is not any more."""
+        """Note a session that was begun or renewed. Called in a thread of the client library.
+
+        The leader itself begins and renews sessions, so the time `sent` counts for all signs.
+        Watches of an earlier connection are lost, so `news` changes."""
 
         def connected() -> None:
             self._count_news()
@@ -196,13 +202,14 @@ class ZookeeperCoordination:
         self._hand_over(connected)
 
     def _told_state(self, state: str) -> None:
-        """In a thread of the client's, before it begins another session, which nobody wants."""
+        """Note that the session is lost. Called in a thread of the client library, before the
+        library begins another session, which is not wanted."""
         if state == KazooState.LOST:
             self._ended = True
             self._hand_over(self._release)
 
     def _release(self) -> asyncio.Task[None]:
-        """In a thread, since it waits for the client's to end."""
+        """Stop the client in a thread, since this waits until the threads of the library end."""
 
         def release() -> None:
             with suppress(KazooException, OSError):
@@ -222,7 +229,8 @@ class ZookeeperCoordination:
         return self._client.get_children_async(node, watch=self._told_change)
 
     def _told_change(self, _: object) -> None:
-        """In a thread of the client's: a node has changed since it was read, or may have."""
+        """Note that a node has changed, or may have changed, since it was read. Called in a thread
+        of the client library."""
         self._hand_over(self._count_news)
 
     def _count_news(self) -> None:
@@ -231,8 +239,10 @@ class ZookeeperCoordination:
     # ------------------------------------------------------------ requests
 
     async def _newest(self, node: str, ask: Callable[[str], IAsyncResult]) -> Any:
-        """What the leader had when it was asked: other servers may be behind, unless told to
-        catch up. Both requests go over one connection, or fail."""
+        """The answer of `ask` about `node`, no older than the leader's state at this call.
+
+        A follower may lag behind, so a `sync` goes before. Both requests go over one connection,
+        or fail."""
         caught_up, answer = self._sent(self._client.sync_async, node), self._sent(ask, node)
         _, newest = await asyncio.gather(self._answered(caught_up), self._answered(answer))
         return newest
@@ -258,7 +268,8 @@ class ZookeeperCoordination:
         return future
 
     async def _answered(self, future: asyncio.Future[Any]) -> Any:
-        """Raises what says how the nodes are, and Unavailable for all else."""
+        """The result of `future`. Raises NoNodeError, NodeExistsError, BadVersionError, and
+        Unavailable for every other failure."""
         try:
             async with asyncio.timeout(min(self.session_s, CALL_S)):
                 return await future
@@ -271,16 +282,19 @@ class ZookeeperCoordination:
             raise Unavailable(f"ZooKeeper at {self._hosts} cannot be used: {name}.") from error
 
     def _hand_over(self, work: Callable[[], object]) -> None:
-        """From a thread of the client's to the event loop, which may be gone."""
+        """Run `work` in the event loop, from a thread of the client library. The loop may be closed
+        already; then `work` is dropped."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(work)
 
     def _value_node(self, path: str) -> str:
-        """One node each, so that none is there because another lies below it."""
+        """The node of the value at `path`. These nodes are not nested, so that none exists only
+        because another lies below it."""
         return f"{self._root}/values/{quote(path, safe='')}"
 
     def _member_node(self, member: str) -> str:
-        """A name of this session's own: that of an earlier session vanishes when that ends."""
+        """The node of `member` in this session. The node of an earlier session vanishes when that
+        session ends."""
         return f"{self._root}/members/{quote(member, safe='')}@{self._session}"
 
 
@@ -291,7 +305,7 @@ def _check_size(what: str, value: bytes) -> None:
 
 def _settle(future: asyncio.Future[Any], result: IAsyncResult) -> None:
     if future.done():
-        return  # whoever waited has gone away
+        return  # the caller was cancelled
     if result.exception is not None:
         future.set_exception(result.exception)
     else:
@@ -299,7 +313,7 @@ def _settle(future: asyncio.Future[Any], result: IAsyncResult) -> None:
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Tells when the session was begun or renewed, and what time-out was granted: the client
+    """Reports when the session was begun or renewed, and which time-out was granted: the client
     library keeps neither."""
 
     def __init__(self, client: KazooClient, connected: Callable[[float, int, float], None]) -> None:
@@ -309,6 +323,6 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         sent = time.monotonic()
         read_timeout, connect_timeout = super()._connect(host, hostip, port)
-        session_s = read_timeout * 3 / 2 / 1000  # the library reads for two thirds of it
+        session_s = read_timeout * 3 / 2 / 1000  # the read time-out is two thirds of the session's
         self._told(sent, self.client._session_id, session_s)
         return read_timeout, connect_timeout
