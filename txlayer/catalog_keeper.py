@@ -185,21 +185,21 @@ class Build:
 
 
 class Barrier(Protocol):
-    """How a change of the catalog reaches all transactions and queries that use it."""
+    """The means by which a change of the catalog reaches all transactions and queries."""
 
     def closed(self) -> AbstractAsyncContextManager[None]:
-        """Keep all transactions out, at every node, while the context lasts. All earlier ones are
-        applied."""
+        """Keep all transactions out, at every node, while the context lasts. All earlier
+        transactions are applied then."""
 
     def announce(self, version: int) -> None:
-        """Inside `closed`: the version that is in force when the context ends."""
+        """Report, inside `closed`, the version that is in force when the context ends."""
 
     async def past(self, version: int) -> None:
         """Return when no query, at any node, reads a version below `version`."""
 
     async def moment(self) -> int:
-        """A current timestamp. All commits at or below it, of any node, are applied, and no later
-        commit gets a timestamp at or below it."""
+        """Return a current timestamp. All commits at or below it, of any node, are applied, and no
+        later commit gets a timestamp at or below it."""
 
 
 class OwnBarrier:
@@ -250,7 +250,8 @@ class CatalogKeeper:
         self._tasks: set[asyncio.Task[None]] = set()
         self._building: asyncio.Task[None] | None = None
         self._build_at = 0
-        """T of the next builds: not before the catalog in force or the start of this process."""
+        """T of the next builds: not before the `since` of the catalog in force, and not before this
+        node began to lead."""
         self.readers = manager.readers
         self.builds: dict[str, Build] = {}
         self._elsewhere = Builds(store)
@@ -288,7 +289,8 @@ class CatalogKeeper:
         return self._leading
 
     async def apply(self, catalog: Catalog) -> None:
-        """`change` to the given catalog. Raises StalePlan unless its version is the next."""
+        """Put `catalog` into force, as `change` does. Raises StalePlan unless its version is the
+        one after the version in force."""
 
         async def given(current: Catalog) -> Catalog:
             if catalog.version != current.version + 1:
@@ -345,7 +347,7 @@ class CatalogKeeper:
             try:
                 await self._publish(lambda at: self._admitted(catalog, at))
             except Unavailable:
-                raise  # it may be in force after all; the next start finds out, and cleans up
+                raise  # the version may be in force; the next start finds out, and cleans up
             except Corruption:
                 claim.require_session()  # if replaced, a successor has dropped the tables
                 raise
@@ -414,7 +416,7 @@ class CatalogKeeper:
             states = _adopted(catalog, built)
             if states != catalog.states:
                 adopted = replace(catalog, version=catalog.version + 1, states=states)
-                # Everything else can be read as of the same snapshots as before: `since` stays.
+                # All other tables can be read at the same snapshots as before: `since` stays.
                 await self._publish(lambda _: _ready(adopted))
 
     async def refresh_counts(self, *, factor: float = 2.0) -> None:
@@ -441,8 +443,9 @@ class CatalogKeeper:
 
     async def leave_to_others(self, names: Iterable[str], *, rebuild: bool = False) -> list[str]:
         """Leave the build of views with their indexes, or of indexes, to an external builder, which
-        calls `finish`. This node stops its own builds of them. Quarantined ones, and with `rebuild`
-        readable ones, are built in a new table. Returns all their names, in any state.
+        calls `finish`. This node stops its own builds of them. Quarantined views and indexes, and
+        with `rebuild` readable ones too, are built again in new tables. Returns the names of all
+        these views and indexes, in any state.
 
         Raises NotFound, Unavailable.
         """
@@ -646,12 +649,12 @@ class CatalogKeeper:
             self._spawn(self._completed(tables))
 
     async def _completed(self, tables: set[str]) -> None:
-        """Make `tables`, whose rows are all there, readable. A schema change that runs first has
-        dropped the tables, or leaves them as they are."""
+        """Make `tables`, which have all their rows, readable. A schema change that runs first drops
+        the tables, or leaves them as they are."""
         await self._persistently(partial(self._mark_readable, tables))
         for name, build in self.builds.items():
             build.finished |= build.elsewhere and self.state.catalog.readable(name)
-        await self._forget()  # in its turn: a change notes builds before its catalog
+        await self._forget()  # after changes under way: they note builds before their catalog
 
     async def _forget_ended(self) -> None:
         """Delete the records of builds that have ended. A record that stays does no harm."""
@@ -661,7 +664,7 @@ class CatalogKeeper:
             await self._elsewhere.forget(ended, await self._committer.reserve())
 
     async def wait_built(self) -> None:
-        """Return when no build is under way."""
+        """Return when no build or change is under way. Raises the error of one that fails."""
         while self._tasks:
             done, _ = await asyncio.wait(self._tasks)
             for task in done:
@@ -678,7 +681,8 @@ class CatalogKeeper:
     # ------------------------------------------------------------ inside
 
     async def _publish(self, make: Callable[[int], Awaitable[Catalog]]) -> None:
-        """Store, put in force, switch. A crash in between leaves either version in force."""
+        """Store the catalog that `make` returns, put it into force, and switch to it. `make` gets
+        the timestamp of the change. A crash in between leaves either version in force."""
         claim, barrier = self._led()
         async with barrier.closed():
             # Every commit under an older catalog is below `at`, and applied, and every snapshot
@@ -701,9 +705,11 @@ class CatalogKeeper:
             self._manager.growth.count()
 
     async def _admitted(self, catalog: Catalog, at: int) -> Catalog:
-        """`catalog`, once stored rows meet its new constraints and its UNIQUE indexes are filled.
+        """Check stored rows against the new constraints of `catalog`, and fill its new UNIQUE
+        indexes. Returns `catalog` with these indexes READABLE, in force since `at`.
 
-        The first commit under it relies on both, so writers wait meanwhile.
+        The first commit under the catalog relies on both, so writers wait meanwhile. Raises
+        UniqueViolation or ForeignKeyViolation for stored rows that break a constraint.
         """
         codecs, states = Codecs(catalog), dict(catalog.states)
         reader = Snapshot(self._store, codecs, at)
@@ -746,9 +752,9 @@ class CatalogKeeper:
         self._building = self._spawn(self._build(_build_order(catalog, names)))
 
     async def _stop_building(self) -> None:
-        """Stop the builds of this node. A build must not end under another catalog than it began
-        under, where its names may mean other tables; those that the next catalog still needs begin
-        again at its T."""
+        """Stop the builds of this node. A build must end under the catalog that it began under:
+        under another one its names may mean other tables. Builds that the next catalog still needs
+        begin again at its T."""
         if self._building is not None:
             self._building.cancel()
             await asyncio.wait({self._building})
@@ -958,7 +964,8 @@ def _number(table: str) -> int:
 
 
 def _build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
-    """Foreign-key indexes first (they speed up everything else), then views, then the rest."""
+    """`names` in the order of their builds: foreign-key indexes, because they speed up the other
+    builds, then views, then other indexes."""
 
     def rank(name: str) -> int:
         if name in catalog.view:

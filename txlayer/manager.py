@@ -1,10 +1,10 @@
-"""The transaction manager: a request in, an answer out (docs/protocols/commit.md).
+"""The transaction manager runs write transactions to their end (docs/protocols/commit.md).
 
     plan → lock → re-check → read → validate → compute → log → apply → finish
 
-`Transaction` does one attempt up to "compute", `Committer` does "log" and "apply"; this module
-repeats attempts that lost a lock, keeps what must happen after the commit point out of reach of
-cancellation, and remembers answers for clients that ask twice.
+`Transaction` does one attempt up to "compute", `Committer` does "log" and "apply". This module
+repeats attempts that lost a lock, shields all steps after the commit point from cancellation, and
+returns the recorded answer to a client that repeats a request.
 """
 
 from __future__ import annotations
@@ -68,19 +68,20 @@ from hornbeam_server.txlayer.state import CatalogState
 from hornbeam_server.txlayer.transaction import Transaction
 
 LOG_PATIENCE_S = 5.0
-"""Who has handed a transaction over waits so much longer than its time limit."""
+"""After the time limit of a transaction, its client waits this much longer for the log."""
 ATTEMPTS_IN_PARALLEL = 2
-"""A transaction that has lost its locks more often goes on in the slow lane: one at a time, so
-that many that want the same roots take turns instead of killing one another for ever."""
+"""After this many attempts that lost their locks, a transaction continues in the slow lane, one
+transaction at a time. So transactions that contend for the same roots take turns, and do not abort
+one another without end."""
 TURN, PLANS_A_TURN = 25, 5
-"""After so many statements of a transaction are run, or planned, others have a turn, and its time
-limit is looked at."""
+"""After this many statements of a transaction are run, or planned, other tasks have a turn, and the
+time limit is checked."""
 _SLOW_LANE = ("slow lane",)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionLimits:
-    """Safe defaults; settings may change them."""
+    """Limits of one transaction. The defaults are safe; settings may change them."""
 
     statements: int = 10_000
     reads: int = 100_000
@@ -106,7 +107,8 @@ class TransactionManager:
         name: str = "",
         limits: TransactionLimits | None = None,
     ) -> None:
-        """`name` tells this slave's transactions from those of others."""
+        """`name`: this slave's name, which distinguishes the ages of its transactions from those of
+        other slaves."""
         self._store = store
         self._committer = committer
         self._clock = clock
@@ -120,7 +122,8 @@ class TransactionManager:
         self._begun = 0
         self._finishing: set[asyncio.Future[Committed]] = set()
         self.unfinished: dict[str, str] = {}
-        """Transactions that have reached the log, whose outcome is not known yet: id → owner."""
+        """The owners of transactions that have reached the log and have no known outcome yet, by
+        transaction id."""
         self.gate = Gate()
         self.readers = Readers()
         self.state = CatalogState(catalog, engine)
@@ -132,10 +135,10 @@ class TransactionManager:
     # ------------------------------------------------------------ requests
 
     async def execute(self, request: TransactionRequest) -> TransactionResult:
-        """Run one write transaction to its end.
+        """Run one write transaction to its end, and return its result.
 
-        Raises HornbeamError; its `outcome` says what is known. A request with an idempotency
-        key that was committed before is answered with the recorded answer.
+        A request whose idempotency key was committed before gets the recorded answer. Raises
+        HornbeamError; its `outcome` says whether the transaction may have committed.
         """
         self._check_limits(request)
         if request.bookmark:
@@ -178,8 +181,8 @@ class TransactionManager:
         *,
         alone: bool,
     ) -> TransactionResult:
-        """One attempt inside the gate, `alone` in the slow lane; its locks are released however
-        it ends, and also if it ends while one is granted."""
+        """Run one attempt inside the gate, and in the slow lane if it runs `alone`. Every end of an
+        attempt before the commit releases its locks, also an end during the grant of a lock."""
         owner = LockOwner(age)
         try:
             if alone:
@@ -197,7 +200,7 @@ class TransactionManager:
         if isinstance(prepared, TransactionResult):
             self._release(owner)
             return prepared
-        # From here on the outcome is the log's: a caller that goes away changes nothing.
+        # From here on the log decides the outcome, whether or not the caller waits for it.
         answer = self._commit(attempt, prepared)
         await settled(answer, max(deadline - self._clock.monotonic(), 0.0) + LOG_PATIENCE_S)
         if not answer.done():
@@ -210,7 +213,9 @@ class TransactionManager:
         return attempt.result(committed.ts, committed)
 
     async def _prepared(self, attempt: _Attempt) -> Prepared | TransactionResult:
-        """`_prepare`; what is answered without a commit rests on locks that are in force."""
+        """Call `_prepare`. An answer without a commit, also an error, relies on the locks: they
+        must still be in force. Raises TransactionAborted if they are not, or if a retry would
+        get other identity numbers, and the errors of `_prepare`."""
         try:
             with ExitStack() as held:
                 prepared = await self._prepare(attempt, held)
@@ -226,8 +231,9 @@ class TransactionManager:
         return prepared
 
     async def _prepare(self, attempt: _Attempt, held: ExitStack) -> Prepared | TransactionResult:
-        """Everything before the commit point; a finished result when there is none to reach. The
-        snapshot that it looks for rows at is `held`."""
+        """Do all steps before the commit point. Returns the transaction for the committer, or the
+        finished result when nothing is to be committed. `held` keeps the snapshot of its searches
+        from being purged."""
         request, began = attempt.request, self._clock.monotonic()
         state = self.state
         replayed = request.replay.numbers if request.replay else ()
@@ -275,7 +281,7 @@ class TransactionManager:
     async def _begin(
         self, attempt: _Attempt, transaction: Transaction, plans: Sequence[WritePlan | None]
     ) -> Outcome | None:
-        """Read ahead, and look whether the request has been answered before."""
+        """Read ahead. Returns the outcome of an earlier commit of this request, if there is one."""
         work = attempt.request.statements
         reads: list[Callable[[], Awaitable[Outcome | None]]] = [
             partial(transaction.read_ahead, work, plans)
@@ -286,23 +292,24 @@ class TransactionManager:
         return (await read_together(self._store, reads))[-1]
 
     async def _searched(self, held: ExitStack, least: int, waited_for: int) -> int:
-        """Where a transaction looks for rows."""
+        """Return the snapshot for a transaction's searches, at or above both timestamps. `held`
+        keeps it."""
         at = await self._snapshots.read_point(max(least, waited_for))
         held.enter_context(self.readers.holding(at))
         return at
 
     def _commit(self, attempt: _Attempt, prepared: Prepared) -> asyncio.Future[Committed]:
-        """Hand it over to the log. What becomes of its locks follows from the answer, before
-        anybody who waits for that goes on."""
+        """Hand the transaction over to the committer. The answer decides whether its locks are
+        released, before any task that waits for the answer continues."""
         try:
-            # In one step with the handing over.
+            # Nothing may suspend between this check and the call of the committer.
             self._locks.require_in_force(attempt.owner)
             answer = self._committer.commit(prepared)
         except BaseException:
             self._release(attempt.owner)
             raise
-        # Not before: a request sent twice has one name, and of two copies that both think to have
-        # its lock, the one that has may be in the log's hands.
+        # Not earlier: a request that is sent twice has one transaction id. Two copies may both
+        # assume that they hold its lock; the copy that does may be in the log already.
         self.unfinished[attempt.transaction_id] = attempt.request.owner
         self._finishing.add(answer)
         answer.add_done_callback(partial(self._finished, attempt))
@@ -310,10 +317,11 @@ class TransactionManager:
 
     def _finished(self, attempt: _Attempt, answer: asyncio.Future[Committed]) -> None:
         self._finishing.discard(answer)
-        error = answer.exception()  # seen, should the caller be gone
+        error = answer.exception()  # retrieved here, because the caller may be gone
         if isinstance(error, OutcomeUnknown):
-            # Whether it is in the log is found out by who recovers it. Until then it is unfinished,
-            # and keeps its locks: others go on when this process is replaced.
+            # Only recovery of the log finds out whether it holds the transaction. Until then the
+            # transaction is unfinished and keeps its locks: others wait until this process is
+            # replaced.
             self.gate.leave()
             return
         del self.unfinished[attempt.transaction_id]
@@ -326,7 +334,7 @@ class TransactionManager:
         if committed.applied_future is None or committed.applied:
             self._release(attempt.owner, committed.ts)
         else:
-            # Committed, not applied yet: the roots stay locked until it is.
+            # Committed, but not applied yet: the locks are kept until it is applied.
             committed.applied_future.add_done_callback(
                 lambda _: self._release(attempt.owner, committed.ts)
             )
@@ -405,8 +413,9 @@ class TransactionManager:
         replay: Replay | None = None,
         timeout_s: float | None = None,
     ) -> Overlay:
-        """What uncommitted `statements` would change at snapshot `at`, to lay over a query. Raises
-        LimitExceeded, StatementTimeout, and what the statements do."""
+        """Return the changes that uncommitted `statements` would make at snapshot `at`, as an
+        overlay for a query. Raises LimitExceeded, StatementTimeout, and the errors of the
+        statements."""
         self._require_few(statements)
         numbers = Numbers(self._identity, replay.numbers if replay else ())
         transaction = self._unlocked(at, numbers, replay)
@@ -428,25 +437,27 @@ class TransactionManager:
 
     @asynccontextmanager
     async def closed(self) -> AsyncIterator[None]:
-        """No transaction is inside meanwhile; all that were are applied."""
+        """Keep all transactions out while the context lasts. All earlier transactions are applied
+        then. Raises Unavailable if the committer fails."""
         async with self.gate.closed():
             await self._committer.drain()
             yield
 
     async def move_to(self, counter: Counter, number: int) -> None:
-        """Let an identity column go on with `number`, unless it has come farther."""
+        """Make `number` the next number of an identity column, unless the column is past it."""
         await self._identity.move_to(counter, number)
 
     async def move_past(self, counter: Counter, number: int, rows: int) -> None:
-        """Rows with identity numbers as far as `number` were loaded beside the transactions."""
+        """Continue an identity column behind `number`: `rows` rows with numbers up to it were
+        loaded outside of transactions."""
         await self._identity.move_past(counter, number, rows)
 
     def use(self, catalog: Catalog) -> None:
-        """Transactions that begin from now on are planned under `catalog`."""
+        """Plan transactions that begin from now on under `catalog`."""
         self.state = CatalogState(catalog, self._engine)
 
     async def close(self) -> None:
-        """Let nobody begin any more; wait for commits under way."""
+        """Admit no more transactions, and wait for commits under way."""
         self.gate.end()
         if self._finishing:
             await asyncio.wait(self._finishing)
@@ -454,7 +465,7 @@ class TransactionManager:
 
 @asynccontextmanager
 async def _time_limit(seconds: float) -> AsyncIterator[None]:
-    """Bound work that has written nothing yet. Raises StatementTimeout."""
+    """Limit the time of work that has written nothing yet. Raises StatementTimeout."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -466,13 +477,14 @@ async def _time_limit(seconds: float) -> AsyncIterator[None]:
 
 
 def _digest(result: StatementResult) -> str:
-    """Tells results apart that the client can tell apart."""
+    """The digest of a result. It differs between results that a client can distinguish."""
     seen = repr((result.affected, result.rows)).encode()
     return hashlib.blake2b(seen, digest_size=8).hexdigest()
 
 
 def _require_told(told: str, number: int, result: StatementResult) -> None:
-    """What the client was told of its statement must be so. Raises ReadConflict."""
+    """Raises ReadConflict unless `result` has the digest `told`, of the result that the trial of
+    the statement reported to the client."""
     if _digest(result) != told:
         raise ReadConflict(
             f"Statement {number} would have another result than its trial had.",
@@ -481,7 +493,7 @@ def _require_told(told: str, number: int, result: StatementResult) -> None:
 
 
 class _Attempt:
-    """What one attempt has found out so far."""
+    """One attempt of a transaction, and its results so far."""
 
     def __init__(
         self, request: TransactionRequest, transaction_id: str, owner: LockOwner, deadline: float
@@ -514,8 +526,11 @@ async def _run(
     plans: Sequence[WritePlan | None],
     told: Sequence[str] = (),
 ) -> tuple[StatementResult, ...]:
-    """`told` holds digests of the results of the first statements, from their trial. Each is
-    compared at once: what follows rests on it."""
+    """Run `work`, and return the result of each statement. `told` has digests of the results of the
+    first statements, from their trial. Each is compared at once: later statements rely on it.
+
+    Raises ReadConflict when a result differs, and the errors of the statements.
+    """
     results: list[StatementResult] = []
     for number, (one, plan) in enumerate(zip(work, plans, strict=True)):
         results.append(await _run_one(transaction, one, plan))
@@ -540,7 +555,8 @@ async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None)
 async def _plans(
     state: CatalogState, work: Sequence[Work], limit_s: float
 ) -> list[WritePlan | None]:
-    """One plan per SQL statement; the rest needs none. Raises StatementTimeout."""
+    """The plan of each SQL statement; None for other work. Raises StatementTimeout, SqlError and
+    its subclasses."""
     if len(work) <= PLANS_A_TURN and _characters(work) <= SHORT:
         return _planned(state, work)
     plans: list[WritePlan | None] = []
@@ -560,7 +576,7 @@ def _planned(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None
 
 
 async def count_by_layout(mutations: Sequence[Mutation]) -> tuple[dict[str, int], dict[str, int]]:
-    """Stored rows touched per relation, view and index; and by how many each grows."""
+    """The number of changed rows, and the growth in rows, each by relation, view and index."""
     touched: dict[str, int] = {}
     growth: dict[str, int] = {}
     for some in chunks(mutations):

@@ -1,11 +1,11 @@
-"""The master: writes the assignment, sees to it that the logs of the dead are recovered, and closes
-the gate for changes of the schema.
+"""The master writes the assignment, has the logs of dead members recovered, and closes the gate for
+schema changes.
 
-Which version follows is said in `txlayer.assignment`; here it is written. Two nodes may both take
-themselves for the master: each writes by compare-and-set on what it has written last, so that only
-one's writes land, and the other finds out when it looks. What a master knows and has not written
-dies with it. Its successor recovers all the dead anew, which does no harm, and opens a gate that is
-closed: whoever had asked for that was in the process of the master before.
+`txlayer.assignment` decides which version follows; this module writes it. Two nodes may both assume
+that they are the master. Each writes by compare-and-set on its own last write, so only the writes
+of one of them succeed, and the other finds out at its next look. Facts that a master has not
+written are lost with it. Its successor recovers all dead members again, which does no harm, and
+opens a closed gate: the schema change behind it was in the process of the previous master.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from hornbeam_server.txlayer.lookout import Lookout
 
 POLL_S = 0.05
 RETRY_S = 0.5
-"""Between two tries to recover one log."""
+"""Pause between two attempts to recover one log."""
 
 Recover = Callable[[Member, int], Awaitable[int]]
-"""Fences the log of a dead member under an epoch, which is higher than at each try before, of this
-master or another; replays it; gives the highest timestamp in it, reservations included. Raises
-Unavailable when it is to be tried again."""
+"""Fences the log of a dead member under an epoch, and replays it. The epoch is higher than in all
+earlier attempts of any master. Returns the highest timestamp in the log, reservations included.
+Raises Unavailable when the attempt is to be repeated."""
 
 _LOG = structlog.get_logger(__name__)
 
@@ -49,9 +49,9 @@ class Superseded(Unavailable):
 
 
 class Master:
-    """What a node does as the master, within one session with the coordination service.
+    """The work of a node as the master, within one session with the coordination service.
 
-    `catalog` is the version in force; who changes it, behind the closed gate, says so here.
+    `catalog` is the catalog version in force. A schema change sets it behind the closed gate.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Master:
         idle_rate: int = IDLE_RATE,
         before: tuple[Member, ...] = (),
     ) -> None:
-        """`before` are those who served the database before there was any assignment."""
+        """`before` are the nodes that served the database before the first assignment."""
         self._coordination = coordination
         self._clock = clock
         self._lookout = Lookout(coordination, clock)
@@ -73,24 +73,24 @@ class Master:
         self.catalog = catalog
         self._idle_rate = idle_rate
         self.assignment = Assignment.founded(name, catalog, before)
-        """The newest; all members see it sooner or later."""
+        """The newest version that this master has written or read."""
         self.words: Mapping[str, Word] = {}
-        """The newest known, of everybody who has a session."""
+        """The newest known word of each node with a session, by name."""
         self._version = 0
         self._least_clock = 0
         self._recovering: dict[str, asyncio.Task[int | None]] = {}
         self._recovered: dict[str, int] = {}
         self._epochs: dict[str, int] = {}
-        """Of each of the dead: that of the last try to recover it."""
+        """The epoch of the last attempt to recover each dead member, by name."""
         self._one_change = asyncio.Lock()
         self._close = False
         self._held = False
         self._begun = self._ended = False
 
     async def run(self) -> None:
-        """Take over, then go on for ever.
+        """Take over, then write versions until an error ends it.
 
-        Raises Superseded; Unavailable when the session has ended; what `recover` raises else.
+        Raises Superseded, Unavailable when the session has ended, and other errors of `recover`.
         """
         try:
             await self._take_over()
@@ -106,14 +106,15 @@ class Master:
 
     @asynccontextmanager
     async def gate_closed(self) -> AsyncIterator[int]:
-        """No transaction is inside, at any member, and all that were committed are applied. Gives
-        a clock above all of them. In the end the gate is opened with `catalog`.
+        """Keep all transactions out, at every member, while the context lasts. All committed ones
+        are applied then. Gives a clock at or above all of them. At the end the gate is opened with
+        `catalog`.
 
-        Raises Unavailable when this is the master no more: at the end, too, when nobody but the
-        successor knows whether it was opened with that.
+        Raises Unavailable when this node is no longer the master. If it raises at the end, only the
+        successor knows whether the gate was opened with `catalog`.
         """
         async with self._one_change:
-            await self._until(self._is_open)  # whoever was here before may not have waited for it
+            await self._until(self._is_open)  # an earlier change may not have waited for this
             self._close = True
             try:
                 await self._until(lambda: self._held)
@@ -128,8 +129,9 @@ class Master:
         await self._until(lambda: self._all_read(version))
 
     def raise_clock(self, ts: int) -> None:
-        """See to it that whoever sees a later version of the assignment ticks above `ts`; before
-        `run`: that of the take-over, too."""
+        """Write `ts` or a higher clock into later versions of the assignment, so that every member
+        that observes one ticks above `ts`. After a call before `run`, the version of the take-over
+        has it too."""
         self._least_clock = max(self._least_clock, ts)
 
     def _is_open(self) -> bool:
@@ -150,7 +152,8 @@ class Master:
     # ------------------------------------------------------------ one version after another
 
     async def _take_over(self) -> None:
-        """From whoever it was, also if that one goes on writing for a while."""
+        """Become the master, also while the previous one still writes. Raises Unavailable when the
+        session has ended."""
         while True:
             self._require_session()
             try:
@@ -173,7 +176,7 @@ class Master:
                 return
 
     async def _look(self) -> None:
-        """At everybody's words; write what follows from them."""
+        """Read the words of all nodes, and write the version that follows from them."""
         self._require_session()
         try:
             await self._lookout.look(self._read)
@@ -181,7 +184,7 @@ class Master:
             raise
         except Unavailable:
             return
-        # Before anything else is written: that would have to be acknowledged first.
+        # Checked before the next write: members would have to acknowledge that version first.
         if self._close and is_shut(self.assignment, self._known()):
             self._held = True
         lacks_epoch = self._see_to_the_dead()
@@ -211,7 +214,8 @@ class Master:
         )
 
     async def _write(self, following: Assignment) -> None:
-        """What was sent once is sent until it is known to be written, or never to be."""
+        """Write a version. A write that was sent once is repeated until its outcome is known.
+        Raises Superseded, Unavailable when the session has ended."""
         value = following.encode()
         while True:
             self._require_session()
@@ -232,7 +236,7 @@ class Master:
             return await self._coordination.write(PATH, value, self._version)
         except StalePlan:
             known = await self._coordination.read(PATH)
-            if known != Versioned(value, self._version + 1):  # else it was an earlier try
+            if known != Versioned(value, self._version + 1):  # else: our earlier attempt
                 raise Superseded("Another node is the master now.") from None
             return known.version
 
@@ -243,7 +247,8 @@ class Master:
     # ------------------------------------------------------------ the dead
 
     def _see_to_the_dead(self) -> bool:
-        """Is a version wanted that says nothing new, for its number alone?"""
+        """Collect finished recoveries and start missing ones. True if a recovery needs a new
+        version of the assignment, for the number alone: the number is its epoch."""
         lacks_epoch = False
         for member in self.assignment.dead:
             self._take_result(member.name)

@@ -1,8 +1,8 @@
-"""One node among others: its parts, what it answers them, and what it does when it leads.
+"""One of several nodes: its life as a member, its answers to the other members, its work as leader.
 
-Every node is a member: it runs transactions in its own log and grants locks of its slots. One of
-them leads: it is the master, who writes the assignment and recovers the logs of the dead, and it
-alone changes the catalog. Which one, the election says (txlayer/election.py).
+Every node is a member: it runs transactions in its own log and grants locks of its slots. One node
+leads. It is the master, which writes the assignment and recovers the logs of dead members, and it
+alone changes the catalog. The election decides which node leads (txlayer/election.py).
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from hornbeam_server.txlayer.snapshots import MembersSnapshots
 from hornbeam_server.txlayer.view import View
 
 HOT_SLOTS = 5
-"""So many are told of."""
+"""Maximum number of hot slots that the status lists."""
 ASK_S = 1.0
-"""The coordination service is waited for so long by who only wants to tell something."""
+"""Maximum wait for the coordination service when its data is only to be reported."""
 LEAVE_S = 5.0
-"""A node that is stopped waits so long for others to take over its slots."""
+"""Maximum wait of a stopping node until other nodes own its slots."""
 
 _LOG = structlog.get_logger(__name__)
 
 
 class Answering:
-    """What a member answers to the others."""
+    """Answers the messages of other members."""
 
     def __init__(
         self,
@@ -76,7 +76,8 @@ class Answering:
         self._hlc = hlc
 
     async def answer(self, caller: Caller, message: bytes) -> bytes:
-        """Locks are queued for, and freed, before this suspends: in the order of the messages."""
+        """Return the encoded answer to a message. Locks are requested and freed before the first
+        suspension, so in the order of the messages. Raises Corruption, Unavailable."""
         return encode(await self._answer(caller.name, message))
 
     async def _answer(self, caller: str, message: bytes) -> Response:
@@ -87,7 +88,7 @@ class Answering:
             case Release():
                 return self._guests.release(caller, request)
             case Reach() if caller not in self._view.members:
-                # It may have been replaced, and reads by an older catalog then.
+                # It may have been replaced; it may then read under an older catalog.
                 return Refused("The node is no member.", "not a member")
             case Reach():
                 self._hlc.follow(request.least)
@@ -100,7 +101,8 @@ class Answering:
 
 
 class MembersBarrier:
-    """The leader's way to change the catalog under all members (`catalog_keeper.Barrier`)."""
+    """The barrier with which the leader changes the catalog of all members
+    (`catalog_keeper.Barrier`)."""
 
     def __init__(
         self,
@@ -159,10 +161,10 @@ class Member:
         idle_rate: int,
         before: tuple[assignment.Member, ...],
     ) -> None:
-        """`recover` replays the log of a dead member under an epoch; the highest timestamp in it.
-        `address` is where clients reach this node; `idle_rate` is what a slot weighs by itself,
-        when this node leads (txlayer/balance.py). `before` are those who served the database
-        before it had several nodes: the first that leads recovers their logs."""
+        """`recover` replays the log of a dead member under an epoch, and returns the highest
+        timestamp in it. `address` is the URL of this node for clients. `idle_rate` is the base
+        weight of a slot when this node leads (`assignment.IDLE_RATE`). `before` are the nodes that
+        served the database before it had several nodes: the first leader recovers their logs."""
         self._coordination = coordination
         self._store = store
         self._clock = clock
@@ -183,7 +185,7 @@ class Member:
         self._master: Master | None = None
 
     async def start(self) -> None:
-        """Return when this node may commit. Raises Unavailable, Corruption."""
+        """Join; return when this node may commit. Raises Unavailable, Corruption."""
         await self._membership.join()
         self._tasks = [
             asyncio.ensure_future(self._membership.run()),
@@ -196,11 +198,11 @@ class Member:
 
     @property
     def serves(self) -> bool:
-        """May this node commit, and will it go on?"""
+        """May this node commit, and do all its tasks still run?"""
         return self._view.may_commit and not any(task.done() for task in self._tasks)
 
     def require_serving(self) -> None:
-        """Raises Unavailable when this node may not commit, or will not for long."""
+        """Raises Unavailable unless the node `serves`."""
         if not self.serves:
             raise Unavailable(
                 "This node is none of those that serve any more.",
@@ -209,7 +211,8 @@ class Member:
             )
 
     async def words(self) -> Mapping[str, Word]:
-        """What members say of themselves; nothing while nobody tells."""
+        """The words of all nodes with a session, by name; empty when the coordination service does
+        not answer in time."""
         try:
             async with asyncio.timeout(ASK_S):
                 shown = await self._coordination.members()
@@ -219,7 +222,8 @@ class Member:
         return {name: word for name, word in words.items() if word is not None}
 
     def status(self, words: Mapping[str, Word] | None = None) -> Mapping[str, Any]:
-        """The assignment as this node has seen it, and what members say, for operators."""
+        """The newest assignment that this node has observed, with the members' reports, as a
+        document for operators."""
         words = words or {}
         view, assignment = self._view, self._view.assignment
         return {
@@ -247,13 +251,13 @@ class Member:
 
     @property
     def strangers(self) -> Set[str]:
-        """For whom this node holds locks though they are neither members nor dead: nobody, ever, as
-        nothing would free these locks."""
+        """The callers with locks at this node that are neither members nor dead. The set must be
+        empty: nothing would free their locks."""
         return self._membership.guests.callers - self._view.assignment.names
 
     @property
     def slots(self) -> int:
-        """How many this node owns."""
+        """The number of slots that this node owns."""
         return self._view.assignment.slots.count(self._view.name)
 
     def owns(self, slot: int) -> bool:
@@ -262,8 +266,8 @@ class Member:
 
     @property
     def may_purge(self) -> bool:
-        """Has every member said, since this node leads, what its queries read and its recovery
-        would put again, and is there nobody else whose recovery puts anything?"""
+        """May the leader purge? Every member has reported, since this node leads, what its queries
+        read and what its recovery would put again; and no dead member waits for its recovery."""
         return (
             self._master is not None
             and self._view.members <= self._master.words.keys()
@@ -272,26 +276,27 @@ class Member:
 
     @property
     def replays_above(self) -> int:
-        """Recovery of no member puts anything again that was committed at or below this. To be
-        asked when the leader `may_purge`."""
+        """A timestamp such that recovery of no member puts a commit at or below it again. Valid
+        when the leader `may_purge`."""
         words = self._master.words if self._master is not None else {}
         return min((words[name].replays_above for name in self._view.members), default=0)
 
     @property
     def newest(self) -> int:
-        """No member begins to read at an older snapshot, as the leader knows, unless it is asked
-        for one within the retention. To be asked when the leader `may_purge`."""
+        """A snapshot, from the members' reports, such that no member begins to read at an older one
+        unless a client asks for that within the retention. Valid when the leader `may_purge`."""
         words = self._master.words if self._master is not None else {}
         return min((words[name].newest for name in self._view.members), default=0)
 
     @property
     def holding(self) -> int:
-        """The oldest snapshot that queries read at any member, as the leader knows; 0: none."""
+        """The oldest snapshot that any member reads, from the members' reports; 0: none."""
         words = self._master.words.values() if self._master is not None else ()
         return min((word.holding for word in words if word.holding), default=0)
 
     async def unfinished(self, transaction_id: str) -> str | None:
-        """Whose transaction it is that has reached the log at some member, its outcome unknown.
+        """The owner of a transaction that has reached the log of another member, and whose outcome
+        is unknown yet; None if no other member has it.
 
         Raises Unavailable when a member does not answer, or is dead and not recovered.
         """
@@ -305,9 +310,10 @@ class Member:
         return None
 
     async def sealed(self) -> dict[str, tuple[int, int]]:
-        """Of the log of each member, this one too, a segment (epoch, sequence): every commit at or
-        below a snapshot that was read before stands before it, or in the log of nobody. Nobody
-        appends before it any more.
+        """Seal the logs of all members, this one included. Returns a segment (epoch, sequence) of
+        each log, by member. Every commit at or below a snapshot that was read before the call is in
+        an earlier segment, or in a log without an owner. No process appends to earlier segments any
+        more.
 
         Raises Unavailable when a member does not answer, or is dead and not recovered.
         """
@@ -324,7 +330,8 @@ class Member:
         return found
 
     async def leave(self) -> None:
-        """Let others take over what this node owns. Gives up after a while: they will anyway."""
+        """Hand all slots of this node over to other members. Gives up after `LEAVE_S`: the others
+        take the slots over when the session ends."""
         self._membership.leave()
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_S):
@@ -348,13 +355,13 @@ class Member:
         )
 
     def _require_running(self) -> None:
-        """Raises what ended a task."""
+        """Raises the error that ended a task."""
         for task in self._tasks:
             if task.done():
                 task.result()
 
     async def _lead(self) -> None:
-        """Stand by, then lead until the session is over. Raises Unavailable then."""
+        """Stand by until elected, then lead until the session is over. Raises Unavailable then."""
         candidate = Candidate(self._view.name, self._address)
         async for leader in Election(self._coordination, self._clock, candidate).standing_by():
             self._keeper.leader = leader.address if leader is not None else ""
@@ -370,17 +377,17 @@ class Member:
             self._idle_rate,
             self._before,
         )
-        # What it began at may be known to nobody but the leader before.
+        # Only the previous leader may know the timestamp at which this catalog began.
         master.raise_clock(claim.catalog.since)
         await _together(master.run(), self._change_catalogs(claim, master), self._listen(master))
 
     async def _listen(self, master: Master) -> None:
-        """To how many rows the others have inserted."""
+        """Take in the other members' reports of inserted and deleted rows, every `WORD_S`."""
         growth = self._manager.growth
         while not master.words:
             await self._clock.sleep(POLL_S)
         growth.hear(self._said(master))
-        growth.count()  # or the leader before did
+        growth.count()  # the previous leader may have counted this growth
         while True:
             await self._clock.sleep(WORD_S)
             growth.hear(self._said(master))
@@ -399,7 +406,8 @@ class Member:
                 await self._clock.sleep(POLL_S)
 
     async def _change_catalogs(self, claim: Claim, master: Master) -> None:
-        """Once this node uses the catalog that was in force when it claimed it."""
+        """Begin to change catalogs when this node uses the catalog that `claim` has. Repeats the
+        attempt while services do not answer."""
         while not self._uses(claim.catalog.version):
             await self._clock.sleep(POLL_S)
         barrier = MembersBarrier(
@@ -417,12 +425,12 @@ class Member:
 
 
 def _total(word: Word | None) -> int | None:
-    """None: not measured yet."""
+    """The locks granted a minute in all slots of a member. None: not measured yet."""
     return None if word is None or word.rates is None else sum(word.rates.values())
 
 
 def _hottest(words: Mapping[str, Word], n: int) -> list[tuple[int, int, str]]:
-    """The `n` slots in which most locks are granted: how many a minute, slot, owner."""
+    """The `n` slots with the most granted locks: (locks a minute, slot, owner)."""
     rates = (
         (rate, slot, name)
         for name, word in words.items()
@@ -432,7 +440,7 @@ def _hottest(words: Mapping[str, Word], n: int) -> list[tuple[int, int, str]]:
 
 
 async def _together(*works: Coroutine[Any, Any, None]) -> None:
-    """Run all until they have ended, or one of them fails; none runs on then."""
+    """Run all `works` until they have ended, or one fails; the others are cancelled then."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)

@@ -1,14 +1,14 @@
-"""One member's part in the assignment: it sees each version, does what that asks, acknowledges.
+"""A member's part in the assignment: it observes versions, carries them out, and acknowledges them.
 
-To acknowledge a version is to say that all it asks is true (decision 21, the table of steps):
+To acknowledge a version is to report that all its demands are met (decision 21, table of steps):
 
-- a member has died: what this one had handed to its log by then is applied, the rest will look at
-  its grantors anew;
-- a slot leaves this member: no lock of it is held, and none is granted;
-- the gate is closed: no transaction is inside, all are applied;
+- a member has died: all transactions that this member had handed to its log by then are applied,
+  and all later ones check their grantors again;
+- a slot leaves this member: no lock of the slot is held, and none is granted;
+- the gate is closed: no transaction is inside, and all are applied;
 - a member is new: its watermark is counted.
 
-Whoever finds that it is no member any more stops: the others have taken it for dead.
+A node that observes its own removal stops: the other nodes have declared it dead.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from hornbeam_server.txlayer.snapshots import MembersSnapshots
 from hornbeam_server.txlayer.view import View
 
 POLL_S = 0.05
-"""How often a member looks whether there may be a new version, and what it can acknowledge."""
+"""Interval at which a member looks for a new version, and for what it can acknowledge."""
 WORD_S = 1.0
-"""How often it says what its queries read."""
+"""Interval of a member's reports (`Word`) when it has nothing new to acknowledge."""
 
 _LOG = structlog.get_logger(__name__)
 
 
 class Membership:
-    """Of one node, within one session with the coordination service."""
+    """The membership of one node, within one session with the coordination service."""
 
     def __init__(
         self,
@@ -63,7 +63,8 @@ class Membership:
         load: Callable[[int], Awaitable[Catalog]],
         max_skew_s: float,
     ) -> None:
-        """`word` says where this node is reached; `load` reads a version of the catalog."""
+        """`word` has the addresses of this node; `load` reads a version of the catalog;
+        `max_skew_s` is the maximum difference between the clocks of nodes, in seconds."""
         self._coordination = coordination
         self._clock = clock
         self._lookout = Lookout(coordination, clock)
@@ -91,10 +92,13 @@ class Membership:
         await self._coordination.join(self._view.name, self._word.encode())
 
     async def _require_clock(self) -> None:
-        """A clock that is far ahead would take all timestamps with it, for good: they never go
-        back, and how long anything is kept goes by them. One that is far behind has this node
-        refuse the bookmarks of all others. So who differs from everybody stays out; if only some
-        do, it is told."""
+        """Raises Unavailable when this node's clock differs too much from the clocks of all
+        members. A difference from only some of them is logged.
+
+        A clock that is far ahead would raise all timestamps for good: they never go back, and
+        retention is measured by them. With a clock that is far behind, this node would refuse the
+        bookmarks of all other nodes.
+        """
         known = await self._coordination.read(PATH)
         shown = await self._coordination.members()
         if known is None:
@@ -114,9 +118,9 @@ class Membership:
             _LOG.warning("another node's clock is wrong", address=who, behind_s=seconds)
 
     async def run(self) -> None:
-        """Until this node is no member any more. Raises Unavailable then."""
+        """Take part until this node is no longer a member. Raises Unavailable then."""
         while self._coordination.alive() and not self._taken_for_dead:
-            with suppress(Unavailable):  # of a service; asked again at the next look
+            with suppress(Unavailable):  # a service does not answer; repeated at the next look
                 await self._look()
             await self._clock.sleep(POLL_S)
         why = "others have taken this node for dead" if self._taken_for_dead else "it has ended"
@@ -134,7 +138,7 @@ class Membership:
         return known is not None
 
     def _see(self, version: int, assignment: Assignment) -> None:
-        """In one step: everything by a new version is after its clock is merged."""
+        """Apply a new version in one step: its clock is merged before any use of the version."""
         view, before = self._view, self._view.members
         self._hlc.follow(assignment.clock)
         if assignment.slots != view.assignment.slots:
@@ -150,7 +154,8 @@ class Membership:
         self._snapshots.see()
 
     async def _follow_catalog(self) -> None:
-        """Use the catalog in force, then let transactions in. The leader is ahead for a moment."""
+        """Use the catalog in force, then admit transactions. The leader, which changed the catalog,
+        may use a later version than the assignment names."""
         view, assignment = self._view, self._view.assignment
         if not view.version:
             return
@@ -158,12 +163,13 @@ class Membership:
             before = self._manager.state.catalog.row_counts
             self._manager.use(await self._load(assignment.catalog))
             if self._manager.state.catalog.row_counts != before:
-                self._manager.growth.count()  # the leader has heard of all but the last second
+                self._manager.growth.count()  # the counts lack at most the last second
         if view.may_commit and not assignment.gate_closed:
             self._manager.gate.open()
 
     async def _say(self) -> None:
-        """Acknowledge what is true by now; now and then, say what queries read and slots bear."""
+        """Acknowledge the newest version when its demands are met. Without news, repeat the report
+        of what queries read and of the rates of slots every `WORD_S`."""
         view, now = self._view, self._clock.monotonic()
         version = view.version if self._is_done() else self._word.version
         if version == self._word.version and now < self._say_again_at:
@@ -183,11 +189,11 @@ class Membership:
             growth=dict(self._manager.growth.own),
         )
         await self._coordination.join(view.name, word.encode())
-        self._word = word  # what may not have arrived is said again at the next look
+        self._word = word  # not set after an error: the next look sends the report again
         self._say_again_at = now + WORD_S
 
     def _is_done(self) -> bool:
-        """Is all true that the newest version asks of this member?"""
+        """Are all demands of the newest version on this member met?"""
         view, assignment = self._view, self._view.assignment
         if view.name not in view.members or self._committer.finished < self._to_apply:
             return False
@@ -197,7 +203,7 @@ class Membership:
         return not leaving or not self.guests.holds(leaving)
 
     def leave(self) -> None:
-        """Say at the next look that this node is being stopped."""
+        """Report at the next look that this node is stopping."""
         self._leaves, self._say_again_at = True, 0.0
 
     @property

@@ -1,6 +1,6 @@
-"""What members say to one another, over `storage.ports.Peers` (docs/protocols/locks.md).
+"""The messages between members, over `storage.ports.Peers` (docs/protocols/locks.md).
 
-A message is MessagePack: an array whose first element is the kind. Fields are only ever appended.
+A message is a MessagePack array whose first element is the kind. Fields are only ever appended.
 """
 
 from __future__ import annotations
@@ -16,72 +16,74 @@ T = TypeVar("T")
 
 
 class Lock(msgspec.Struct, frozen=True, array_like=True, tag="lock"):
-    """Take locks for attempt number `attempt` of the sender's. `elsewhere`: it holds others, not of
-    the first kinds alone; `timeout_s`: it waits so long."""
+    """Take locks for the sender's attempt number `attempt`. `elsewhere`: the attempt holds locks
+    that are not of the first kinds (`locks.FIRST`). `timeout_s`: the maximum wait in seconds."""
 
     attempt: int
     age: Age
     elsewhere: bool
     exclusive: bool
     names: list[tuple[Any, ...]]
-    """Of locks (`LockName`)."""
+    """Names of locks (`LockName`)."""
     timeout_s: float
 
 
 class Release(msgspec.Struct, frozen=True, array_like=True, tag="release"):
-    """Free all that these attempts of the sender's hold or wait for, and remember when they
-    committed: attempt → commit timestamp, 0 if it did not."""
+    """Free all locks that these attempts of the sender hold or wait for. `attempts` has a commit
+    timestamp by number, 0 for an attempt without a commit; the receiver's clock follows them."""
 
     attempts: dict[int, int]
 
 
 class Reach(msgspec.Struct, frozen=True, array_like=True, tag="reach"):
-    """Say a watermark that is not below `least`, as soon as there is one."""
+    """Report a watermark at or above `least`, as soon as there is one."""
 
     least: int
 
 
 class Unfinished(msgspec.Struct, frozen=True, array_like=True, tag="unfinished"):
-    """Has this transaction reached the log, its outcome unknown yet?"""
+    """Has this transaction reached the log, and is its outcome unknown yet?"""
 
     transaction_id: str
 
 
 class Seal(msgspec.Struct, frozen=True, array_like=True, tag="seal"):
-    """Seal what the log holds, for who reads it from outside."""
+    """Seal the commits that the log holds, for followers of the log."""
 
 
 Request = Lock | Release | Reach | Unfinished | Seal
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True, tag="granted"):
-    """The locks, and the owner's clock: nothing that was committed under them is later."""
+    """The locks are granted. `clock` is the owner's clock: no earlier commit under these locks has
+    a later timestamp."""
 
     owner: str
     clock: int
     assignment: int = 0
-    """The version of it by which the owner granted them; 0: an owner that does not say."""
+    """The version of the assignment under which the owner granted the locks; 0: not reported."""
     released: int = 0
-    """The number, in that owner's table, of the last release of one of these locks before."""
+    """The number of the last earlier release of any of these locks, in the owner's lock table."""
     releases: int = 0
-    """How many of all locks there were."""
+    """The number of releases of all locks so far, in the owner's lock table."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
-    """No locks; those granted before are held still."""
+    """The locks are not granted. Locks that were granted before are still held."""
 
     why: str
     reason: str
 
 
 class Freed(msgspec.Struct, frozen=True, array_like=True, tag="freed"):
-    """They are, or will be when their owner, who is taken for dead, is recovered."""
+    """The locks are freed. If the sender is no member, they are freed when its log is recovered."""
 
 
 class Reached(msgspec.Struct, frozen=True, array_like=True, tag="reached"):
-    """Everything of this member's at or below `watermark` is in the store, and nothing comes there
-    any more. `acknowledged` is the latest commit that it has told anybody of; `catalog` the version
-    that it uses: no commit at or below the watermark was made under a later one."""
+    """All commits of this member at or below `watermark` are in the store, and all its later
+    commits are above it. `acknowledged` is the latest commit that the member reported to a client.
+    `catalog` is the version that it uses: no commit at or below the watermark was made under a
+    later one."""
 
     member: str
     watermark: int
@@ -90,14 +92,14 @@ class Reached(msgspec.Struct, frozen=True, array_like=True, tag="reached"):
 
 
 class Owned(msgspec.Struct, frozen=True, array_like=True, tag="owned"):
-    """Whose transaction it is; None: no such one."""
+    """The owner of the unfinished transaction; None: the member has no such transaction."""
 
     owner: str | None
 
 
 class Sealed(msgspec.Struct, frozen=True, array_like=True, tag="sealed"):
-    """Every commit at or below a watermark of this member's that it had said before stands in its
-    log before this segment, and nobody appends there any more."""
+    """Every commit of this member at or below a watermark that it reported earlier is in a segment
+    of its log before this one. No process appends to those segments any more."""
 
     member: str
     epoch: int
@@ -116,12 +118,12 @@ def encode(message: Request | Response) -> bytes:
 
 
 def decode_request(data: bytes) -> Request:
-    """Raises Corruption."""
+    """The request in `data`. Raises Corruption."""
     return _decoded(_requests, data)
 
 
 def decode_response(data: bytes) -> Response:
-    """Raises Corruption."""
+    """The response in `data`. Raises Corruption."""
     return _decoded(_responses, data)
 
 

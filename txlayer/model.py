@@ -1,4 +1,4 @@
-"""What the transaction layer is asked and what it answers."""
+"""Requests to the transaction layer, and its results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class InsertRows:
-    """Insert rows set-at-a-time: `columns` name the values of each row; the rest take defaults."""
+    """Insert rows set-at-a-time. `columns` are the names of the columns in each of `rows`; other
+    columns take their defaults."""
 
     relation: str
     columns: tuple[str, ...]
@@ -30,7 +31,8 @@ class InsertRows:
 
 @dataclass(frozen=True, slots=True)
 class RepairRows:
-    """Write what rows `keys` (encoded) of a view or index should hold, recomputed under locks."""
+    """Compute the rows at `keys` (encoded) of a view or index again, under locks, and write those
+    that differ."""
 
     layout: str
     keys: tuple[bytes, ...]
@@ -41,7 +43,8 @@ Work = Statement | InsertRows | RepairRows
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """Row `key` of `relation` must be absent (`version` None) or be at commit ts `version`."""
+    """A condition: the row with `key` in `relation` is absent (`version` None), or has the commit
+    timestamp `version`."""
 
     relation: str
     key: tuple[Any, ...]
@@ -50,11 +53,12 @@ class Precondition:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a dry run took from outside, and what came of it.
+    """The external values that a dry run used, and digests of its results.
 
-    Given back with the same statements, their defaults take the same values: `now` (milliseconds
-    since the epoch) and `numbers` (relation, column, number) in the order they were taken. A
-    commit is refused where a statement's result is not the one told (`results`: digests).
+    When a client sends these back with the same statements, their defaults take the same values:
+    `now` (milliseconds since the epoch), and `numbers` (relation, column, number) in the order in
+    which they were taken. `results` are digests of the results that the client got: a commit in
+    which a statement has another result is refused.
     """
 
     now: int
@@ -64,12 +68,12 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequest:
-    """All of one write transaction.
+    """One write transaction.
 
-    `reads` are the row versions that the client's decisions rest on: if one has changed at
-    commit, ReadConflict. `bookmark` is merged into the clock: the commit is later than it.
-    `snapshot` is where the client's reads were made (WHEREs are then evaluated there first).
-    `owner` is whoever asks (at most 16 bytes): idempotency keys and answers are each owner's own.
+    `reads` are the row versions on which the client's decisions rest: if one has changed at the
+    commit, the transaction ends with ReadConflict. `bookmark` is merged into the clock: the commit
+    is later. `owner` is the client's identity (at most 16 bytes): each owner has its own
+    idempotency keys and answers. `timeout_s` is the time limit in seconds; None: the default.
     """
 
     statements: tuple[Work, ...]
@@ -85,7 +89,8 @@ class TransactionRequest:
 
 @dataclass(frozen=True, slots=True)
 class StatementResult:
-    """`rows` are RETURNING's, empty otherwise; `columns` their names; `types` their SQL types."""
+    """The result of one statement. `affected` counts rows. `rows` are the rows of RETURNING, else
+    empty; `columns` and `types` are the names and SQL types of their columns."""
 
     affected: int
     columns: tuple[str, ...] = ()
@@ -95,10 +100,10 @@ class StatementResult:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Milliseconds spent waiting for and doing each part.
+    """The time of each part of a transaction in milliseconds, with its waits.
 
-    `lock_ms` covers the statements (locking, reading) and the checks, `compute_ms` the upkeep of
-    views and indexes.
+    `lock_ms` covers the statements (locking and reading) and the checks, `compute_ms` the
+    maintenance of views and indexes.
     """
 
     plan_ms: float = 0.0
@@ -110,8 +115,8 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """`commit_ts` is the bookmark; 0 for a dry run. `affected` counts mutations per relation,
-    view and index. `mutations` is filled for a dry run only."""
+    """The result of a transaction. `commit_ts` is the bookmark; 0 for a dry run. `affected` counts
+    changed rows by relation, view and index. `mutations` is filled for a dry run only."""
 
     transaction_id: str
     commit_ts: int
@@ -120,6 +125,7 @@ class TransactionResult:
     timings: Timings = Timings()
     mutations: tuple[Any, ...] = ()
     replay: Replay | None = None
-    """Of a dry run: what to send along with the commit."""
+    """After a dry run: the `Replay` to send with the commit."""
     applied: bool = True
-    """False: committed, but the store does not answer; it will be applied (HTTP 202)."""
+    """False: the transaction is committed, but the store has not answered. It will be applied
+    (HTTP 202)."""

@@ -1,8 +1,8 @@
-"""What became of a transaction: one row in `s.transactions`, written in its own batch.
+"""Outcomes of transactions. Each is a row of `s.transactions`, put in the transaction's own batch.
 
-Idempotency keys and "was it committed?" are one mechanism. A transaction's id is derived from
-its key, so a retry looks under the same id, finds the row, and gets the first answer again. The
-row's commit timestamp is its cell's; the answer holds everything else.
+Idempotency keys and the question whether a transaction has committed use one mechanism. A
+transaction's id is derived from its key, so a retry looks up the same id, finds the row, and gets
+the first answer again. The commit timestamp is the timestamp of the cell; the row holds the rest.
 
 Values in an answer are MessagePack; types that MessagePack lacks are extensions: 1 DECIMAL,
 2 DATE, 3 TIMESTAMP with or without zone (all as ISO or decimal text), 4 UUID (16 bytes).
@@ -38,12 +38,12 @@ class Outcome:
     commit_ts: int
     request_hash: bytes
     answer: TransactionResult
-    """As given to the client the first time, without timings."""
+    """The answer that the client got the first time, without timings."""
     owner: str = ""
-    """Whose transaction it was."""
+    """The owner of the transaction."""
 
     def answer_to(self, request: TransactionRequest) -> TransactionResult:
-        """The recorded answer. Raises IdempotencyMismatch if it was to another request."""
+        """The recorded answer. Raises IdempotencyMismatch if it answered another request."""
         if request_hash(request) != self.request_hash:
             raise IdempotencyMismatch(
                 "This idempotency key was used for another request.",
@@ -54,7 +54,7 @@ class Outcome:
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
-    """The row. Fields are only ever appended."""
+    """The form of a row. Fields are only ever appended."""
 
     request_hash: bytes
     statements: list[tuple[int, tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]]
@@ -63,17 +63,18 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True):
 
 
 def transaction_id_for(idempotency_key: str, owner: str = "") -> str:
-    """32 hexadecimal digits, the same for the same key of the same owner: nobody finds, or takes
-    the place of, another's answer by using his key. `owner` has at most 16 bytes."""
+    """The transaction id: 32 hexadecimal digits, derived from the key and its owner. So no owner
+    can find or replace another owner's answer by use of the same key. `owner` has at most 16
+    bytes."""
     named = hashlib.blake2b(idempotency_key.encode(), digest_size=16, person=owner.encode())
     return named.hexdigest()
 
 
 def request_hash(request: TransactionRequest) -> bytes:
-    """16 bytes that tell requests with different effects apart.
+    """A hash of 16 bytes, which differs between requests with different effects.
 
-    Where it is read, and how long it may take, do not count: a client's retry may bring a newer
-    bookmark. Raises InvalidRequest for parameters that are no values.
+    The bookmark and the time limit do not count: a client's retry may have a newer bookmark. Raises
+    InvalidRequest for parameters that are no values.
     """
     body = (
         [(type(work).__name__, work) for work in request.statements],
@@ -93,7 +94,7 @@ async def encode_outcome(
     affected: Mapping[str, int],
     owner: str = "",
 ) -> bytes:
-    """The row of a transaction that is about to commit."""
+    """The value of the row for a transaction that is about to commit."""
     statements = [
         (result.affected, result.columns, result.types, await made(map(_packed, result.rows)))
         for result in results
@@ -102,7 +103,8 @@ async def encode_outcome(
 
 
 async def find_outcome(store: TableStore, transaction_id: str) -> Outcome | None:
-    """None: no commit of this transaction is recorded (any more). Raises InvalidRequest."""
+    """The recorded outcome. None: no commit of this transaction is recorded, or not any more.
+    Raises InvalidRequest for a malformed id, Corruption."""
     (cell,) = await store.get(TABLE, [_key(transaction_id)], NEWEST)
     return None if cell is None else _decoded(transaction_id, cell)
 

@@ -1,8 +1,8 @@
 """Write plans: INSERT, UPDATE and DELETE compiled once per text and catalog version.
 
-A plan holds closures over rows and parameters; running it needs no SQL any more. What a scalar
-expression means is decided in `query.expressions`; expressions that it does not support natively
-are evaluated by DuckDB, row by row (`query.duckeval`), and say the same.
+A plan has closures over rows and parameters, so no SQL is read when it runs. `query.expressions`
+defines the meaning of scalar expressions. Expressions that it does not compile are evaluated by
+DuckDB, row by row (`query.duckeval`), with the same meaning.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Scalar = Callable[[Row, Parameters], Value]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Column number `position` takes `scalar`'s value, coerced to the column's type."""
+    """Column number `position` takes the value of `scalar`, coerced to the column's type."""
 
     position: int
     column: Column
     scalar: Scalar
     exact: bool = False
-    """The value has the column's type already: it is a parameter bound as such."""
+    """The value is a parameter that is bound with the column's type, so it is not coerced."""
 
     def value(self, row: Row, parameters: Parameters) -> Value:
         value = self.scalar(row, parameters)
@@ -70,11 +70,11 @@ _MOMENTS = {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 
 
 def assigned_moment(value: Value, kind: Kind) -> Value:
-    """The value of an expression for a column of `kind`, cast as DuckDB does in a session in UTC:
-    instants are told in UTC, and a date takes the day of them.
+    """The date or timestamp `value` of an expression, cast to `kind` as DuckDB casts it in a
+    session in UTC: an instant is expressed in UTC, and a DATE takes its day.
 
-    Other values stay as they are. Parameters are not cast: a zone that is there or lacking where
-    it should not be is their sender's mistake.
+    Other values stay as they are. Parameters are not cast: a superfluous or missing time zone is
+    their sender's mistake.
     """
     if kind not in _MOMENTS or not isinstance(value, dt.date):
         return value
@@ -87,7 +87,8 @@ def assigned_moment(value: Value, kind: Kind) -> Value:
 
 
 def assigned(value: Value, type_: ColumnType) -> Value:
-    """The value of an expression as one of `type_`. Base64 is for parameters: text is no bytes."""
+    """The value of an expression, coerced to `type_`. Raises TypeMismatch, also for text as BLOB:
+    only parameters are decoded from Base64."""
     if type_.kind is Kind.BYTES and isinstance(value, str):
         raise TypeMismatch(
             "text is not a value of type BLOB",
@@ -99,7 +100,8 @@ def assigned(value: Value, type_: ColumnType) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Returning:
-    """RETURNING: output names, SQL types and their scalars over the written row."""
+    """RETURNING: the names, SQL types and scalars of its columns. Scalars are over the written
+    row."""
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
@@ -111,7 +113,8 @@ class Returning:
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """A query cut out of a write statement; `uses` maps its parameters to the statement's."""
+    """A query that is part of a write statement. `uses` maps the names of its parameters to the
+    parameters of the statement."""
 
     prepared: PreparedQuery
     uses: Mapping[str, int | str]
@@ -123,13 +126,13 @@ class Subquery:
 
 @dataclass(frozen=True, slots=True)
 class ByKey:
-    """WHERE fixes the whole primary key; `residual` is the rest of it."""
+    """A WHERE that fixes the whole primary key. `residual` is the rest of the condition."""
 
     key: tuple[Assignment, ...]
     residual: Scalar | None
 
     def values(self, parameters: Parameters) -> tuple[Value, ...] | None:
-        """The key, or None when no row can have it. Raises TypeMismatch."""
+        """The values of the key, or None when no row can have them. Raises TypeMismatch."""
         key = []
         for part in self.key:
             wanted = part.scalar((), parameters)
@@ -141,8 +144,8 @@ class ByKey:
 
 
 def _as_key(type_: ColumnType, wanted: Value) -> Value:
-    """`wanted` as a value of `type_`; None when it equals none: NULL, a fraction of an integer,
-    more digits or characters than the column has."""
+    """`wanted` as a value of `type_`. None if it equals no such value: NULL, a fraction for an
+    integer, or more digits or characters than the column has. Raises TypeMismatch."""
     try:
         value = type_.coerce(wanted)
     except TypeMismatch:
@@ -154,10 +157,10 @@ def _as_key(type_: ColumnType, wanted: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class BySearch:
-    """WHERE is answered by a query for primary keys at the transaction's snapshot.
+    """A WHERE that needs a search: `query` finds primary keys at the transaction's snapshot.
 
-    `predicate` checks a row again once it is locked. None: the WHERE looks beyond the row (a
-    subquery), so a row that changed since the snapshot aborts the transaction for a retry.
+    `predicate` checks a row again when it is locked. None: the WHERE has a subquery, which reads
+    other rows, so a row that changed since the snapshot aborts the transaction for a retry.
     """
 
     query: Subquery
@@ -166,18 +169,20 @@ class BySearch:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """ON CONFLICT. `index` None with `any_key` False: the primary key is the target."""
+    """ON CONFLICT. Its target is `index`; with `any_key`, every key; else the primary key."""
 
     any_key: bool
     index: Index | None
     assignments: Assignments
-    """Over the existing row followed by the row proposed; empty: DO NOTHING."""
+    """The assignments of DO UPDATE; empty: DO NOTHING. Their expressions are over the existing row
+    followed by the proposed row."""
     where: Scalar | None
 
 
 @dataclass(frozen=True, slots=True)
 class InsertPlan:
-    """`rows`: one tuple of assignments per VALUES row; or `query` for INSERT … SELECT."""
+    """The plan of an INSERT. `rows` has a tuple of assignments for each row of VALUES; `query` is
+    the SELECT of INSERT … SELECT, and `query_positions` are the positions of its columns."""
 
     relation: Relation
     rows: tuple[tuple[Assignment, ...], ...]
@@ -219,13 +224,13 @@ WritePlan = InsertPlan | UpdatePlan | DeletePlan
 
 
 def needs_duckdb(plan: WritePlan, parameters: Parameters) -> bool:
-    """Does DuckDB evaluate any of its expressions, given these parameters? Those take any time, so
-    they may be called by `QueryEngine.evaluate` only."""
+    """Does DuckDB evaluate any expression of the plan for these parameters? Such expressions may
+    take long, so only `QueryEngine.evaluate` may call them."""
     return any(each.native(parameters) is None for each in plan.by_values)
 
 
 def compile_write(sql: str, catalog: Catalog, engine: QueryEngine) -> WritePlan:
-    """Compile one write statement. Raises SqlError and its kin."""
+    """Compile one write statement. Raises SqlError and its subclasses."""
     return _compiled(bind(sql, catalog), catalog, engine)
 
 
@@ -254,13 +259,14 @@ def _compile(bound: BoundQuery, catalog: Catalog, engine: QueryEngine) -> WriteP
 
 
 NOW = "__now"
-"""The parameter that CURRENT_TIMESTAMP and its kin become: the transaction's one moment."""
+"""The parameter that replaces CURRENT_TIMESTAMP and its like: the transaction's current time."""
 _NOW_TYPE = ColumnType(Kind.TIMESTAMPTZ)
 _NOW_CALLS = {"now", "get_current_timestamp", "transaction_timestamp"}
 
 
 def _with_one_now(bound: BoundQuery) -> BoundQuery:
-    """`bound` with the moment as a parameter: one per transaction, and the same when replayed."""
+    """`bound` with the current time as parameter `NOW`. It has one value in a transaction, and the
+    same in a replay."""
     moments = [node for node in bound.ast.walk() if _is_moment(node)]
     if not moments:
         return bound
@@ -284,10 +290,10 @@ def _is_moment(node: exp.Expr) -> bool:
 
 
 def bind_parameters(parameters: Parameters, plan: WritePlan, now: dt.datetime) -> Parameters:
-    """Check number and names of parameters and read each as what it is used as.
+    """Check the number and names of the parameters, and read each value as the type of its use.
 
-    `now` is what CURRENT_TIMESTAMP means in this transaction. Raises SqlError, TypeMismatch, and
-    Misfit for what `with_values` is for.
+    `now` is the value of CURRENT_TIMESTAMP in this transaction. Raises SqlError, TypeMismatch, and
+    Misfit for values that need another plan (`with_values`).
     """
     values = read(plan.readers, {**_named(parameters, plan.bound), NOW: now})
     if isinstance(parameters, Mapping) or NOW in values:
@@ -298,8 +304,8 @@ def bind_parameters(parameters: Parameters, plan: WritePlan, now: dt.datetime) -
 def with_values(
     plan: WritePlan, parameters: Parameters, catalog: Catalog, engine: QueryEngine
 ) -> tuple[WritePlan, Parameters]:
-    """The plan with literals for those values that their parameters cannot stand for, and the
-    values that are left."""
+    """The plan with literals for the values that do not fit their parameters, and the other
+    values. Raises SqlError and its subclasses."""
     named: Any = {**_named(parameters, plan.bound), NOW: None}
     bound, left = with_literals(plan.bound, plan.readers, named, catalog)
     left.pop(NOW, None)
@@ -307,7 +313,7 @@ def with_values(
 
 
 def _named(parameters: Parameters, bound: BoundQuery) -> Mapping[Any, Any]:
-    """The values by number or name. Raises SqlError unless they are those of the statement."""
+    """The values by number or name. Raises SqlError unless they match the parameters."""
     types = bound.parameter_types
     if not isinstance(parameters, Mapping):
         wanted = len(types) - (NOW in types)
@@ -331,7 +337,7 @@ def _named(parameters: Parameters, bound: BoundQuery) -> Mapping[Any, Any]:
 
 
 class _RowScope:
-    """Names of one relation's row; with `proposed`, `excluded.x` lies behind it."""
+    """The scope of one relation's row. With `proposed`, the row `excluded` follows it."""
 
     def __init__(self, relation: Relation, alias: str, bound: BoundQuery, proposed: bool = False):
         self.relation = relation
@@ -340,7 +346,7 @@ class _RowScope:
         self.proposed = proposed
 
     def position(self, name: str) -> int:
-        """Raises UnknownName."""
+        """The position of a column in the relation. Raises UnknownName."""
         position = self.relation.positions.get(name)
         if position is None:
             raise UnknownName(
@@ -383,7 +389,7 @@ class _Compiler:
         self.bound, self.catalog, self.engine = bound, catalog, engine
         self.relation = catalog.schema.relation(target)
         self.alias = target
-        # Not rounded or cut: what is only assigned is coerced by its assignment.
+        # Values are not rounded or cut here: their assignments coerce them.
         self.readers = readers(bound, ColumnType.comparand)
         self.by_values: list[ByValues] = []
 
@@ -450,8 +456,8 @@ class _Compiler:
         return names
 
     def _ignored(self, ast: exp.Insert, names: Sequence[str]) -> frozenset[str]:
-        """Identity columns whose values are not taken (OVERRIDING USER VALUE). Raises SqlError for
-        values of those that are GENERATED ALWAYS, unless SYSTEM VALUE is overridden."""
+        """The identity columns whose given values are ignored (OVERRIDING USER VALUE). Raises
+        SqlError for values of GENERATED ALWAYS columns without OVERRIDING."""
         overriding = ast.args.get(OVERRIDING)
         identities = [column for column in self.relation.columns if _is_identity(column)]
         if overriding == "user":
@@ -506,13 +512,13 @@ class _Compiler:
         return query
 
     def _subquery(self, ast: exp.Expr, query: exp.Expr) -> Subquery:
-        """Prepare `query`, a part of `ast`, under its CTEs and with its parameters by name."""
+        """Prepare `query`, a part of `ast`, with the CTEs of `ast` and with named parameters."""
         if (with_ := ast.args.get("with_")) is not None:
             query.set("with_", with_.copy())
         uses: dict[str, int | str] = {}
         for node in list(query.find_all(exp.Placeholder)):
             key = parameter_key(node)
-            # A name of its own: numbers would have gaps in a part of the statement.
+            # A numbered parameter gets a name: numbers may have gaps in a part of the statement.
             name = f"p{key}" if isinstance(key, int) else key
             uses[name] = key
             node.set("this", name)
@@ -558,7 +564,7 @@ class _Compiler:
         return replace(found, scalar=lambda row, values: assigned_moment(scalar(row, values), kind))
 
     def _bound(self, name: str, value: exp.Expr, scope: _RowScope | _ConstantScope) -> Assignment:
-        """`value` for a column, to be assigned to it or, in a key, compared with it."""
+        """`value` for a column, to be assigned to it or, in a key, to be compared with it."""
         position = self._position(name)
         column = self.relation.columns[position]
         exact = (
@@ -587,7 +593,8 @@ class _Compiler:
         return self.by_values[-1].value
 
     def _predicate(self, node: exp.Expr, scope: _RowScope) -> Scalar:
-        """Is a condition true? What is no boolean is cast to one, as DuckDB does."""
+        """A scalar that is True if the condition is true. Other values than booleans are cast to
+        BOOLEAN, as DuckDB does."""
         compiled = compile_expression(node, scope)
         if compiled is None or compiled.type is None or compiled.type.kind is not Kind.BOOLEAN:
             node = exp.cast(node, "BOOLEAN", dialect="duckdb")
@@ -630,8 +637,8 @@ class _Compiler:
         return name if self._names_key(node.expression, self.relation.column(name).type) else None
 
     def _names_key(self, value: exp.Expr, type_: ColumnType) -> bool:
-        """Does `value` equal, in SQL, just the key that `coerce` makes of it? SQL casts moments
-        without a zone to those with one, and text to bytes, in a way of its own."""
+        """Does `value` equal, in SQL, exactly the key to which `coerce` converts it? SQL has other
+        casts from timestamps without time zone to those with one, and from text to bytes."""
         match value:
             case exp.Placeholder():
                 return _alike(self.bound.parameter_types.get(parameter_key(value)), type_)
@@ -711,7 +718,7 @@ class _Compiler:
 class ByValues:
     """An expression whose types depend on the values of its parameters: `balance + ?`.
 
-    It is compiled for the types of the values, once for each combination, or left to DuckDB.
+    It is compiled for the types of the values, once for each combination; else DuckDB evaluates it.
     """
 
     def __init__(self, node: exp.Expr, scope: _RowScope | _ConstantScope) -> None:
@@ -722,7 +729,7 @@ class ByValues:
         self._compiled: dict[tuple[ColumnType | None, ...], Scalar | None] = {}
 
     def native(self, parameters: Parameters) -> Scalar | None:
-        """What it is compiled to for the types of these parameters; None: left to DuckDB."""
+        """The expression compiled for the types of these parameters; None: DuckDB evaluates it."""
         types = tuple([_value_type(parameters[key]) for key in self._untyped])  # type: ignore[index]
         if types not in self._compiled:
             known = dict(zip(self._untyped, types, strict=True))
@@ -756,8 +763,8 @@ _INTEGERS = ((ColumnType(Kind.INTEGER), 1 << 31), (ColumnType(Kind.BIGINT), 1 <<
 
 
 def _value_type(value: Value) -> ColumnType | None:
-    """The type that DuckDB sees in a text or an integer; None for all else. Raises TypeMismatch
-    for a text that is none (lone surrogates)."""
+    """The type that DuckDB assumes for a text or an integer; None for other values. Raises
+    TypeMismatch for invalid text (lone surrogates)."""
     if type(value) is str:
         _TEXT.coerce(value)
         return _TEXT
@@ -769,7 +776,7 @@ def _value_type(value: Value) -> ColumnType | None:
 
 
 class _ConstantScope:
-    """VALUES and key equalities: parameters, but no columns."""
+    """The scope of VALUES and key equalities: it has parameters, but no columns."""
 
     columns: tuple[Column, ...] = ()
 
@@ -787,7 +794,7 @@ _EXACT_NUMBERS = {Kind.INTEGER, Kind.BIGINT, Kind.DECIMAL}
 
 
 def _alike(left: ColumnType | None, right: ColumnType) -> bool:
-    """Are values of the two types equal in SQL just when they are in Python?"""
+    """Are values of the two types equal in SQL exactly when they are equal in Python?"""
     if left is None:
         return False
     return left.kind is right.kind or {left.kind, right.kind} <= _EXACT_NUMBERS
@@ -820,7 +827,7 @@ _CARRIED_OUT: Mapping[type[exp.Expr], Set[str]] = {
     exp.OnConflict: {"action", "conflict_keys", "expressions", "where"},
     exp.Returning: {"expressions"},
 }
-"""The parts of a statement that its plan carries out. The grammar reads more."""
+"""The clauses of a statement that its plan carries out. The parser accepts more clauses."""
 
 _COLUMNS = "Use INSERT … ON CONFLICT (columns)."
 _SOME_ROWS = "Name the rows in WHERE, for example by a subquery: WHERE key IN (SELECT …)."
@@ -844,8 +851,8 @@ _REFUSED = {
 
 
 def _require_carried_out(ast: exp.Expr) -> None:
-    """Raises Unsupported for a clause that no plan carries out: to pass it over would change other
-    rows than were named."""
+    """Raises Unsupported for a clause that no plan carries out: without the clause, the statement
+    would change other rows."""
     target = ast.this
     relation = target.this if isinstance(target, exp.Schema) else target
     parts = [ast, target, relation, relation.args.get("alias")]
@@ -858,7 +865,7 @@ def _require_carried_out(ast: exp.Expr) -> None:
 
 
 def _conflict_column(item: exp.Expr) -> str:
-    """Raises Unsupported for a target of ON CONFLICT that is more than a column."""
+    """The column of a target of ON CONFLICT. Raises Unsupported for other expressions."""
     column = item.this if isinstance(item, exp.Ordered) else item
     if isinstance(column, exp.Column | exp.Identifier) and not item.args.get("desc"):
         return column.name

@@ -1,9 +1,9 @@
-"""How much each slot is used: the locks that its owner grants in it a minute.
+"""The load of each slot: the locks that its owner grants in it, per minute.
 
-A counter per slot is raised with each lock. Every `MEASURED_S` what was counted becomes a rate, the
-mean of that and of the rate before, so that what is long ago fades. Rates that were measured under
-other owners say little of what is to come, and nothing together with those of others: when slots
-change hands, all is measured anew.
+A counter per slot is raised with each granted lock. Every `MEASURED_S` or more, the counts become
+rates. A rate is the mean of the fresh rate and the previous one, so that old counts fade. Rates
+measured under other owners predict little, and are not comparable with those of other members. So
+all measurement begins again when slots change owners.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MEASURED_S = 5.0
 
 
 class SlotRates:
-    """Of one member."""
+    """The lock rates of the slots of one member."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -31,11 +31,12 @@ class SlotRates:
         self._since = self._clock.monotonic()
 
     def count(self, name: LockName) -> None:
-        """A lock is granted here."""
+        """Count the grant of a lock."""
         self._counted[slot_of(name)] += 1
 
     def newest(self) -> Mapping[int, int] | None:
-        """Locks a minute of each slot where there are any; None: not measured for long enough."""
+        """Granted locks a minute, by slot, without slots whose rate is 0. None: not measured for
+        long enough."""
         passed_s = self._clock.monotonic() - self._since
         if passed_s >= MEASURED_S:
             self._rates = self._measured(passed_s)

@@ -1,4 +1,4 @@
-"""What queries and transactions read at this node, so that nothing of it is dropped or purged."""
+"""The versions of the catalog and the snapshots that queries and transactions read at this node."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 
 class Readers:
-    """Queries under way at this node: a table is dropped only when none can read it, a version of
-    a row purged only when none needs it."""
+    """The queries and transactions that read at this node. A table is dropped only when no query
+    can read it; a version of a row is purged only when no snapshot in use needs it."""
 
     def __init__(self) -> None:
         self._inside: Counter[int] = Counter()
@@ -29,7 +29,7 @@ class Readers:
 
     @contextmanager
     def holding(self, at: int) -> Iterator[None]:
-        """What snapshot `at` needs is not purged meanwhile, however long it is read."""
+        """Keep snapshot `at` from being purged while the context lasts, however long that is."""
         snapshots = self._snapshots
         snapshots[at] = snapshots.get(at, 0) + 1
         try:
@@ -41,11 +41,11 @@ class Readers:
                 snapshots[at] -= 1
 
     def oldest_version(self, newest: int) -> int:
-        """The oldest version of the catalog that is read, or else `newest`."""
+        """The oldest version of the catalog that is read; without readers, `newest`."""
         return min([version for version, n in self._inside.items() if n], default=newest)
 
     def oldest_snapshot(self) -> int:
-        """The oldest that is read; 0: none."""
+        """The oldest snapshot that is read; 0: none."""
         return min(self._snapshots, default=0)
 
     async def wait_until_past(self, version: int) -> None:

@@ -1,8 +1,8 @@
-"""Recovery: what the log says was committed is put into the store again, byte for byte.
+"""Recovery puts the committed batches of the log into the store again, byte for byte.
 
-Everything before the last checkpoint is in the store already. Of what comes after it, each batch
-is put with its own timestamp and bytes; those that were there before are put over themselves.
-Nothing else is decided here, so a crash during recovery only means to begin again.
+All batches before the last checkpoint are in the store already. Each later batch is put with its
+own timestamp and bytes, so a row that is there already is replaced by itself. Recovery decides
+nothing else, so after a crash it simply begins again.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _LOG = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """`last_ts` is the highest timestamp that may have been given out; the clock starts there.
-    Everything before `position` is applied and durable. `replayed` counts transactions. `lost` is
-    set if the log ends before what is known to have been in it."""
+    """The result of a recovery. `last_ts` is the highest timestamp that may have been given out;
+    the clock starts there. All batches before `position` are applied and durable. `replayed` counts
+    transactions. `lost` is set if the log ends before its known end (txlayer/logend.py)."""
 
     last_ts: int
     position: Position
@@ -46,11 +46,12 @@ class Recovered:
 async def recover(
     store: TableStore, log: Log, *, log_name: str = "", steps: Steps = no_steps
 ) -> Recovered:
-    """Bring the store up to the log. Nobody else may write to either meanwhile. `log_name` is that
-    of the log in the store's notes of how far logs reach.
+    """Apply to the store all batches of the log after its last checkpoint. No other process may
+    write to either meanwhile. `log_name` is the name of the log in the store's notes of logs' ends;
+    empty: no notes.
 
     Raises Corruption with the position when the log is damaged after the last checkpoint, and
-    Unavailable when store or log cannot be reached; it can then be called again.
+    Unavailable when the store or the log cannot be reached; the call may then be repeated.
     """
     begin = await last_checkpoint(log) or Checkpoint(START, 0, 0)
     replay = _Replay(store, begin, steps)
@@ -66,7 +67,7 @@ async def recover(
             lost = LostEnd(log_name, replay.position, known[0])
             _LOG.error("the end of the log is missing; commits may be lost", **lost.document())
     await store.flush()
-    # Always: the log keeps its last checkpoint, and with it the clock, when all else is dropped.
+    # Unconditionally: the log keeps its last checkpoint, with the clock, when all else is dropped.
     done = Checkpoint(replay.position, last_ts, replay.catalog_version)
     await log.append([encode(done)])
     _LOG.info("recovered", transactions=replay.replayed, last_ts=last_ts)
@@ -75,9 +76,10 @@ async def recover(
 
 
 async def last_checkpoint(log: Log) -> Checkpoint | None:
-    """The newest checkpoint in the log, sought from its end; None: replay all there is.
+    """The newest checkpoint in the log, searched from its end; None: the whole log is to be
+    replayed.
 
-    Segments before it are not read: damage there is past, and harmless.
+    Earlier segments are not read: their batches are durable in the store, so damage is harmless.
     """
     for segment in reversed(await log.segments()):
         found = None
@@ -93,7 +95,7 @@ async def last_checkpoint(log: Log) -> Checkpoint | None:
 async def segment_records(
     log: Log, segment: Segment
 ) -> AsyncGenerator[tuple[Position, Record], None]:
-    """Records of one segment, with the position after each."""
+    """The decoded records of one segment, each with the position after it. Raises Corruption."""
     here = (segment.epoch, segment.sequence)
     async with aclosing(records(log, Position(*here, 0))) as following:
         async for position, record in following:
@@ -103,7 +105,7 @@ async def segment_records(
 
 
 async def records(log: Log, start: Position) -> AsyncGenerator[tuple[Position, Record], None]:
-    """Decoded records from `start` on, with the position after each. Raises Corruption."""
+    """The decoded records from `start` on, each with the position after it. Raises Corruption."""
     reading: AsyncIterator[tuple[Position, bytes]] = log.read(start)
     async with aclosing(cast(AsyncGenerator[tuple[Position, bytes], None], reading)):
         async for position, payload in reading:
@@ -142,7 +144,7 @@ class _Replay:
         self.replayed += len(members)
 
     async def _create_missing(self, tables: set[str]) -> None:
-        """A table may have been dropped after the batch; what is not in the catalog is dropped
-        again later, and nothing is lost if it is."""
+        """Create missing tables: a table may have been dropped after the batch. A table that is not
+        in the catalog is dropped again later, and nothing is lost by that."""
         await create_tables(self._store, sorted(tables - self._tables))
         self._tables |= tables

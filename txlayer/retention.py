@@ -1,21 +1,22 @@
-"""Dropping old segments of the log, and whole logs of those who have gone.
+"""Retention drops old segments of the log, and whole logs of members that have gone.
 
-A segment may go when everything in it is applied and durable in the store (it lies before the
-last checkpoint) and lies below the *horizon*: followers of the log need nothing of that any more.
+A segment may be dropped when all its batches are applied and durable in the store (it lies before
+the last checkpoint) and lie below the *horizon*: followers of the log no longer need it then.
 
-The log of a member may go when it is recovered, which the assignment says by naming the member no
-more, was taken over before the horizon, and holds no commit above that. Only followers read it
-then: outcomes are looked up in the store, and what is unfinished only at members and while nobody
-is dead. Its fence needs no folder: what its owner sends late finds none, and makes none.
+The log of a former member may be removed when it is recovered (the assignment no longer names the
+member), was taken over before the horizon, and holds no commit at or above the horizon. Only
+followers read such a log: outcomes are looked up in the store, and unfinished transactions at
+members, while no member is dead. The fence needs no folder: a late write of the former owner finds
+none, and creates none.
 
-Followers are told what has gone by the low-water mark (`txlayer/lowwater.py`), which is raised to
-the last commit in what is dropped, before it is.
+Followers learn of dropped segments by the low-water mark (`txlayer/lowwater.py`). It is raised to
+the last commit in a segment or log before that is dropped.
 
-The log of somebody who has not joined yet must not be taken for one of these. Who joins shows
-itself within `JOIN_S` of beginning to open its log, or gives up; so a name that nobody has borne
-for `GONE_S` since its log was seen will never be a member's. All that is measured by monotonic
-clocks, and each name is new: neither a jump of wall time nor a leader that was replaced long ago,
-or knows an old assignment, removes what is needed.
+The log of a node that has not joined yet must not be removed. A joining node opens its session
+within `JOIN_S` after it began to open its log, or gives up. So a name that has had no session for
+`GONE_S` since its log was found will never be a member's. These times are measured by monotonic
+clocks, and each name is new. So neither a jump of wall time nor a leader that was replaced long
+ago, or knows an old assignment, removes a log that is needed.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ _LOG = structlog.get_logger(__name__)
 async def drop_old_segments(
     log: Log, checkpointed: Position, horizon: int, low_water: LowWater
 ) -> int:
-    """Drop what may go; returns the number of segments. Seals the open segment when what is in
-    it has come of age, so that a quiet database gets rid of its log as well.
+    """Drop the segments that are not needed any more; returns their number. Seals the open segment
+    when all its records are below the horizon, so that an idle database drops its log too.
 
-    `checkpointed` is where the last durable checkpoint stands (`Committer.checkpointed`).
+    All batches before `checkpointed` are applied and durable (`Committer.checkpointed`). Raises
+    Corruption, Unavailable.
     """
     segments = await log.segments()
     if segments and not segments[-1].sealed and await _has_come_of_age(log, segments[-1], horizon):
@@ -70,7 +72,7 @@ async def drop_old_segments(
 
 
 class GoneLogs:
-    """Removes them; for the node that leads."""
+    """The removal of logs of members that have gone; the leader does it."""
 
     def __init__(
         self, logs: Logs, coordination: Coordination, clock: Clock, low_water: LowWater
@@ -80,13 +82,14 @@ class GoneLogs:
         self._clock = clock
         self._low_water = low_water
         self._gone: dict[str, float] = {}
-        """Logs of nobody, and since when they are known to be."""
+        """When a log was first found without an owner (monotonic seconds), by name."""
 
     async def remove(self, horizon: int) -> int:
-        """Remove what may go; returns how many. Raises Unavailable; to be called again and again.
+        """Remove the logs that are not needed any more; returns their number. To be called
+        repeatedly. Raises Unavailable.
 
-        Each log goes at once or not at all, so that nothing is left half-done. One that cannot be
-        reached does not keep the others from it.
+        Each log is removed in one step. A log that cannot be reached does not prevent the removal
+        of the others.
         """
         touched = await self._logs.touched()
         known = await self._coordination.read(PATH)
@@ -124,7 +127,7 @@ class GoneLogs:
         return True
 
     async def _last_commit(self, name: str) -> int | None:
-        """None: there is none in it. Raises Corruption."""
+        """The timestamp of the last commit in a log. None: it has no commit. Raises Corruption."""
         for epoch, sequence in reversed(await self._logs.segments(name)):
             data = await self._logs.read(name, epoch, sequence)
             found = None if data is None else span(data, epoch, sequence)
@@ -147,7 +150,8 @@ async def _last_commit(log: Log, segment: Segment, horizon: int) -> int | None:
 
 
 async def _has_come_of_age(log: Log, segment: Segment, horizon: int) -> bool:
-    """Old, and not empty: sealing an empty segment gains nothing."""
+    """Does the segment have records, all of them older than `horizon`? An empty segment does not
+    count: to seal it gains nothing."""
     async with aclosing(segment_records(log, segment)) as inside:
         async for _ in inside:
             return await _last_commit(log, segment, horizon) is not None

@@ -1,8 +1,8 @@
-"""From a row to its root: which lock a write takes (Synergy, VIII-A; docs/protocols/README.md).
+"""The root of a row, whose lock a write takes (Synergy, VIII-A; docs/protocols/README.md).
 
-The way leads up the tree edges. It ends at a row of a root relation, or at a row whose tree
-foreign key is NULL or dangles: such a row is the top of its own little tree. Only steps beyond
-the first parent need a read, and none if that parent's relation is a root.
+The path to the root follows the tree edges upwards. It ends at a row of a root relation, at a row
+whose tree foreign key is NULL, or at the key of a parent that does not exist. The first step needs
+no read. Later steps read rows; there are none if the first parent's relation is a root.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from hornbeam_server.schema.types import Row, Value
 from hornbeam_server.storage.codec.rows import Codecs
 
 ReadRows = Callable[[str, Sequence[tuple[Value, ...]]], Awaitable[list[Row | None]]]
-"""Rows of a relation by key values, in the state that the caller sees."""
+"""Returns the rows of a relation by their key values, in the state that the caller reads; None for
+a row that does not exist."""
 
 RootName = tuple[str, str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """From a row of one relation to its parent's key."""
+    """One step upwards: `foreign_key` returns the parent's key from a row."""
 
     foreign_key: Callable[[Row], tuple[Value, ...]]
     parent: str
@@ -31,7 +32,7 @@ class _Step:
 
 
 class Roots:
-    """Finds root locks under one catalog version."""
+    """The search for root locks under one catalog version."""
 
     def __init__(self, catalog: Catalog, codecs: Codecs) -> None:
         self._codecs = codecs
@@ -48,7 +49,7 @@ class Roots:
             )
 
     def needs_reads(self, relation: str) -> bool:
-        """May finding the root read rows (and so have to be repeated under the lock)?"""
+        """Does `find` read rows for this relation? If so, it must be repeated under the lock."""
         step = self._steps[relation]
         return step is not None and not step.parent_is_root
 
@@ -56,7 +57,7 @@ class Roots:
         return ("root", relation, self._codecs(relation).key_of(key))
 
     async def find(self, relation: str, rows: Sequence[Row], read: ReadRows) -> list[RootName]:
-        """The root locks of rows of `relation`, each once; one batched read per level."""
+        """The root locks of rows of `relation`, each once. Makes one batched read per level."""
         found: dict[RootName, None] = {}
         while rows:
             step, codec = self._steps[relation], self._codecs(relation)
@@ -84,7 +85,7 @@ class Roots:
         read: ReadRows,
         found: dict[RootName, None],
     ) -> list[Row]:
-        """The rows of `parent`; one that is not there is a top."""
+        """The existing rows of `parent`. A key without a row is a root, and is added to `found`."""
         rows = []
         for key, row in zip(keys, await read(parent, keys), strict=True):
             if row is None:

@@ -1,11 +1,13 @@
-"""Where reads happen: snapshots that hold all of each commit at or below them, and nothing else.
+"""The snapshots for reads. A snapshot holds all of each commit at or below it, and nothing else.
 
-On one slave that is its watermark. Among members it is the least watermark of all of them, and of
-the dead whose logs are not recovered: a dead member's stands still (decision 21, rule 9).
+In a database of one slave, the newest snapshot is its watermark. Among members, it is the minimum
+watermark of all members and of all dead members that are not recovered; the watermark of a dead
+member stays where it is (decision 21, rule 9).
 
-No commit in a snapshot may have been made under a later catalog than the one that it is read under:
-what the later one dropped is not kept any more. So a member counts watermarks that were told under
-catalogs that it knows, and moves on to no snapshot while the assignment names a later one.
+No commit in a snapshot may be made under a later catalog than the one under which it is read:
+views and indexes that the later catalog dropped are not maintained any more. So a member counts
+only watermarks that were reported under catalogs that it knows, and takes no newer snapshot while
+the assignment names a later catalog than its own.
 """
 
 from __future__ import annotations
@@ -24,38 +26,40 @@ from hornbeam_server.txlayer.messages import Reach, Reached
 from hornbeam_server.txlayer.view import View
 
 FRESH_S = 0.025
-"""What a read that asks for nothing knows of other members is so old at most."""
+"""Maximum age of the other members' watermarks for a read without a bookmark, while they answer."""
 HURRY_S = 0.25
-"""Such a read waits so long for them."""
+"""Maximum wait of such a read for their answers."""
 PATIENCE_S = 10.0
-"""A read that asks for more waits so long until all answer, or a log is recovered that may have
-it."""
+"""Maximum wait of a strong read, or of one with a bookmark, until all members answer and the logs
+of dead members are recovered."""
 RETRY_S = 0.05
 
 
 class Snapshots(Protocol):
-    """Timestamps to read at."""
+    """The timestamps at which reads may be made."""
 
     def newest(self) -> int:
-        """The newest snapshot that is known without asking anybody."""
+        """The newest snapshot that is known without a message to other members."""
 
     async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
-        """A snapshot that holds everything up to `least`, and all that this node has acknowledged;
-        `strong`: all that any node has acknowledged before the call.
+        """Return a snapshot at or above `least` with all commits that this node has acknowledged;
+        `strong`: with all that any node has acknowledged before the call.
 
-        Raises InvalidRequest for a `least` in the future, Unavailable when it cannot be reached.
+        Raises InvalidRequest for a `least` in the future, Unavailable when the snapshot cannot be
+        reached in time.
         """
 
     async def admit(self, ts: int) -> None:
-        """Let this node commit nothing at or below `ts`, which a client got from the database.
+        """Make later commits of this node later than `ts`, which a client got from the database.
 
-        Raises InvalidRequest when it lies in the future, so that no node can have given it out,
-        Unavailable when that is not known.
+        Raises InvalidRequest when `ts` lies in the future, so that no node can have given it out,
+        and Unavailable when that is not known.
         """
 
 
 class OwnSnapshots:
-    """Of one slave: every commit acknowledged so far is at or below its watermark."""
+    """The snapshots of one slave. All its acknowledged and applied commits are at or below its
+    watermark."""
 
     def __init__(self, committer: Committer, hlc: HybridClock) -> None:
         self._committer = committer
@@ -68,10 +72,10 @@ class OwnSnapshots:
         committer = self._committer
         if least > committer.watermark():
             self._hlc.merge(least)
-            # Committed, and not applied yet (an answer 202).
+            # The commit at `least` may not be applied yet (HTTP 202).
             await committer.drain()
             if least > committer.watermark():
-                # Not from this process. It may answer only if it still owns the log.
+                # `least` is not from this process, which may answer only if it still owns the log.
                 await committer.reserve()
         return committer.watermark()
 
@@ -79,18 +83,20 @@ class OwnSnapshots:
         self._hlc.merge(ts)
 
     def follow(self, ts: int) -> None:
-        """What another node of this database says lies in no future."""
+        """Make later commits later than `ts`, a timestamp of another node, however far it is ahead
+        of this node's clock."""
         self._hlc.follow(ts)
 
     async def advanced(self, least: int) -> int:
-        """The watermark, at least `least`. While nothing is committed it would stand at what the
-        log has reserved: then more is reserved."""
+        """Return the watermark, at or above `least`. While nothing is committed, the watermark
+        cannot pass the timestamp that the log has reserved, so a later one is reserved."""
         idle = self._committer.idle
         return await self.read_point(max(least, self._hlc.observe()) if idle else least)
 
 
 class MembersSnapshots:
-    """Of a member, which asks the others for their watermarks when what it knows is too old."""
+    """The snapshots of a member. It asks the other members for their watermarks when the known ones
+    are too old."""
 
     def __init__(
         self,
@@ -108,9 +114,10 @@ class MembersSnapshots:
         self._links = links
         self._clock = clock
         self._known: dict[str, int] = {}
-        """Watermarks of the others, and of the dead; 0 where nothing is known."""
+        """The watermarks of the other members and of dead ones, by name; 0: unknown."""
         self._counts = False
-        """Was this node a member in the version before? Then who is new waits for its word."""
+        """Was this node a member in the last observed version? If so, nodes that join commit only
+        after its acknowledgement."""
         self._asking: dict[str, tuple[int, asyncio.Future[Reached]]] = {}
         self._fresh_until = 0.0
         self._catalog = catalog
@@ -124,7 +131,7 @@ class MembersSnapshots:
     async def read_point(self, least: int = 0, *, strong: bool = False) -> int:
         deadline = self._clock.monotonic() + PATIENCE_S
         if self._committer.watermark() < least:
-            # Before anybody else is told of it: it may lie in the future.
+            # Checked before `least` is sent to other members: it may lie in the future.
             await self.admit(least)
             await self._ask(self._view.name, least)
         if strong:
@@ -137,7 +144,7 @@ class MembersSnapshots:
         try:
             await self._own.admit(ts)
         except InvalidRequest:
-            # Or another member's clock is ahead. It gave out no more than commits that it has
+            # Another member's clock may be ahead. A member gives out only commits that it has
             # acknowledged, and snapshots, which are no newer than the watermark of any member.
             answers = await self._told()
             if answers is None:
@@ -151,14 +158,17 @@ class MembersSnapshots:
             await self._own.admit(ts)
 
     async def reach(self, least: int) -> Reached:
-        """What members are told of this one's watermark. Raises Unavailable."""
+        """Return this member's answer to `Reach(least)`. Raises Unavailable."""
         watermark = await self._own.advanced(least)
         return Reached(self._view.name, watermark, self._committer.acknowledged, self._catalog())
 
     def see(self) -> None:
-        """Count who is new: it commits nothing before this member has acknowledged it, and then
-        above the clock that is said with that, which is no less than any snapshot so far. Of who
-        was there before this one was a member nothing is known."""
+        """Apply the newest assignment: count the watermarks of its members and dead nodes.
+
+        A node that joined after this member commits only after this member's acknowledgement, and
+        above the clock in it, which is at or above all snapshots so far. That bounds its watermark.
+        The watermark of a node that was there before this one was a member is unknown.
+        """
         assignment = self._view.assignment
         names = {m.name for m in (*assignment.members, *assignment.dead)} - {self._view.name}
         unknown = max(assignment.clock, self.newest()) if self._counts else 0
@@ -168,8 +178,9 @@ class MembersSnapshots:
     # ------------------------------------------------------------ inside
 
     async def _acknowledged(self, deadline: float) -> int:
-        """Nothing above this was told to anybody before the call: by members, all of which are
-        asked, or by the dead, whose logs are recovered and in the assignment's clock."""
+        """Return a timestamp at or above all commits that were acknowledged before the call. All
+        members are asked for theirs; those of recovered members are at or below the assignment's
+        clock. Raises Unavailable at the deadline."""
         while True:
             version, answers = self._view.version, await self._told()
             if answers is not None:
@@ -178,8 +189,8 @@ class MembersSnapshots:
             await self._next_version(version, deadline)
 
     async def _told(self) -> list[Reached] | None:
-        """What all other members say when asked now; None while one does not answer, or one that
-        died is not recovered."""
+        """The answers of all other members to a new question. None: a member does not answer, or a
+        dead member is not recovered."""
         questions = [self._ask(name, 0, anew=True) for name in self._view.others]
         told = await asyncio.gather(*questions, return_exceptions=True)
         answers = [one for one in told if isinstance(one, Reached)]
@@ -187,7 +198,8 @@ class MembersSnapshots:
         return answers if whole else None
 
     async def _reached(self, least: int, deadline: float) -> int:
-        """Waits for recovery, when what is asked for may be in the log of a member that died."""
+        """Return a snapshot at or above `least`. Waits for the recovery of dead members, whose logs
+        may hold commits below it. Raises Unavailable at the deadline."""
         while (at := self.newest()) < least:
             version = self._view.version
             await self._ask(self._view.name, least)
@@ -200,8 +212,8 @@ class MembersSnapshots:
         return at
 
     async def _next_version(self, version: int, deadline: float) -> None:
-        """Wait for a version of the assignment after `version`, but not for long: who did not
-        answer may do so the next time. Raises Unavailable at the deadline."""
+        """Wait at most `RETRY_S` for a version of the assignment after `version`: a member that did
+        not answer may answer the next question. Raises Unavailable at the deadline."""
         if self._clock.monotonic() >= deadline:
             raise Unavailable(
                 "A node does not answer, or has died and is being recovered.",
@@ -213,9 +225,9 @@ class MembersSnapshots:
                     await self._view.change()
 
     async def _refresh(self, least: int) -> None:
-        """Know all that is older than `FRESH_S` of all members, and what this node has
-        acknowledged. Whoever does not answer is left at what is known: reads get older, never
-        wrong."""
+        """Ask all members for their watermarks, unless the known ones are younger than `FRESH_S`
+        and hold `least` and all commits that this node has acknowledged. When a member does not
+        answer, its known watermark stays: reads get older, never wrong."""
         now = self._clock.monotonic()
         least = max(least, self._committer.acknowledged)
         if now < self._fresh_until and self.newest() >= least:
@@ -232,9 +244,9 @@ class MembersSnapshots:
         self._fresh_until = now + FRESH_S
 
     async def _ask(self, name: str, least: int, *, anew: bool = False) -> Reached:
-        """The watermark of a member, at least `least`; shares a question that is under way, unless
-        asked `anew`. A question goes on when who asked it does not wait any more: one's own may be
-        in the middle of an append to the log. Raises Unavailable."""
+        """Return a member's answer, with a watermark at or above `least`. Shares a question that is
+        under way, unless `anew`. The question continues when no caller waits for it any more: a
+        question to this node itself may be in an append to the log. Raises Unavailable."""
         under_way = self._asking.get(name)
         if anew or under_way is None or under_way[0] < least or under_way[1].done():
             under_way = (least, asyncio.ensure_future(self._question(name, least)))
@@ -255,17 +267,17 @@ class MembersSnapshots:
 
 
 class LastSnapshots:
-    """Of a node that may not commit any more: one snapshot, the newest that it knew.
+    """The single snapshot of a node that may not commit any more: the newest that it knew.
 
-    It stays right: what is at or below it was applied before it was known, and nobody commits there
-    afterwards, whoever has taken over. How long it stays there the retention says; the half that
-    is left is for queries that run.
+    The snapshot stays correct: all commits at or below it were applied before the node knew it, and
+    no later owner commits there. Its rows are kept for the retention. The node gives the snapshot
+    out for half of that time, so that queries under way have the other half.
     """
 
     def __init__(self, at: int, clock: Clock, retention_s: float) -> None:
         self._at = at
         self._clock = clock
-        # It may be older than the loss of the others: some may not have answered before.
+        # The snapshot may be older than the loss of the other members: its own time counts then.
         self._began = clock.monotonic(), min(clock.wall_ms(), at)
         self._keep_s = retention_s / 2
 
@@ -274,8 +286,8 @@ class LastSnapshots:
 
     @property
     def behind_s(self) -> float:
-        """The snapshot is so old. By the clock that went further: one stands still while the
-        machine sleeps, the other can be set back."""
+        """The age of the snapshot in seconds, by the clock that advanced more: the monotonic clock
+        stops while the machine sleeps, the wall clock can be set back."""
         monotonic, wall_ms = self._began
         return max(self._clock.monotonic() - monotonic, (self._clock.wall_ms() - wall_ms) / 1000)
 
@@ -294,6 +306,6 @@ class LastSnapshots:
 
 
 def _see(question: asyncio.Future[Reached]) -> None:
-    """Whoever asked may have gone before it failed."""
+    """Retrieve the error of a failed question: its caller may be gone."""
     if not question.cancelled():
         question.exception()

@@ -1,4 +1,4 @@
-"""Everything that the write path compiles from one catalog version, held together."""
+"""All objects that the write path compiles from one catalog version."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PLAN_CACHE_SIZE = 2_000
 class CatalogState:
     """A catalog with its codecs, maintenance programs, roots, constraints and write plans.
 
-    Immutable but for the plan cache. Schema changes make a new one; a transaction uses the one
-    it began with.
+    Immutable except for the plan cache. Each schema change makes a new state; a transaction keeps
+    the state with which it began.
     """
 
     def __init__(self, catalog: Catalog, engine: QueryEngine) -> None:
@@ -31,5 +31,5 @@ class CatalogState:
         self._compile = cached(lambda sql: compile_write(sql, catalog, engine), PLAN_CACHE_SIZE)
 
     def plan(self, sql: str) -> WritePlan:
-        """Raises SqlError and its kin."""
+        """The write plan of a statement, cached. Raises SqlError and its subclasses."""
         return self._compile(sql)

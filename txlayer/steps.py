@@ -1,8 +1,8 @@
-"""Where the write path can be cut by a crash: the registry of its named steps.
+"""The named steps of the write path, at which crash tests stop a process.
 
-The committer, recovery and the catalog's keeper call a hook with each step as they reach it. In
-production it does nothing; a simulation raises there, throws the process's memory away, recovers,
-and compares. A new step is added here and is thereby crashed at by every such test.
+The committer, recovery and the catalog keeper call a hook with each step when they reach it. In
+production the hook does nothing. In a crash test it raises; the test then discards the memory of
+the process, recovers, and compares. Such tests crash at every step in this list.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 
 class Step(enum.StrEnum):
-    """In the order in which one transaction meets them, then a recovery, then a schema change."""
+    """The steps of a transaction, of a checkpoint, of recovery and of a schema change, in order."""
 
     QUEUED = "queued"
-    """Encoded, about to wait for the next batch; nothing is durable."""
+    """The transaction is encoded, and about to wait for the next batch; nothing is durable."""
     TICKED = "ticked"
     """The batch has its timestamp; nothing is durable."""
     LOGGED = "logged"
@@ -23,9 +23,9 @@ class Step(enum.StrEnum):
     APPLYING = "applying"
     """The batch's puts are about to be sent."""
     APPLIED = "applied"
-    """The batch's puts are in the store; the watermark has not moved, nobody has an answer."""
+    """The batch's puts are in the store; the watermark has not moved, no client has an answer."""
     FINISHED = "finished"
-    """The watermark has moved and the answers are out."""
+    """The watermark has moved, and the clients have their answers."""
     CHECKPOINT_FLUSHED = "checkpoint flushed"
     """The store is durable up to the new checkpoint; its record is not written."""
     CHECKPOINTED = "checkpointed"
@@ -33,15 +33,15 @@ class Step(enum.StrEnum):
     REPLAYING = "replaying"
     """Recovery is about to put one batch again."""
     REPLAYED = "replayed"
-    """Recovery has put everything; the store is not flushed."""
+    """Recovery has put all batches; the store is not flushed."""
     RECOVERED = "recovered"
     """Recovery's own checkpoint is durable."""
     TABLES_CREATED = "tables created"
     """All tables of the next catalog exist; it is not stored."""
     ADMITTED = "admitted"
-    """Stored rows hold the next catalog's constraints, its UNIQUE indexes are filled."""
+    """Stored rows meet the next catalog's constraints, and its UNIQUE indexes are filled."""
     CATALOG_STORED = "catalog stored"
-    """The next catalog is durable, and not in force."""
+    """The next catalog is durable, but not in force."""
     CATALOG_IN_FORCE = "catalog in force"
     """A restart would find the next catalog; writers still use the old one."""
     SWITCHED = "switched"
@@ -49,7 +49,7 @@ class Step(enum.StrEnum):
     BUILDING = "building"
     """A build is about to put a batch of rows."""
     BUILT = "built"
-    """What was built is durable; the catalog does not say so."""
+    """The built rows are durable; the view or index is not READABLE yet."""
     DROPPING = "dropping"
     """A table that no catalog names is about to be dropped."""
     DROPPED = "dropped"
@@ -57,8 +57,8 @@ class Step(enum.StrEnum):
 
 
 Steps = Callable[[str], None]
-"""Called with a `Step`. What it raises ends the stage that called it."""
+"""A hook, called with a `Step`. An error that it raises ends the calling stage."""
 
 
 def no_steps(step: str) -> None:
-    """The production hook."""
+    """Do nothing: the hook in production."""

@@ -1,5 +1,4 @@
-"""Tables made side by side, since a store over a network takes a second for each; and those that
-others than transactions write."""
+"""Creates tables, and names the tables that are written outside of transactions."""
 
 from __future__ import annotations
 
@@ -17,13 +16,16 @@ async def create_tables(
     tables: Iterable[str],
     splits: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
 ) -> None:
-    """Create those that are not there. When it fails, none is under way any more."""
+    """Create missing tables, all at once: a remote store takes a second for each. `splits`: keys by
+    table at which to split it. Raises Unavailable; no creation is under way then."""
     created = [store.create_table(table, splits.get(table, ())) for table in tables]
     await all_settled(created)
 
 
 def bulk_tables(catalog: Catalog) -> frozenset[str]:
-    """Tables that may be written beside the transactions, as Spark does: no commit reads them."""
+    """The tables that may be written outside of transactions, for example by Spark: those of
+    BUILDING views and indexes, of deferred views, and of the load under way. No commit reads
+    them."""
     built = [name for name, state in catalog.states if state is State.BUILDING]
     deferred = [name for view in catalog.deferred for name in view.stored]
     written = {catalog.layout(name).table for name in (*built, *deferred)}

@@ -1,12 +1,12 @@
-"""Every view and index recomputed at one snapshot by an independent path, and compared.
+"""Verification: views and indexes are computed again at one snapshot, independently, and compared.
 
-The independent path is DuckDB: the base relations of the snapshot as tables, the view as the SQL
-join it stands for. Nothing of `maintain/` takes part. Rows are compared in both directions, as
-bags; foreign keys are checked as well. Stored rows are read with their keys, so that a row under
-a wrong key counts as damage too.
+The independent computation is DuckDB's: the base relations of the snapshot are tables, and a view
+is its SQL join. No code of `maintain/` takes part. Rows are compared in both directions, as bags;
+foreign keys are checked too. Stored rows are read with their keys, so a row under a wrong key
+counts as damage.
 
-Repair goes through transactions: each damaged row is locked by its root, recomputed, and written
-as any other change (`RepairRows`).
+Repair runs in transactions: each damaged row is locked by its root, computed again, and written
+like any other change (`RepairRows`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import TableStore
 
 BATCH_ROWS, BATCH_BYTES = 8_192, 4 << 20
-"""A batch of stored rows ends when it has reached either."""
+"""A batch of stored rows ends when it reaches either limit."""
 SAMPLE_ROWS = 20
-"""Differing rows that a report shows of each kind; all of them are counted and repaired."""
+"""Maximum number of differing rows that a report shows for a view or index. All of them are counted
+and repaired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One view, index or foreign key. `missing` rows are not stored but should be; `extra` are
-    stored but should not; `different` keys hold another row; `misplaced` rows lie under a key
-    that is not theirs. For a foreign key `missing` counts rows without a parent."""
+    """The result for one view, index or foreign key. `rows` were checked. `missing` rows should be
+    stored and are not; `extra` rows are stored and should not be; under `different` keys another
+    row is stored; `misplaced` rows are stored under a key that is not their own. For a foreign key,
+    `missing` is the number of rows without a parent."""
 
     name: str
     kind: str
@@ -57,7 +59,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """All that was checked at `snapshot`."""
+    """The results of all checks at `snapshot`."""
 
     snapshot: int
     checked: tuple[Checked, ...]
@@ -68,7 +70,7 @@ class VerifyReport:
 
 
 Progress = Callable[[str, int, int], None]
-"""Called with a name, steps done and steps in all."""
+"""Called with a name, the number of finished checks, and the number of all checks."""
 
 
 async def verify(
@@ -81,7 +83,8 @@ async def verify(
     names: Sequence[str] | None = None,
     progress: Progress = lambda _name, _done, _total: None,
 ) -> VerifyReport:
-    """Check `names` (default: all readable views and indexes, and all foreign keys) at `at`.
+    """Check the views and indexes `names` at snapshot `at`. Default: all readable views and
+    indexes, and all foreign keys.
 
     Raises NotFound for a name that is no readable view or index.
     """
@@ -117,7 +120,8 @@ async def verify_deferred(
     *,
     progress: Progress = lambda _name, _done, _total: None,
 ) -> list[Checked]:
-    """Check deferred views that are as of `at`; `queries` say by name what they are there."""
+    """Check deferred views whose rows are as of snapshot `at`. `queries`: the SQL query by name
+    whose result each view has there."""
     check = _Check(catalog, codecs, store, at, workers)
     checked: list[Checked] = []
     try:
@@ -141,7 +145,7 @@ def _targets(catalog: Catalog, names: Sequence[str] | None) -> list[str]:
 
 
 class _Check:
-    """One DuckDB with the base relations of a snapshot, loaded as they are needed."""
+    """The checks at one snapshot, in a DuckDB session. Relations are loaded when needed, once."""
 
     def __init__(
         self,
@@ -155,7 +159,7 @@ class _Check:
         self._duck = DuckSession(workers, restartable=False)
         self._loaded: set[str] = set()
         self._misplaced: dict[str, dict[bytes, bytes]] = {}
-        """Layout → key → the key that the row there belongs under."""
+        """The right key of each misplaced row, by layout and stored key."""
 
     def close(self) -> None:
         self._duck.close()
@@ -174,7 +178,8 @@ class _Check:
         return found
 
     async def deferred(self, name: str, query: str) -> Checked:
-        """Its rows as a bag: what tells equal ones apart is only stored."""
+        """Compare the visible rows of a deferred view as a bag: equal rows differ only in a stored
+        column that is not visible."""
         for relation in self._catalog.deferred_view[name].relations:
             await self._load(relation)
             await self._duck.run(
@@ -189,7 +194,7 @@ class _Check:
 
     async def _compare_bags(self, name: str, visible: str, query: str) -> Checked:
         stored = f"SELECT {visible} FROM {_table(name)}"
-        # As a table of the same types: in it the answer is cast to what is stored of it.
+        # The table has the types of the stored rows, so the query's result is cast to them.
         await self._duck.run(
             f"CREATE TEMP TABLE expected AS {stored} LIMIT 0;"
             f"INSERT INTO expected SELECT * FROM ({query})"
@@ -243,7 +248,7 @@ class _Check:
         return result
 
     async def _damaged(self, layout: Layout) -> tuple[list[bytes], tuple[Row, ...]]:
-        """The keys of rows that differ, and some of these rows."""
+        """The keys of all missing, extra and different rows, and a sample of these rows."""
         key, types = self._codecs(layout.name).key, [column.type for column in layout.columns]
         keys: list[bytes] = []
         sample: tuple[Row, ...] = ()
@@ -266,7 +271,7 @@ class _Check:
         await self._duck.run(f"DROP TABLE {_table(name)}")
 
     async def _load(self, name: str) -> None:
-        """Make the stored rows of a relation, view or index a table."""
+        """Load the stored rows of a relation, view or index into a DuckDB table, once."""
         if name in self._loaded:
             return
         codec, layout = self._codecs(name), self._catalog.layout(name)
@@ -298,7 +303,7 @@ class _Check:
 
 
 def _definition(catalog: Catalog, name: str) -> str:
-    """The SQL over loaded base tables that relation or view `name` stands for."""
+    """The SQL query over loaded base tables that defines relation or view `name`."""
     view = catalog.view.get(name)
     if view is None:
         return f"SELECT * FROM {_table(name)}"

@@ -1,4 +1,4 @@
-"""What one member has seen of the assignment: the newest version it knows, and nothing else."""
+"""A member's view of the assignment: the newest version that it has observed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from hornbeam_server.txlayer.locks import LockName
 
 
 def slot_of(name: LockName) -> int:
-    """The slot whose owner grants a lock. A row's existence lies where the row's root lock would:
-    a root relation's row needs one owner, not two."""
+    """The slot whose owner grants a lock. A row's existence lock is in the same slot as a root lock
+    of the row: so both locks of a row of a root relation have one owner."""
     what = name[1:] if name[0] in ("root", "row") else name
     return crc32c(msgpack.encode(what)) % SLOTS
 
 
 class View:
-    """Changed by `see` alone; between two versions nothing changes."""
+    """The newest observed version. Only `see` changes it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        """The member whose view it is."""
+        """The name of the member that has this view."""
         self.version = 0
         self.assignment = Assignment.founded("", 0)
         self.members: Set[str] = frozenset()
@@ -38,19 +38,19 @@ class View:
         self._seen = asyncio.Event()
 
     async def change(self) -> None:
-        """Return at the next version."""
+        """Return when the next version is observed."""
         await self._seen.wait()
 
     def owner(self, slot: int) -> str:
-        """Who grants locks of `slot`; "" if nobody does now."""
+        """The name of the member that owns `slot`; "" if no member does."""
         return self.assignment.slots[slot]
 
     def is_mine(self, slot: int) -> bool:
-        """May locks of `slot` be granted here?"""
+        """May this member grant locks of `slot`?"""
         return self.owner(slot) == self.name and slot not in self.assignment.leaving
 
     def member(self, name: str) -> Member:
-        """Raises Unavailable."""
+        """The member with this name. Raises Unavailable if there is none."""
         found = self.assignment.member(name)
         if found is None:
             raise Unavailable(f"Node {name} has gone.", cure="Try again.")
@@ -58,7 +58,7 @@ class View:
 
     @property
     def others(self) -> list[str]:
-        """The members but this one, in an order that is the same everywhere."""
+        """The names of the other members, sorted."""
         return sorted(self.members - {self.name})
 
     @property
