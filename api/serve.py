@@ -17,14 +17,14 @@ import uvicorn
 import uvloop
 from pydantic import ValidationError
 
-from hornbeam_server.api import logs
-from hornbeam_server.api.app import VERSION, create_app
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.node import Node, Serving
-from hornbeam_server.api.ports import cluster_ports, session
-from hornbeam_server.api.protocol import HEAD_S, BoundedProtocol, room_for
-from hornbeam_server.api.settings import Settings, load_settings, require_known
-from hornbeam_server.api.tls import node_contexts, renew, require_safe, server_context
+from hornbeam_server.api.rest.app import VERSION, create_app
+from hornbeam_server.api.rest.http_protocol import HEAD_S, BoundedProtocol, room_for
+from hornbeam_server.api.security.tls import node_contexts, renew, require_safe, server_context
+from hornbeam_server.node import logging_setup
+from hornbeam_server.node.adapters import cluster_ports, session
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.node import Node, Serving
+from hornbeam_server.node.settings import Settings, load_settings, require_known
 from hornbeam_server.query.workers.processes import FORK_SERVER
 from hornbeam_server.schema.allocator import keep_trimmed, return_freed_memory
 from hornbeam_server.schema.collector import collect_when_calm, settle_collector, spare_present
@@ -48,7 +48,7 @@ def serve(**given: Any) -> None:
     try:
         require_known(os.environ)
         settings = load_settings(**given)
-        logs.configure(settings.log_level)
+        logging_setup.configure(settings.log_level)
         os.umask(0o077)  # for files of RocksDB and DuckDB, on file systems without access lists
         settle_collector()
         return_freed_memory()
@@ -71,7 +71,8 @@ async def run(settings: Settings, started: Callable[[str], None]) -> None:
 
     A second SIGINT does not wait for requests under way; SIGHUP reads the certificates again. The
     database is closed with a checkpoint in any case. Raises InvalidRequest for settings that would
-    be unsafe (`api/tls.py`) or cannot be used, Unavailable when the folder or the port is in use.
+    be unsafe (`api/security/tls.py`) or cannot be used, Unavailable when the folder or the port is
+    in use.
     """
     require_safe(settings)
     context, tls = server_context(settings), node_contexts(settings)

@@ -34,14 +34,14 @@ from bench.microdata import INSERT, V1
 from bench.nodes import NodeProcess, NodeProcesses, client_url
 from bench.serving import Client, get, post
 from bench.tpcw.data import TODAY
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.ports import cluster_ports, session
-from hornbeam_server.api.settings import Settings
 from hornbeam_server.cluster import Cluster
+from hornbeam_server.node.adapters import cluster_ports, session
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.storage.ports import NEWEST, Put
-from hornbeam_server.txlayer.model import Statement, TransactionRequest
-from hornbeam_server.txlayer.view import slot_of
+from hornbeam_server.txlayer.cluster.membership_view import slot_of
+from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 
 CUSTOMERS = 2_000
 CLIENTS = 64

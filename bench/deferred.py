@@ -13,7 +13,7 @@ from bench.materialize import apply, serving
 from bench.measure import Figure, ratios
 from hornbeam import Connection
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline.refresh import refresh
+from hornbeam_server.pipeline.refresh.driver import refresh
 
 SCHEMA = """
 CREATE TABLE measure (id INTEGER PRIMARY KEY, place INTEGER NOT NULL, value DECIMAL(15,2) NOT NULL);

@@ -32,12 +32,12 @@ from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.compare import Comparison, compare_statements
 from bench.tpcw.data import RELATIONS, Population, Size
 from bench.tpcw.sessions import Measured, Shopping, shop_in_process
-from hornbeam_server.api.app import create_app
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.planning import PlannedSchema, PlanRequest
-from hornbeam_server.api.settings import Settings
+from hornbeam_server.api.rest.app import create_app
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.schema_plans import PlannedSchema, PlanRequest
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.workload import load_workload
-from hornbeam_server.txlayer.verify import VerifyReport
+from hornbeam_server.txlayer.views.verify import VerifyReport
 
 LOAD_BATCH = 5_000
 PLAIN_WIDTH = 140

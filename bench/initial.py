@@ -23,7 +23,7 @@ from bench.materialize import load as insert
 from bench.measure import Figure, ratios
 from hornbeam import Connection
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline.load import Driver, planned
+from hornbeam_server.pipeline.load.driver import Driver, planned
 
 DDL = """
 CREATE TABLE customer{n} (c_id INTEGER PRIMARY KEY, c_name TEXT NOT NULL, c_city TEXT);

@@ -36,15 +36,15 @@ from bench.measure import (
 )
 from bench.microdata import INSERT, POINT, PREFIX, Q1, Q2, V1, V2
 from bench.tpcw.data import TODAY
-from hornbeam_server.api import keys
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.settings import Settings
-from hornbeam_server.query.binder import bind
-from hornbeam_server.query.native import NativePlan
-from hornbeam_server.query.native_plan import plan_native
+from hornbeam_server.api.security import api_keys as keys
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.settings import Settings
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.execution.loops import NativePlan
+from hornbeam_server.query.loops_plan import plan_native
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.storage.snapshot import Snapshot
-from hornbeam_server.txlayer.model import Timings
+from hornbeam_server.txlayer.transactions.requests import Timings
 
 LOAD_BATCH = 5_000
 WRITERS = (1, 16, 64)

@@ -18,7 +18,7 @@ import httpx
 from hornbeam_server.cluster import Cluster
 from hornbeam_server.cluster.ports import free_ports
 from hornbeam_server.schema.errors import Unavailable
-from hornbeam_server.txlayer.assignment import SLOTS
+from hornbeam_server.txlayer.cluster.assignment import SLOTS
 
 START_S = 60.0
 POLL_S = 0.05

@@ -22,10 +22,10 @@ from bench.measure import Figure, in_turns, print_figures, ratios
 from bench.tpch import SCHEMA
 from bench.tpch.data import files, load
 from hornbeam.transport import Transport, open_transport, parse_url
-from hornbeam_server.pipeline import export as exports
 from hornbeam_server.pipeline.reconcile import job, plan
-from hornbeam_server.pipeline.session import LOCAL, session
-from hornbeam_server.pipeline.source import register
+from hornbeam_server.pipeline.sources.reader import register
+from hornbeam_server.pipeline.spark import export as exports
+from hornbeam_server.pipeline.spark.session import LOCAL, session
 
 VIEW = "customer__orders__lineitem"
 WORKLOAD = (

@@ -31,9 +31,9 @@ from bench.measure import Figure, Taken, in_turns, print_figures, ratios, write_
 from bench.nodes import NodeProcesses
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.cluster import Cluster
-from hornbeam_server.pipeline.export import Export, begin
-from hornbeam_server.pipeline.session import LOCAL, session
-from hornbeam_server.pipeline.source import Reader, register
+from hornbeam_server.pipeline.sources.reader import Reader, register
+from hornbeam_server.pipeline.spark.export import Export, begin
+from hornbeam_server.pipeline.spark.session import LOCAL, session
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.storage.hbase import names
 from hornbeam_server.storage.hbase.cells import FAMILY, QUALIFIER

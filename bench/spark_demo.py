@@ -29,14 +29,14 @@ from bench.tpch.changes import Changes
 from bench.tpch.data import files
 from hornbeam.cli.common import progress
 from hornbeam.connection import Connection
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.planning import program_of
-from hornbeam_server.api.settings import Settings
-from hornbeam_server.pipeline.load import load
-from hornbeam_server.pipeline.materialize import materialize
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.schema_plans import program_of
+from hornbeam_server.node.settings import Settings
+from hornbeam_server.pipeline.build.driver import materialize
+from hornbeam_server.pipeline.load.driver import load
 from hornbeam_server.pipeline.reconcile.command import run as reconcile
-from hornbeam_server.pipeline.refresh import refresh
-from hornbeam_server.pipeline.session import LOCAL, session
+from hornbeam_server.pipeline.refresh.driver import refresh
+from hornbeam_server.pipeline.spark.session import LOCAL, session
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 

@@ -13,7 +13,7 @@
 
 BUILDING: every commit maintains it. A build writes the rows of a snapshot T with timestamp T, so
 every later commit's write takes precedence (T may differ between key ranges:
-`pipeline/building.py`). CATCHING_UP: all rows of T are stored, but a reader may still use a
+`pipeline/build/executor.py`). CATCHING_UP: all rows of T are stored, but a reader may still use a
 snapshot before T. READABLE: queries and maintenance may read it. QUARANTINED: it differs from its
 base relations; nothing reads or maintains it. DROPPING: nothing may read or maintain it any more,
 and its table can be deleted. DROP also cancels a build.

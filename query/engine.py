@@ -2,8 +2,8 @@
 
 Preparing a statement parses, binds, rewrites over readable views and plans it. Prepared statements
 are cached by text and catalog version. Running a statement resolves its parameters and reads.
-`query/native.py` answers supported queries with native loops; DuckDB answers all others
-(`query/residual.py`).
+`query/execution/loops.py` answers supported queries with native loops; DuckDB answers all others
+(`query/duckdb_plan.py`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from hornbeam_server.query.algebra import StatementKind
-from hornbeam_server.query.binder import BoundQuery, OutputColumn, bind
-from hornbeam_server.query.duck import arrow_schema, from_record_batch, to_record_batch
+from hornbeam_server.query.binding.algebra import StatementKind
+from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind
+from hornbeam_server.query.binding.parameters import Misfit, read, readers, with_literals
+from hornbeam_server.query.duckdb.session import DuckSession
+from hornbeam_server.query.duckdb.types import arrow_schema, from_record_batch, to_record_batch
+from hornbeam_server.query.duckdb_plan import ResidualPlan
+from hornbeam_server.query.execution.loops import NativePlan, TooManyRows
 from hornbeam_server.query.explain import Explanation, explain
-from hornbeam_server.query.native import NativePlan, TooManyRows
-from hornbeam_server.query.parameters import Misfit, read, readers, with_literals
+from hornbeam_server.query.optimizer.rewrite import Rewritten, rewrite
 from hornbeam_server.query.planner import Plan, plan_query, plan_spilling
-from hornbeam_server.query.residual import ResidualPlan
-from hornbeam_server.query.rewrite import Rewritten, rewrite
-from hornbeam_server.query.session import DuckSession
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.places import Preempted
 from hornbeam_server.query.workers.pool import PLACES, PROCESSES, Workers, new_threads

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hornbeam_server.query.access import Access, Reach, describe_keys
-from hornbeam_server.query.native import NativePlan
+from hornbeam_server.query.duckdb_plan import ResidualPlan
+from hornbeam_server.query.execution.loops import NativePlan
+from hornbeam_server.query.optimizer.access_paths import Access, Reach, describe_keys
+from hornbeam_server.query.optimizer.rewrite import Rewritten
 from hornbeam_server.query.planner import Plan
-from hornbeam_server.query.residual import ResidualPlan
-from hornbeam_server.query.rewrite import Rewritten
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.trees import written
 

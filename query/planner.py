@@ -8,18 +8,18 @@ from functools import partial
 
 from sqlglot import exp
 
-from hornbeam_server.query.access import Access, choose, fewest_rows
-from hornbeam_server.query.algebra import Block, EquiJoin, Filter, Parameter
-from hornbeam_server.query.binder import BoundQuery
-from hornbeam_server.query.blocks import joinable
-from hornbeam_server.query.hints import BlockPlaces, find_hints
-from hornbeam_server.query.joins import order_joins
-from hornbeam_server.query.lift import candidates
-from hornbeam_server.query.meaning import duckdb_sql
-from hornbeam_server.query.native import NativePlan
-from hornbeam_server.query.native_plan import plan_native
-from hornbeam_server.query.native_values import NotNative
-from hornbeam_server.query.residual import LiftedQuery, ResidualPlan, SourceRead
+from hornbeam_server.query.binding.algebra import Block, EquiJoin, Filter, Parameter
+from hornbeam_server.query.binding.binder import BoundQuery
+from hornbeam_server.query.binding.blocks import joinable
+from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
+from hornbeam_server.query.duckdb_plan import LiftedQuery, ResidualPlan, SourceRead
+from hornbeam_server.query.execution.loops import NativePlan
+from hornbeam_server.query.execution.values import NotNative
+from hornbeam_server.query.loops_plan import plan_native
+from hornbeam_server.query.optimizer.access_paths import Access, choose, fewest_rows
+from hornbeam_server.query.optimizer.implied_filters import BlockPlaces, find_hints
+from hornbeam_server.query.optimizer.join_order import order_joins
+from hornbeam_server.query.optimizer.uncorrelated_subqueries import candidates
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.trees import unlink
 

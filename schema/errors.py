@@ -35,7 +35,7 @@
     └── InvalidRequest              invalid-request         a request, option or setting
 
 The message says what is wrong and where; `cure` says what to do about it.
-The codes are mapped to HTTP in `api/problems.py` and to PEP 249 in `hornbeam/errors.py`.
+The codes are mapped to HTTP in `api/rest/problems.py` and to PEP 249 in `hornbeam/errors.py`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ in ASCII, with these exceptions:
   more than six decimals of a second. A TIMESTAMP WITH TIME ZONE without a zone is in UTC, which is
   the time zone of every session.
 
-DuckDB (with RE2) uses the same patterns for text in rows (`query.meaning`).
+DuckDB (with RE2) uses the same patterns for text in rows (`query.dialect.duckdb_sql`).
 """
 
 from __future__ import annotations

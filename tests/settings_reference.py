@@ -9,14 +9,14 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from hornbeam_server.api.settings import PREFIX, Settings
+from hornbeam_server.node.settings import PREFIX, Settings
 
 PAGE, COMMAND = Path("docs/settings.md"), "python -m tests.settings_reference"
 TYPES = {Path: "path", bool: "boolean", int: "integer", float: "number", str: "text"}
 BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 INTRODUCTION = f"""# Settings
 
-The settings of a server. `{COMMAND}` generates this page from `api/settings.py`.
+The settings of a server. `{COMMAND}` generates this page from `node/settings.py`.
 
 A value comes from the first of these sources that has one: an option of `hornbeam serve` (`--data`,
 `--host`, `--port`), the environment variable, the file `{Settings.model_config["toml_file"]}` in

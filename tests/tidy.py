@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGES = ("schema", "storage", "query", "viewselect", "maintain", "txlayer", "api")
+PACKAGES = ("schema", "storage", "query", "viewselect", "maintain", "txlayer", "node", "api")
 ADAPTERS = (
     *("storage/local/", "storage/rocks/", "storage/hbase/", "storage/hdfs/", "storage/zookeeper/"),
     *("storage/tcp/", "query/workers/processes.py", "query/workers/forkserver.py"),

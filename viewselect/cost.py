@@ -1,10 +1,10 @@
 """The objective of view selection: savings of the workload's queries minus the views' upkeep.
 
-The unit is *row reads per unit of workload*, the unit of `query/access.py`. Its planner also
-computes the costs of queries, with and without views, each with the best indexes for their filters.
-So selection and the executor agree on costs. A block's cost is multiplied by its statement's
-weight. Upkeep is update frequency × fan-out × cost per view row, for the view's rows and the rows
-of its view-indexes. Storage is in bytes, and breaks ties.
+The unit is *row reads per unit of workload*, the unit of `query/optimizer/access_paths.py`. Its
+planner also computes the costs of queries, with and without views, each with the best indexes for
+their filters. So selection and the executor agree on costs. A block's cost is multiplied by its
+statement's weight. Upkeep is update frequency × fan-out × cost per view row, for the view's rows
+and the rows of its view-indexes. Storage is in bytes, and breaks ties.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from hornbeam_server.query.access import GET_COST, SEEK_COST, Access, Reach, Term
-from hornbeam_server.query.algebra import Block, StatementKind
-from hornbeam_server.query.cover import MAX_CANDIDATES
-from hornbeam_server.query.joins import KnownPaths, order_joins
+from hornbeam_server.query.binding.algebra import Block, StatementKind
+from hornbeam_server.query.optimizer.access_paths import GET_COST, SEEK_COST, Access, Reach, Term
+from hornbeam_server.query.optimizer.cover import MAX_CANDIDATES
+from hornbeam_server.query.optimizer.join_order import KnownPaths, order_joins
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, JoinView, Layout, State
 from hornbeam_server.schema.graph import topological_order
 from hornbeam_server.schema.model import Column, KeyPart, Relation, Schema

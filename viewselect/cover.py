@@ -1,8 +1,8 @@
 """The choice of views for a query block, and the rewriting of the block over them.
 
 `marked_paths` selects views for a block in given trees (Synergy, VI-A). `best_cover` chooses among
-existing views, as `query/rewrite.py` does at run time. `over_views` is the paper's rewriting (VI-B)
-on the algebra, which is sufficient for costs and indexes.
+existing views, as `query/optimizer/rewrite.py` does at run time. `over_views` is the paper's
+rewriting (VI-B) on the algebra, which is sufficient for costs and indexes.
 
 Beyond the paper, a block may use a relation several times, so paths are paths of aliases.
 """
@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hornbeam_server.query.algebra import Block, EquiJoin, ForeignKeyJoin, Source
-from hornbeam_server.query.cover import MAX_CANDIDATES, best_disjoint
+from hornbeam_server.query.binding.algebra import Block, EquiJoin, ForeignKeyJoin, Source
+from hornbeam_server.query.optimizer.cover import MAX_CANDIDATES, best_disjoint
 from hornbeam_server.schema.catalog import JoinView, ViewColumn
 from hornbeam_server.schema.model import Schema
 from hornbeam_server.viewselect.workload import EdgeId, ReadBlock

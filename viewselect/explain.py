@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hornbeam_server.query.access import Access, Reach, describe_keys
-from hornbeam_server.query.algebra import Block, ForeignKeyJoin
+from hornbeam_server.query.binding.algebra import Block, ForeignKeyJoin
+from hornbeam_server.query.optimizer.access_paths import Access, Reach, describe_keys
 from hornbeam_server.viewselect.cost import FAN_OUT, ROOT_ROWS, BlockCost, plan_steps
 from hornbeam_server.viewselect.cover import Use, ViewPath, over_views, view_name
 from hornbeam_server.viewselect.outcome import Outcome

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hornbeam_server.query.algebra import Block, Comparison, Filter
+from hornbeam_server.query.binding.algebra import Block, Comparison, Filter
 from hornbeam_server.schema.catalog import Catalog, Index, JoinView, Layout, Purpose
 from hornbeam_server.schema.model import DeclaredIndex, ForeignKey, KeyPart, Relation, Schema
 from hornbeam_server.schema.types import Kind

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from hornbeam_server.query.algebra import BoundStatement
+from hornbeam_server.query.binding.algebra import BoundStatement
 from hornbeam_server.schema.catalog import (
     Catalog,
     Forest,

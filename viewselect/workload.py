@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from hornbeam_server.query.algebra import Block, BoundStatement, ForeignKeyJoin, StatementKind
+from hornbeam_server.query.binding.algebra import (
+    Block,
+    BoundStatement,
+    ForeignKeyJoin,
+    StatementKind,
+)
 from hornbeam_server.schema.catalog import WorkloadStatement
 from hornbeam_server.schema.model import Schema
 

@@ -11,11 +11,11 @@ from bench import microdata
 from bench.peers.port import Design, Row, Task
 from bench.tpcw import PAPER_ROOTS, SCHEMA, WORKLOAD
 from bench.tpcw.data import RELATIONS, Population, Size
-from hornbeam_server.api.planning import PlanRequest, plan_schema
+from hornbeam_server.node.schema_plans import PlanRequest, plan_schema
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.render import render_ddl
 from hornbeam_server.schema.workload import load_workload
-from hornbeam_server.txlayer.catalog_keeper import NO_CATALOG
+from hornbeam_server.txlayer.ddl.catalog_manager import NO_CATALOG
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,9 +52,11 @@ from hornbeam_server.storage.codec.rows import FORMAT, Codecs, LayoutCodec
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Log, Put, TableStore
 from hornbeam_server.storage.snapshot import Snapshot
-from hornbeam_server.txlayer.hlc import HybridClock
-from hornbeam_server.txlayer.model import Parameters
-from hornbeam_server.txlayer.plans import (
+from hornbeam_server.txlayer.commit.hlc import HybridClock
+from hornbeam_server.txlayer.ddl.tables import create_tables
+from hornbeam_server.txlayer.transactions.requests import Parameters
+from hornbeam_server.txlayer.transactions.roots import RootName, Roots
+from hornbeam_server.txlayer.transactions.write_plans import (
     ByKey,
     BySearch,
     Defaulted,
@@ -66,8 +68,6 @@ from hornbeam_server.txlayer.plans import (
     compile_write,
     needs_duckdb,
 )
-from hornbeam_server.txlayer.roots import RootName, Roots
-from hornbeam_server.txlayer.tables import create_tables
 
 FREE, HELD = b"\x00", b"\x01"
 DIRTY = b"\x81"

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from bench.peers.phoenix_sql import Said, key_values, said, type_name, written_out
 from bench.peers.port import Cannot
-from hornbeam_server.query.binder import bind
+from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.catalog import Catalog, Index, JoinView, Purpose
 from hornbeam_server.schema.model import Column, KeyPart, Relation
 

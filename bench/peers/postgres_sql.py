@@ -14,8 +14,8 @@ from sqlglot import exp
 from sqlglot.generators.postgres import PostgresGenerator
 
 from bench.peers.port import Cannot
-from hornbeam_server.query.binder import bind
-from hornbeam_server.query.rewrite import rewrite
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.catalog import Catalog, Index, JoinView
 from hornbeam_server.schema.model import KeyPart
 from hornbeam_server.schema.render import identifier, render_ddl

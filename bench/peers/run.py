@@ -68,8 +68,8 @@ from bench.peers.throughput import Points, throughput
 from bench.peers.whole import Reader, drained
 from bench.tpcw.data import TODAY, Size
 from bench.tpcw.sessions import MIXES
-from hornbeam_server.query.binder import bind
-from hornbeam_server.query.rewrite import rewrite
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.schema.errors import HornbeamError

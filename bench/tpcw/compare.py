@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.measure import percentile
 from bench.tpcw.data import COUNTRIES, SUBJECTS, Size, user_name
-from hornbeam_server.api.database import Database
+from hornbeam_server.node.database import Database
 
 Values = tuple[Any, ...]
 

@@ -129,7 +129,7 @@ def _quieten() -> None:
 
 async def _open(folder: Path) -> tuple[Any, Any]:
     database, settings, app, errors = map(
-        server_module, ("api.database", "api.settings", "api.app", "schema.errors")
+        server_module, ("node.database", "node.settings", "api.rest.app", "schema.errors")
     )
     _quieten()
     try:

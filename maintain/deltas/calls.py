@@ -10,8 +10,8 @@ from hornbeam_server.maintain.deltas.algebra import Aggregate, Call, Function, M
 from hornbeam_server.maintain.deltas.expressions import aggregates_in, refused, text
 from hornbeam_server.maintain.deltas.operators import NUMBERS, check_keys, named
 from hornbeam_server.maintain.deltas.relations import Field, Fields, describe
-from hornbeam_server.query.duck import quoted
-from hornbeam_server.query.meaning import WIDE
+from hornbeam_server.query.dialect.duckdb_sql import WIDE
+from hornbeam_server.query.duckdb.types import quoted
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.types import ColumnType, Kind
 

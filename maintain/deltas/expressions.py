@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from hornbeam_server.query.binder import output_name
-from hornbeam_server.query.catalogue import VOLATILE
-from hornbeam_server.query.functions import function_name, is_aggregate
-from hornbeam_server.query.meaning import WIDE, duckdb_sql
-from hornbeam_server.query.parse import DIALECT, at
+from hornbeam_server.query.binding.binder import output_name
+from hornbeam_server.query.binding.parse import DIALECT, at
+from hornbeam_server.query.dialect.catalogue import VOLATILE
+from hornbeam_server.query.dialect.duckdb_sql import WIDE, duckdb_sql
+from hornbeam_server.query.dialect.functions import function_name, is_aggregate
 from hornbeam_server.schema.errors import Unsupported
 
 _AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)

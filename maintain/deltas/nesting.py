@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from hornbeam_server.query.parse import at, parse
+from hornbeam_server.query.binding.parse import at, parse
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import DeclaredView, Refresh
 

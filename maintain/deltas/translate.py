@@ -1,9 +1,9 @@
 """Translation of a bound SELECT to the operators of the algebra.
 
-Names are resolved from the metadata that `query/binder.py` attaches to the tree. Conditions that
-read only one FROM item are applied to it before it is joined (unless an outer join forbids it).
-Equalities of two columns become join keys. [NOT] EXISTS and [NOT] IN in the WHERE become semi and
-anti joins. A scalar subquery becomes a join with its only row. A correlated scalar subquery is
+Names are resolved from the metadata that `query/binding/binder.py` attaches to the tree. Conditions
+that read only one FROM item are applied to it before it is joined (unless an outer join forbids
+it). Equalities of two columns become join keys. [NOT] EXISTS and [NOT] IN in the WHERE become semi
+and anti joins. A scalar subquery becomes a join with its only row. A correlated scalar subquery is
 grouped by the expressions that it equates with outer columns, and becomes a join with its groups.
 """
 
@@ -51,10 +51,10 @@ from hornbeam_server.maintain.deltas.operators import (
     renamed,
 )
 from hornbeam_server.maintain.deltas.relations import WEIGHT, Field, Fields, describe, stored_fields
-from hornbeam_server.query.binder import output_name
-from hornbeam_server.query.duck import quoted
-from hornbeam_server.query.functions import is_aggregate
-from hornbeam_server.query.parse import at
+from hornbeam_server.query.binding.binder import output_name
+from hornbeam_server.query.binding.parse import at
+from hornbeam_server.query.dialect.functions import is_aggregate
+from hornbeam_server.query.duckdb.types import quoted
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.types import Kind

@@ -10,8 +10,8 @@ from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.pipeline.reconcile import job
 from hornbeam_server.pipeline.reconcile.document import document
 from hornbeam_server.pipeline.reconcile.page import page
-from hornbeam_server.pipeline.session import Progress, session
-from hornbeam_server.pipeline.told import client_errors
+from hornbeam_server.pipeline.spark.errors import client_errors
+from hornbeam_server.pipeline.spark.session import Progress, session
 
 __all__ = ["page", "run"]
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from pyspark import RDD, SparkContext
 
 from hornbeam.transport import Transport, persistently
-from hornbeam_server.pipeline import export as exports
-from hornbeam_server.pipeline.export import Export
-from hornbeam_server.pipeline.recomputing import answered
-from hornbeam_server.pipeline.refresh import made_anew, program_of, refresh
+from hornbeam_server.pipeline.refresh.driver import made_anew, program_of, refresh
+from hornbeam_server.pipeline.refresh.recompute import answered
+from hornbeam_server.pipeline.spark import export as exports
+from hornbeam_server.pipeline.spark.export import Export
 from hornbeam_server.schema.errors import NotFound, Unavailable
 from hornbeam_server.schema.model import Refresh
 from hornbeam_server.storage.ports import Put

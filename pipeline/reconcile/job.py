@@ -24,14 +24,14 @@ from urllib.parse import quote
 from pyspark import SparkContext
 
 from hornbeam.transport import Transport, persistently
-from hornbeam_server.pipeline import export as exports
-from hornbeam_server.pipeline.export import Export
 from hornbeam_server.pipeline.reconcile import deferred, plan, scans
 from hornbeam_server.pipeline.reconcile.deferred import Group, Rows
 from hornbeam_server.pipeline.reconcile.plan import RelationScan, StoredScan, Subject, Task
 from hornbeam_server.pipeline.reconcile.report import Checked, Compared, Kind, Range, Report, Tally
 from hornbeam_server.pipeline.reconcile.scans import OneSide, Outcome
-from hornbeam_server.pipeline.session import Progress, watched
+from hornbeam_server.pipeline.spark import export as exports
+from hornbeam_server.pipeline.spark.export import Export
+from hornbeam_server.pipeline.spark.session import Progress, watched
 from hornbeam_server.storage.codec.rows import Codecs
 
 REPAIRED_AT_ONCE = 1_000

@@ -25,7 +25,6 @@ from operator import itemgetter
 from typing import NamedTuple
 from zlib import crc32
 
-from hornbeam_server.pipeline.export import Export
 from hornbeam_server.pipeline.reconcile.expected import (
     BaseCodec,
     Broken,
@@ -37,6 +36,7 @@ from hornbeam_server.pipeline.reconcile.expected import (
 )
 from hornbeam_server.pipeline.reconcile.plan import RelationScan, StoredScan, Task, constraint
 from hornbeam_server.pipeline.reconcile.report import Compared, Difference, Fault, Range, Tally
+from hornbeam_server.pipeline.spark.export import Export
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.storage.codec.rows import LayoutCodec
 from hornbeam_server.storage.ports import Cell, Put, TableStore

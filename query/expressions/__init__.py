@@ -2,9 +2,9 @@
 
 Point and prefix reads, and the evaluation of WHERE and SET, do not need DuckDB if their expressions
 compile here. `compile_expression` returns None for an expression whose result may differ from
-DuckDB's; DuckDB (`query.duckeval`, `query.engine`) then evaluates it. Where SQL leaves the order of
-evaluation open (AND, OR, IN), the closures stop early, so they may miss an overflow that DuckDB
-reports.
+DuckDB's; DuckDB (`query.duckdb.scalar`, `query.engine`) then evaluates it. Where SQL leaves the
+order of evaluation open (AND, OR, IN), the closures stop early, so they may miss an overflow that
+DuckDB reports.
 """
 
 from hornbeam_server.query.expressions.compiler import CompiledExpression, compile_expression

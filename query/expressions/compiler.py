@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from hornbeam_server.query.constants import CONSTANT
+from hornbeam_server.query.binding.constants import CONSTANT
 from hornbeam_server.query.expressions import arithmetic, casts, comparison, logic, text
 from hornbeam_server.query.expressions.literals import parse_number
 from hornbeam_server.query.expressions.operands import (

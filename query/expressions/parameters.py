@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from hornbeam_server.query.algebra import Parameter
+from hornbeam_server.query.binding.algebra import Parameter
 
 
 def parameter_key(node: exp.Placeholder) -> int | str:

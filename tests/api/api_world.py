@@ -14,10 +14,10 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from hornbeam_server.api.app import create_app
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.protocol import BoundedProtocol
-from hornbeam_server.api.settings import Settings
+from hornbeam_server.api.rest.app import create_app
+from hornbeam_server.api.rest.http_protocol import BoundedProtocol
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.settings import Settings
 
 DDL = """
 CREATE TABLE customer (

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 from api_world import PLAN, World, world
 
-from hornbeam_server.api import keys
+from hornbeam_server.api.security import api_keys
 
 ROWS = [
     "INSERT INTO customer VALUES (1, 'ann secret', 10.5, 'ann@secret'), (2, 'bob', 0, 'bob@x')",
@@ -57,14 +57,14 @@ class SecureWorld:
         return made.json()
 
     def revoke(self, key: str) -> httpx.Response:
-        return self.request(self.root, "DELETE", f"/v1/keys/{keys.id_in(key)}")
+        return self.request(self.root, "DELETE", f"/v1/keys/{api_keys.id_in(key)}")
 
 
 @contextmanager
 def secure_world(folder: Path, **options: object) -> Iterator[SecureWorld]:
     """With the schema of `api_world` and `ROWS`."""
-    root = keys.fresh()
-    options = {"bootstrap_key": keys.bootstrap_line(root), **options}
+    root = api_keys.fresh()
+    options = {"bootstrap_key": api_keys.bootstrap_line(root), **options}
     with world(folder, authentication="keys", **options) as served:
         secured = SecureWorld(served, root.text)
         assert served.apply(**PLAN).status_code == 200

@@ -9,8 +9,8 @@ import pytest
 from api_world import world
 from security_world import SecureWorld, secure_world
 
-from hornbeam_server.api import keys
-from hornbeam_server.api.audit import logger_to
+from hornbeam_server.api.rest.audit import logger_to
+from hornbeam_server.api.security import api_keys
 from hornbeam_server.schema.errors import InvalidRequest
 
 
@@ -48,7 +48,7 @@ def test_a_transaction_is_one_line_without_values(secured):
     assert line.pop("changed") == ["customer", "customer_c_email_key"]
     assert line == {
         "event": "request",
-        "key": keys.id_in(key),
+        "key": api_keys.id_in(key),
         "name": "a writer",
         "role": "writer",
         "client": "127.0.0.1",
@@ -68,7 +68,7 @@ def test_what_is_logged_and_what_is_not(secured):
             secured.request(*request, **content)
         return [(line["key"], line["status"]) for line in lines]
 
-    me, admin = keys.id_in(reader), keys.id_in(root)
+    me, admin = api_keys.id_in(reader), api_keys.id_in(root)
     csv = {"Content-Type": "text/csv"}
     select, delete = {"sql": "SELECT 1"}, {"statements": [{"sql": "DELETE FROM orders"}]}
     assert logged(reader, "POST", "/v1/query", json=select) == []
@@ -90,7 +90,7 @@ def test_the_making_and_end_of_a_key_name_it(secured):
     with Lines(secured) as lines:
         key = secured.made("reader")
         secured.revoke(key)
-    assert [line["subject"] for line in lines] == [keys.id_in(key)] * 2
+    assert [line["subject"] for line in lines] == [api_keys.id_in(key)] * 2
 
 
 def test_a_line_stays_a_line(secured):

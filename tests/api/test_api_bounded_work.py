@@ -20,8 +20,8 @@ import pytest
 from api_world import PLAN
 from test_api_serve import start
 
-from hornbeam_server.api import models
-from hornbeam_server.api.bodies import MAX_VALUES, SHORT_BYTES, read_json
+from hornbeam_server.api.rest import request_models
+from hornbeam_server.api.rest.body_limits import MAX_VALUES, SHORT_BYTES, read_json
 from hornbeam_server.schema.errors import LimitExceeded
 
 STALL_S = 0.5
@@ -380,8 +380,8 @@ def test_no_model_of_a_body_makes_an_error_for_each_of_any_number_of_items():
     """Lists end at their first error, and objects have a bounded number of members."""
     bodies = [
         model
-        for model in vars(models).values()
-        if isinstance(model, type) and issubclass(model, models.Body)
+        for model in vars(request_models).values()
+        if isinstance(model, type) and issubclass(model, request_models.Body)
     ]
     assert len(bodies) > 15
     found = {b.__name__: list(unbounded(b.__pydantic_core_schema__)) for b in bodies}
@@ -389,7 +389,7 @@ def test_no_model_of_a_body_makes_an_error_for_each_of_any_number_of_items():
 
 
 def test_the_law_finds_a_list_and_an_object_without_a_bound():
-    class Free(models.Body):
+    class Free(request_models.Body):
         numbers: list[int]
         names: dict[str, int]
 

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from hornbeam_server.api import protocol
-from hornbeam_server.api.protocol import HEAD_BYTES, room_for
+from hornbeam_server.api.rest import http_protocol
+from hornbeam_server.api.rest.http_protocol import HEAD_BYTES, room_for
 from hornbeam_server.api.serve import run
-from hornbeam_server.api.settings import Settings
+from hornbeam_server.node.settings import Settings
 
 GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -59,7 +59,7 @@ async def head(reader) -> bytes:
 
 @pytest.fixture
 def hurried(monkeypatch):
-    monkeypatch.setattr(protocol, "HEAD_S", 0.3)
+    monkeypatch.setattr(http_protocol, "HEAD_S", 0.3)
 
 
 def test_a_head_beyond_the_limit_is_refused_before_it_is_whole(tmp_path):

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from api_world import world
 
-from hornbeam_server.api import answers
-from hornbeam_server.api.models import LAST_MS
-from hornbeam_server.api.problems import STATUS
+from hornbeam_server.api.rest import response_models
+from hornbeam_server.api.rest.problems import STATUS
+from hornbeam_server.api.rest.request_models import LAST_MS
 from hornbeam_server.schema import errors
 
 ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
@@ -29,7 +29,7 @@ def problem(response, status, code):
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     document = response.json()
-    answers.Problem.model_validate(document)
+    response_models.Problem.model_validate(document)
     assert (document["status"], document["code"]) == (status, code), document
     assert "Traceback" not in response.text
     return document
@@ -48,7 +48,7 @@ def test_health(shop):
     assert shop.client.get("/livez").json() == {"status": "live"}
     assert shop.client.get("/readyz").json() == {"status": "ready"}
     status = shop.client.get("/v1/status").json()
-    answers.Status.model_validate(status)
+    response_models.Status.model_validate(status)
     assert "bytes" not in status
     assert shop.client.get("/v1/status?sizes=true").json()["bytes"]["customer"] >= 0
     text = shop.client.get("/metrics").text
@@ -98,11 +98,11 @@ def test_a_transaction_and_its_outcome(shop):
         "INSERT INTO customer VALUES (?, ?, ?, ?) RETURNING c_id, c_balance", 1, "ann", "12.34", "a"
     )
     document = done.json()
-    answers.Transaction.model_validate(document)
+    response_models.Transaction.model_validate(document)
     assert document["statements"][0]["rows"] == [[1, "12.34"]]
     assert document["bookmark"] == document["commit_ts"] > 0
     found = shop.client.get(f"/v1/transactions/{document['transaction_id']}")
-    answers.Outcome.model_validate(found.json())
+    response_models.Outcome.model_validate(found.json())
     assert found.json()["outcome"] == "committed"
     problem(shop.client.get("/v1/transactions/" + "0" * 32), 404, "not-found")
     problem(shop.client.get("/v1/transactions/nonsense"), 422, "invalid-request")
@@ -114,7 +114,7 @@ def test_an_unanswered_transaction_is_unknown(shop):
         answer = shop.client.get("/v1/transactions/" + "f" * 32).json()
     finally:
         del shop.database.manager.unfinished["f" * 32]
-    answers.Outcome.model_validate(answer)
+    response_models.Outcome.model_validate(answer)
     assert answer["outcome"] == "unknown"
 
 
@@ -141,7 +141,7 @@ def test_a_dry_run_says_what_would_change(shop):
         "dry_run": True,
     }
     document = shop.post("/v1/transactions", body).json()
-    answers.Transaction.model_validate(document)
+    response_models.Transaction.model_validate(document)
     assert {m["layout"] for m in document["mutations"]} >= {"orders", "customer__orders"}
     assert shop.rows("SELECT * FROM orders WHERE o_id = 20") == []
 
@@ -328,7 +328,7 @@ def test_snapshot_bookmark_pending_and_views(shop):
     insert_customer(shop, 50, "snap")
     asked = {"sql": "SELECT c_name FROM customer WHERE c_id = 50"}
     before = shop.post("/v1/query", asked).json()
-    answers.Rows.model_validate(before)
+    response_models.Rows.model_validate(before)
     renamed = shop.transact("UPDATE customer SET c_name = 'new' WHERE c_id = 50").json()
     assert shop.rows(**asked, snapshot=before["snapshot"]) == [["snap"]]
     assert shop.rows(**asked, bookmark=renamed["bookmark"]) == [["new"]]
@@ -349,7 +349,7 @@ def test_snapshot_bookmark_pending_and_views(shop):
 def test_explain(shop):
     asked = {"sql": "SELECT o_id FROM customer, orders WHERE c_id = o_c_id AND c_name = ?"}
     document = shop.post("/v1/explain", asked).json()
-    answers.Explained.model_validate(document)
+    response_models.Explained.model_validate(document)
     assert "customer__orders" in str(document["served_by"])
 
 
@@ -370,16 +370,16 @@ def test_arrow(shop):
 
 def test_schema_documents(shop):
     document = shop.client.get("/v1/schema").json()
-    answers.Schema.model_validate(document)
+    response_models.Schema.model_validate(document)
     assert [r["name"] for r in document["relations"]] == ["customer", "orders", "kinds"]
     views = shop.client.get("/v1/views").json()
     assert [v["name"] for v in views] == ["customer__orders"]
     one = shop.client.get("/v1/views/customer__orders").json()
-    answers.View.model_validate(one)
+    response_models.View.model_validate(one)
     assert one["bytes"] == views[0]["bytes"]
     problem(shop.client.get("/v1/views/nothing"), 404, "not-found")
     graph = shop.client.get("/v1/schema/graph?format=json").json()
-    answers.Graph.model_validate(graph)
+    response_models.Graph.model_validate(graph)
     assert "<svg" in shop.client.get("/v1/schema/graph").text
     assert "customer" in shop.client.get("/v1/schema/graph?format=mermaid").text
     problem(shop.client.get("/v1/schema/graph?format=png"), 422, "invalid-request")

@@ -21,8 +21,8 @@ from hornbeam_server.schema.types import ColumnType, Kind
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.ports import TOMBSTONE, Put
-from hornbeam_server.txlayer.groups import Finished
-from hornbeam_server.txlayer.model import Statement
+from hornbeam_server.txlayer.transactions.requests import Statement
+from hornbeam_server.txlayer.views.refresh_groups import Finished
 
 HOUR_S = 3_600
 

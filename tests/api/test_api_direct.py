@@ -8,7 +8,7 @@ import pytest
 from api_world import PLAN, world
 from starlette.requests import ClientDisconnect
 
-from hornbeam_server.api.streams import unless_gone
+from hornbeam_server.api.rest.streams import unless_gone
 
 DIRECT, GENERAL = "application/json", "application/json; charset=utf-8"
 

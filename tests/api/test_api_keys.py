@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pytest
 from security_world import SecureWorld, secure_world
 
-from hornbeam_server.api import keys
-from hornbeam_server.api.access import Grant, Role
-from hornbeam_server.api.authentication import KeyRing
-from hornbeam_server.api.node import Serving
-from hornbeam_server.api.settings import Settings
+from hornbeam_server.api.rest.authentication import KeyRing
+from hornbeam_server.api.security import api_keys
+from hornbeam_server.api.security.roles import Grant, Role
+from hornbeam_server.node.node import Serving
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import Corruption, NotFound, Unauthenticated, Unavailable
 from hornbeam_server.storage.ports import NEWEST, Put
 from hornbeam_server.storage.rocks.store import RocksStore
@@ -73,7 +73,7 @@ def over_a_store(work):
         async def run() -> None:
             store = Away(RocksStore.open(tmp_path / "store"))
             try:
-                await store.create_table(keys.TABLE)
+                await store.create_table(api_keys.TABLE)
                 await asyncio.wait_for(work(store), 30)
             finally:
                 await store.close()
@@ -85,30 +85,35 @@ def over_a_store(work):
 
 
 async def added(store, role: Role = Role.READER, **more) -> str:
-    fresh = keys.fresh()
+    fresh = api_keys.fresh()
     grants = more.pop("grants", None)
-    key = keys.ApiKey(fresh.id, keys.digest_of(fresh.text), "x", role, grants, 5, **more)
-    await keys.add_key(store, key, 10)
+    key = api_keys.ApiKey(fresh.id, api_keys.digest_of(fresh.text), "x", role, grants, 5, **more)
+    await api_keys.add_key(store, key, 10)
     return fresh.text
 
 
 def test_keys_have_256_secret_bits_and_a_public_part():
-    many = [keys.fresh() for _ in range(500)]
+    many = [api_keys.fresh() for _ in range(500)]
     assert all(re.fullmatch(r"hb_[0-9a-f]{12}_[0-9a-f]{64}", fresh.text) for fresh in many)
     assert len({fresh.id for fresh in many}) == len({fresh.text[16:] for fresh in many}) == 500
-    assert all(keys.id_in(fresh.text) == fresh.id for fresh in many)
+    assert all(api_keys.id_in(fresh.text) == fresh.id for fresh in many)
     ones = sum(int(fresh.text[16:], 16).bit_count() for fresh in many)
     assert abs(ones - 500 * 128) < 5 * (500 * 64) ** 0.5
 
 
 def test_nothing_shows_a_secret():
-    fresh = keys.fresh()
-    key = keys.ApiKey(fresh.id, keys.digest_of(fresh.text), "x", Role.ADMIN, None, 5)
+    fresh = api_keys.fresh()
+    key = api_keys.ApiKey(fresh.id, api_keys.digest_of(fresh.text), "x", Role.ADMIN, None, 5)
     secret = fresh.text[16:]
-    for shown in (repr(fresh), f"{key!r} {key}", repr(key.principal), keys.bootstrap_line(fresh)):
+    for shown in (
+        repr(fresh),
+        f"{key!r} {key}",
+        repr(key.principal),
+        api_keys.bootstrap_line(fresh),
+    ):
         assert fresh.id in shown
         assert secret not in shown
-    assert "digest" not in keys.document(key, 0)
+    assert "digest" not in api_keys.document(key, 0)
 
 
 def test_digests_are_compared_in_constant_time(monkeypatch):
@@ -119,10 +124,10 @@ def test_digests_are_compared_in_constant_time(monkeypatch):
         return one == other
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
-    fresh, other = keys.fresh(), keys.fresh()
-    key = keys.ApiKey(fresh.id, keys.digest_of(fresh.text), "x", Role.ADMIN, None, 5)
-    assert keys.matches(fresh.text, key)
-    assert not keys.matches(f"hb_{fresh.id}_{other.text[16:]}", key)
+    fresh, other = api_keys.fresh(), api_keys.fresh()
+    key = api_keys.ApiKey(fresh.id, api_keys.digest_of(fresh.text), "x", Role.ADMIN, None, 5)
+    assert api_keys.matches(fresh.text, key)
+    assert not api_keys.matches(f"hb_{fresh.id}_{other.text[16:]}", key)
     assert [len(one) for one, _ in compared] == [32, 32]
     assert {other for _, other in compared} == {key.digest}
 
@@ -130,19 +135,21 @@ def test_digests_are_compared_in_constant_time(monkeypatch):
 @over_a_store
 async def test_only_a_digest_is_stored(store):
     text = await added(store)
-    cells = [cell async for batch in store.scan(keys.TABLE, b"", None, NEWEST) for cell in batch]
-    assert [cell.key.decode() for cell in cells] == [keys.id_in(text)]
+    cells = [
+        cell async for batch in store.scan(api_keys.TABLE, b"", None, NEWEST) for cell in batch
+    ]
+    assert [cell.key.decode() for cell in cells] == [api_keys.id_in(text)]
     secret = text[16:]
     assert secret.encode() not in cells[0].value
     assert bytes.fromhex(secret) not in cells[0].value
-    assert keys.digest_of(text) in cells[0].value
+    assert api_keys.digest_of(text) in cells[0].value
 
 
 @over_a_store
 async def test_a_key_comes_back_as_it_was_made(store):
     text = await added(store, Role.WRITER, grants={"a": Grant.WRITE}, created_by="y", expires_ms=7)
-    (key,) = (await keys.read_keys(store)).values()
-    assert key.principal.key == keys.id_in(text)
+    (key,) = (await api_keys.read_keys(store)).values()
+    assert key.principal.key == api_keys.id_in(text)
     assert key.principal.role is Role.WRITER
     assert key.principal.grants == {"a": Grant.WRITE}
     assert (key.created_by, key.created_ms, key.expires_ms, key.revoked_ms) == ("y", 5, 7, 0)
@@ -151,25 +158,25 @@ async def test_a_key_comes_back_as_it_was_made(store):
 @over_a_store
 async def test_an_id_is_never_given_twice(store):
     text = await added(store)
-    ((key_id, key),) = (await keys.read_keys(store)).items()
-    await keys.revoke_key(store, key_id, 20, 20)
+    ((key_id, key),) = (await api_keys.read_keys(store)).items()
+    await api_keys.revoke_key(store, key_id, 20, 20)
     with pytest.raises(Unavailable):
-        await keys.add_key(store, key, 30)
-    assert keys.id_in(text) == key_id
+        await api_keys.add_key(store, key, 30)
+    assert api_keys.id_in(text) == key_id
 
 
 @over_a_store
 async def test_revoking_is_for_good(store):
-    key_id = keys.id_in(await added(store))
-    assert (await keys.revoke_key(store, key_id, 20, 20)).revoked_ms == 20
-    assert (await keys.revoke_key(store, key_id, 90, 90)).revoked_ms == 20
+    key_id = api_keys.id_in(await added(store))
+    assert (await api_keys.revoke_key(store, key_id, 20, 20)).revoked_ms == 20
+    assert (await api_keys.revoke_key(store, key_id, 90, 90)).revoked_ms == 20
     with pytest.raises(NotFound):
-        await keys.revoke_key(store, "0" * 12, 20, 20)
+        await api_keys.revoke_key(store, "0" * 12, 20, 20)
 
 
 @over_a_store
 async def test_a_damaged_key_is_corruption_and_nobodys_way_in(store):
-    await store.put({keys.TABLE: [Put(b"0" * 12, b"\x93\x01\x02\x03")]}, 10)
+    await store.put({api_keys.TABLE: [Put(b"0" * 12, b"\x93\x01\x02\x03")]}, 10)
     async with node(store) as (ring, _):
         with pytest.raises(Corruption):
             await ring.principal(f"hb_{'0' * 12}_{'0' * 64}")
@@ -190,7 +197,7 @@ async def test_a_key_holds_until_it_expires(store):
 @over_a_store
 async def test_the_right_id_with_another_secret_is_nobody(store):
     async with node(store) as (ring, _):
-        text, other = await added(store), keys.fresh().text
+        text, other = await added(store), api_keys.fresh().text
         for wrong in (text[:16] + other[16:], other[:16] + text[16:], text[:-1], text + "0", ""):
             with pytest.raises(Unauthenticated, match="not known"):
                 await ring.principal(wrong)
@@ -204,7 +211,7 @@ async def test_other_nodes_refuse_a_revoked_key_within_the_refresh_time(store):
         async with node(store) as (ring, clock):
             text = await added(store)
             await ring.principal(text)
-            await keys.revoke_key(store, keys.id_in(text), 20, 20)
+            await api_keys.revoke_key(store, api_keys.id_in(text), 20, 20)
             revoked_s = clock.now_s
             while clock.now_s <= revoked_s + 2:
                 clock.now_s += step_s
@@ -252,7 +259,7 @@ async def test_a_reload_does_not_take_a_reading_that_began_before(store):
         clock.now_s += 1.1
         await ring.principal(text)
         await asyncio.sleep(0.05)  # the reading has seen the key, and waits
-        await keys.revoke_key(store, keys.id_in(text), 20, 20)
+        await api_keys.revoke_key(store, api_keys.id_in(text), 20, 20)
         reloading = asyncio.ensure_future(ring.reload())
         await asyncio.sleep(0.05)
         store.gate.set()
@@ -276,7 +283,7 @@ async def test_without_the_store_keys_hold_no_longer_than_stated(store):
         watching = await ring.principal(text, however_old=True)
         assert watching.role is Role.READER
         with pytest.raises(Unauthenticated):
-            await ring.principal(keys.fresh().text, however_old=True)
+            await ring.principal(api_keys.fresh().text, however_old=True)
         store.reachable = True
         await ring.principal(text)
 
@@ -286,7 +293,7 @@ async def test_nobody_watches_before_any_key_is_known(store):
     async with node(store) as (ring, _):
         store.reachable = False
         with pytest.raises(Unavailable):
-            await ring.principal(keys.fresh().text, however_old=True)
+            await ring.principal(api_keys.fresh().text, however_old=True)
 
 
 @over_a_store
@@ -298,10 +305,10 @@ async def test_a_node_that_does_not_serve_knows_nobody(store):
 
 @over_a_store
 async def test_the_key_of_the_settings_is_an_administrators(store):
-    fresh = keys.fresh()
-    async with node(store, bootstrap_key=keys.bootstrap_line(fresh)) as (ring, _):
+    fresh = api_keys.fresh()
+    async with node(store, bootstrap_key=api_keys.bootstrap_line(fresh)) as (ring, _):
         found = await ring.principal(fresh.text)
-        assert (found.key, found.name, found.role) == (fresh.id, keys.BOOTSTRAP, Role.ADMIN)
+        assert (found.key, found.name, found.role) == (fresh.id, api_keys.BOOTSTRAP, Role.ADMIN)
     async with node(store) as (ring, _):
         with pytest.raises(Unauthenticated):
             await ring.principal(fresh.text)
@@ -349,9 +356,9 @@ def test_a_key_is_shown_once(secured):
     listed = secured.request(secured.root, "GET", "/v1/keys")
     (found,) = [key for key in listed.json() if key["id"] == made.json()["id"]]
     assert found == {name: v for name, v in made.json().items() if name != "key"}
-    assert found["created_by"] == keys.id_in(secured.root)
+    assert found["created_by"] == api_keys.id_in(secured.root)
     assert made.json()["key"][16:] not in listed.text
-    assert keys.digest_of(made.json()["key"]).hex() not in listed.text
+    assert api_keys.digest_of(made.json()["key"]).hex() not in listed.text
 
 
 def test_keys_outlive_the_server(tmp_path):

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from hornbeam_server.api.bulk import read_rows
+from hornbeam_server.api.rest.load_bodies import read_rows
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import InvalidRequest
 

@@ -1,4 +1,4 @@
-"""Initial loads over REST, as `pipeline.load` asks for them."""
+"""Initial loads over REST, as `pipeline.load.driver` asks for them."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 from api_world import PLAN, world
 
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline import export, sink
+from hornbeam_server.pipeline.spark import export, sink
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import Put
 

@@ -8,8 +8,8 @@ from api_world import world
 from structlog.testing import capture_logs
 from uvicorn.protocols.http import h11_impl, httptools_impl
 
-from hornbeam_server.api import logs
-from hornbeam_server.api.database import Database
+from hornbeam_server.node import logging_setup
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.errors import Corruption
 
 LOGGED = """
@@ -45,4 +45,4 @@ def test_damage_that_a_request_meets_is_logged(tmp_path, monkeypatch):
 
 def test_uvicorn_says_so_in_these_words():
     for module in (h11_impl, httptools_impl):
-        assert logs._CUT in inspect.getsource(module)
+        assert logging_setup._CUT in inspect.getsource(module)

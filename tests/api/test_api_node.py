@@ -7,11 +7,11 @@ import httpx
 import pytest
 from database_world import until
 
-from hornbeam_server.api.app import create_app
-from hornbeam_server.api.database import Database, Ports
-from hornbeam_server.api.node import Node, Serving
-from hornbeam_server.api.planning import PlanRequest
-from hornbeam_server.api.settings import Settings
+from hornbeam_server.api.rest.app import create_app
+from hornbeam_server.node.database import Database, Ports
+from hornbeam_server.node.node import Node, Serving
+from hornbeam_server.node.schema_plans import PlanRequest
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import (
     Corruption,
     OutcomeUnknown,
@@ -25,8 +25,8 @@ from hornbeam_server.storage.simulated.coordination import SimulatedCoordination
 from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFiles
 from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
 from hornbeam_server.storage.tcp.peers import TcpPeers
-from hornbeam_server.txlayer.assignment import Assignment
-from hornbeam_server.txlayer.model import Statement, TransactionRequest
+from hornbeam_server.txlayer.cluster.assignment import Assignment
+from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 
 INSERT = "INSERT INTO t (a) VALUES (?)"
 

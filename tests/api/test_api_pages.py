@@ -8,7 +8,7 @@ import pytest
 from api_world import world
 from security_world import secure_world
 
-from hornbeam_server.api.authentication import OPEN
+from hornbeam_server.api.rest.authentication import OPEN
 
 TYPES = {
     "/docs": "text/html",

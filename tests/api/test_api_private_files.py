@@ -17,11 +17,11 @@ from test_api_serve import ROOT, start
 
 import hornbeam
 from hornbeam.cli.rejects import rejects_file
-from hornbeam_server.api import ports
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.ports import embedded_ports
-from hornbeam_server.api.settings import Settings
-from hornbeam_server.pipeline import rejects as spark_rejects
+from hornbeam_server.node import adapters
+from hornbeam_server.node.adapters import embedded_ports
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.settings import Settings
+from hornbeam_server.pipeline.load import rejects as spark_rejects
 from hornbeam_server.storage.local.coordination import LocalCoordination
 from hornbeam_server.storage.local.log import LocalLog
 from hornbeam_server.storage.ports import Put
@@ -169,7 +169,7 @@ def test_a_folder_of_another_user_stays_as_it_is(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     os.chmod(tmp_path / "data", 0o777)
     user = os.geteuid()
-    monkeypatch.setattr(ports.os, "geteuid", lambda: user + 1)
+    monkeypatch.setattr(adapters.os, "geteuid", lambda: user + 1)
     opened(tmp_path / "data")
     assert open_to_others(tmp_path / "data") == [".: 777"]
 

@@ -9,11 +9,11 @@ from api_world import PLAN, world
 
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline import export, sink
+from hornbeam_server.pipeline.spark import export, sink
 from hornbeam_server.schema.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
 from hornbeam_server.storage.limits import MAX_KEY_BYTES
 from hornbeam_server.storage.ports import NEWEST, Put
-from hornbeam_server.txlayer.catalog_keeper import CatalogKeeper
+from hornbeam_server.txlayer.ddl.catalog_manager import CatalogKeeper
 
 BYTES = {"Content-Type": "application/octet-stream"}
 

@@ -10,8 +10,8 @@ import pytest
 from api_world import PLAN, world
 from security_world import secure_world
 
-from hornbeam_server.api.app import VERSION
-from hornbeam_server.api.routes import (
+from hornbeam_server.api.rest.app import VERSION
+from hornbeam_server.api.rest.routes import (
     builds,
     exports,
     groups,
@@ -21,7 +21,7 @@ from hornbeam_server.api.routes import (
     transactions,
     upkeep,
 )
-from hornbeam_server.api.settings import load_settings
+from hornbeam_server.node.settings import load_settings
 
 ROUTES = [
     route

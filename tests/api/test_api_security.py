@@ -17,7 +17,7 @@ from api_world import PLAN
 from fastapi.routing import APIRoute
 from security_world import VIEW, secure_world
 
-from hornbeam_server.api.requests import tagged
+from hornbeam_server.api.rest.dependencies import tagged
 
 RANK = {"none": 0, "reader": 1, "writer": 2, "admin": 3}
 ROUTES = {

@@ -15,9 +15,9 @@ import pytest
 from api_world import PLAN, world
 from security_world import VIEW, SecureWorld, secure_world
 
-from hornbeam_server.api import keys
-from hornbeam_server.api.settings import Settings
-from hornbeam_server.api.tls import require_safe
+from hornbeam_server.api.security import api_keys
+from hornbeam_server.api.security.tls import require_safe
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import InvalidRequest
 
 
@@ -89,7 +89,7 @@ def test_api1_the_outcome_of_anothers_transaction_is_unknown(secured):
 def test_api1_a_transaction_under_way_is_its_owners_secret(secured):
     a, b = secured.made("writer"), secured.made("writer")
     unfinished, number = secured.world.database.manager.unfinished, "f" * 32
-    unfinished[number] = keys.id_in(a)
+    unfinished[number] = api_keys.id_in(a)
     try:
         found = [
             secured.request(key, "GET", f"/v1/transactions/{number}").status_code
@@ -163,7 +163,7 @@ def test_api2_no_key_no_body_read(secured):
 
 def test_api2_a_key_never_reaches_a_log(secured, tmp_path, capfd):
     """Neither valid nor wrong ones, nor in an unexpected error."""
-    sent = [secured.made("reader", {}), keys.fresh().text, secured.root]
+    sent = [secured.made("reader", {}), api_keys.fresh().text, secured.root]
     for key in sent:
         secured.query(key, f"SELECT '{key}' FROM nowhere")
         secured.request(key, "GET", f"/v1/views/{key}")
@@ -180,7 +180,7 @@ def test_api2_a_key_never_reaches_a_log(secured, tmp_path, capfd):
     for key in sent:
         assert key[16:] not in out + err
         assert key[16:] not in audited.replace(f"/v1/views/{key}", "")
-        assert keys.id_in(key) in audited
+        assert api_keys.id_in(key) in audited
 
 
 # ---------------------------------------------------------------- API3 property level authorisation
@@ -329,7 +329,7 @@ def test_api5_a_key_makes_no_keys_and_raises_no_role(secured):
         key = secured.made(role)
         for body in ({"name": "x", "role": "admin"}, {"name": "x", "role": "reader"}):
             assert secured.request(key, "POST", "/v1/keys", json=body).status_code == 403
-        assert secured.request(key, "DELETE", f"/v1/keys/{keys.id_in(key)}").status_code == 403
+        assert secured.request(key, "DELETE", f"/v1/keys/{api_keys.id_in(key)}").status_code == 403
 
 
 # ---------------------------------------------------------------- API6 sensitive business flows

@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.ports import cluster_ports
 from hornbeam_server.api.serve import serve
-from hornbeam_server.api.settings import (
+from hornbeam_server.node.adapters import cluster_ports
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.settings import (
     NO_SETTINGS,
     Settings,
     describe,

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from api_world import PLAN, world
 
-from hornbeam_server.api import middleware, protocol
+from hornbeam_server.api.rest import http_protocol, middleware
 
 ARROW = {"Accept": "application/vnd.apache.arrow.stream"}
 LARGE = "SELECT a.range AS a, b.range AS b, 'some text' AS t FROM range(1500) a, range(1000) b"
@@ -113,7 +113,7 @@ def test_a_client_that_leaves_stops_a_query_that_has_not_answered(shop):
 
 @pytest.mark.parametrize("headers", [{}, ARROW])
 def test_a_client_that_does_not_read_is_cut_off(shop, monkeypatch, headers):
-    monkeypatch.setattr(protocol, "STALL_S", 0.5)
+    monkeypatch.setattr(http_protocol, "STALL_S", 0.5)
     with shop.client.stream("POST", "/v1/query", json={"sql": LARGE}, headers=headers) as answer:
         assert quiet(shop)
         with pytest.raises(httpx.HTTPError):
@@ -122,7 +122,7 @@ def test_a_client_that_does_not_read_is_cut_off(shop, monkeypatch, headers):
 
 
 def test_a_client_that_reads_slowly_is_not_cut_off(shop, monkeypatch):
-    monkeypatch.setattr(protocol, "STALL_S", 0.5)
+    monkeypatch.setattr(http_protocol, "STALL_S", 0.5)
     begun, received = time.monotonic(), 0
     with shop.client.stream("POST", "/v1/query", json={"sql": LARGE}) as answer:
         for chunk in answer.iter_raw(4 << 20):

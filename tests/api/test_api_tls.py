@@ -17,10 +17,10 @@ from sqlalchemy import create_engine, text
 from test_api_serve import start
 
 import hornbeam
-from hornbeam_server.api import keys
+from hornbeam_server.api.security import api_keys
+from hornbeam_server.api.security.tls import require_safe, server_context
 from hornbeam_server.api.serve import serve
-from hornbeam_server.api.settings import Settings
-from hornbeam_server.api.tls import require_safe, server_context
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import InvalidRequest
 
 
@@ -51,8 +51,8 @@ class Served:
 
 @contextmanager
 def served(folder: Path, **given: object) -> Iterator[Served]:
-    root = keys.fresh()
-    bootstrap = {"authentication": "keys", "bootstrap_key": keys.bootstrap_line(root)}
+    root = api_keys.fresh()
+    bootstrap = {"authentication": "keys", "bootstrap_key": api_keys.bootstrap_line(root)}
     process = start(folder / "data", log_level="info", **bootstrap, **given)
     try:
         url = process.stdout.readline().split()[4]

@@ -13,9 +13,9 @@ from certificates import Authority
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from hornbeam_server.api import settings as settings_module
-from hornbeam_server.api.settings import Settings, load_settings
-from hornbeam_server.api.tls import node_contexts, renew, require_safe
+from hornbeam_server.api.security.tls import node_contexts, renew, require_safe
+from hornbeam_server.node import settings as settings_module
+from hornbeam_server.node.settings import Settings, load_settings
 from hornbeam_server.schema.errors import InvalidRequest, Unavailable
 from hornbeam_server.storage.ports import Caller
 from hornbeam_server.storage.tcp.peers import TcpPeers

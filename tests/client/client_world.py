@@ -34,9 +34,9 @@ SELECT b_title, a_name FROM book, author WHERE b_a_id = a_id AND b_id = ?;
 @contextlib.contextmanager
 def served(folder: Path, port: int = 0) -> Iterator[str]:
     """Serve the database in `folder`; yields its hornbeam URL."""
-    from hornbeam_server.api.app import create_app
-    from hornbeam_server.api.database import Database
-    from hornbeam_server.api.settings import load_settings
+    from hornbeam_server.api.rest.app import create_app
+    from hornbeam_server.node.database import Database
+    from hornbeam_server.node.settings import load_settings
 
     settings, servers = load_settings(data=folder), []
 

@@ -22,11 +22,11 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from hornbeam_server.api.keys import bootstrap_key, matches
-from hornbeam_server.api.settings import Settings, load_settings
-from hornbeam_server.api.tls import node_contexts, require_safe, server_context
+from hornbeam_server.api.security.api_keys import bootstrap_key, matches
+from hornbeam_server.api.security.tls import node_contexts, require_safe, server_context
 from hornbeam_server.cluster import configuration
 from hornbeam_server.cluster.layout import EMPTY, PORTS, Role, grown
+from hornbeam_server.node.settings import Settings, load_settings
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"

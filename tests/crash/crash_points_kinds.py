@@ -13,20 +13,20 @@ from typing import Any
 
 from database_world import SHOP, catalog_of, fill_load, stored_rows
 
-from hornbeam_server.api.database import Database
 from hornbeam_server.maintain.spans import Span
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import UniqueViolation
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
-from hornbeam_server.txlayer.model import (
+from hornbeam_server.txlayer.commit.failpoints import Step
+from hornbeam_server.txlayer.transactions.requests import (
     RepairRows,
     Statement,
     TransactionRequest,
     TransactionResult,
     Work,
 )
-from hornbeam_server.txlayer.steps import Step
 
 COMMIT = frozenset(
     {

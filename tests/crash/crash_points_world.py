@@ -1,9 +1,10 @@
 """A world to crash in: what outlives a process, and the life of one process on it.
 
 Fault model. A process dies at one *point* of its life and nothing of it runs after that: at a named
-step of the protocol (`txlayer.steps`), just before or just after any one effect on store, log files
-or coordination, half way through a write of a file, or between any two callbacks of the event loop.
-With it its machine may die: of what was not synced remains nothing, or any rows and any sectors.
+step of the protocol (`txlayer.commit.failpoints`), just before or just after any one effect on
+store, log files or coordination, half way through a write of a file, or between any two callbacks
+of the event loop. With it its machine may die: of what was not synced remains nothing, or any rows
+and any sectors.
 
 Everything else goes right, in no time, and in the same order each time. So two lives that begin on
 the same world and are cut at different points agree up to the earlier one, and all points of a life
@@ -21,8 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from hornbeam_server.api.database import Database, Ports
-from hornbeam_server.api.settings import Settings
+from hornbeam_server.node.database import Database, Ports
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.query.workers.processes import inline_worker
 from hornbeam_server.storage.log.segments import SegmentedLog
 from hornbeam_server.storage.simulated.clock import START_MS, SimulatedClock, SimulatedIds

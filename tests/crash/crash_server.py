@@ -12,9 +12,9 @@ from pathlib import Path
 
 import uvicorn
 
-from hornbeam_server.api.app import create_app
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.settings import Settings
+from hornbeam_server.api.rest.app import create_app
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.catalog import (
     Catalog,
     Forest,

@@ -18,7 +18,8 @@ from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.storage.simulated.loop import SimulatedLoop
 from hornbeam_server.storage.simulated.peers import SimulatedPeers
-from hornbeam_server.txlayer.messages import (
+from hornbeam_server.txlayer.cluster.membership_view import slot_of
+from hornbeam_server.txlayer.cluster.messages import (
     Lock,
     Reach,
     Release,
@@ -26,9 +27,8 @@ from hornbeam_server.txlayer.messages import (
     Unfinished,
     decode_request,
 )
-from hornbeam_server.txlayer.model import Statement, TransactionRequest
-from hornbeam_server.txlayer.outcomes import transaction_id_for
-from hornbeam_server.txlayer.view import slot_of
+from hornbeam_server.txlayer.transactions.outcomes import transaction_id_for
+from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 
 ACCOUNTS = 60
 SCHEMA = "CREATE TABLE account (a_id INTEGER PRIMARY KEY, a_balance INTEGER NOT NULL);"

@@ -24,10 +24,10 @@ from crash_points_world import Life, Work, World, left, live
 from database_world import run_all, settled, stored_rows
 from test_transactions_statements import FILL
 
-from hornbeam_server.api.database import SYSTEM_TABLES, Database
+from hornbeam_server.node.database import SYSTEM_TABLES, Database
 from hornbeam_server.schema.catalog import State
-from hornbeam_server.txlayer import loads
-from hornbeam_server.txlayer.steps import Step
+from hornbeam_server.txlayer.commit.failpoints import Step
+from hornbeam_server.txlayer.ddl import load_records
 
 MACHINES = (None, 0, 1)
 """What becomes of the machine: it lives on, loses what was not synced, loses part of that."""
@@ -82,7 +82,9 @@ async def contents(database: Database) -> Contents:
 async def require_no_orphans(database: Database) -> None:
     catalog, stored = database.catalog, await database.store.tables()
     names = (*catalog.schema.names, *catalog.view, *catalog.index)
-    tables = {catalog.layout(name).table for name in names} | {*loads.tables(catalog).values()}
+    tables = {catalog.layout(name).table for name in names} | {
+        *load_records.tables(catalog).values()
+    }
     assert set(stored) == {*SYSTEM_TABLES, *tables}
 
 

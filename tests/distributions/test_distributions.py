@@ -109,7 +109,7 @@ def test_the_source_archives_hold_no_tests_and_no_measurements(built):
 
 def test_an_application_may_have_modules_of_the_same_names(everything, tmp_path):
     """`api.py` is a usual name of a FastAPI application's main module."""
-    for name in ("api", "schema", "storage", "cluster", "txlayer"):
+    for name in ("api", "schema", "storage", "cluster", "txlayer", "node"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('a module of the application')\n")
     (tmp_path / "query").mkdir()
     (tmp_path / "query/__init__.py").touch()

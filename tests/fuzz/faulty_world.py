@@ -15,10 +15,10 @@ from typing import Any
 from api_world import World, serving
 from fastapi import FastAPI
 
-from hornbeam_server.api.app import create_app
-from hornbeam_server.api.database import Database, Ports
-from hornbeam_server.api.node import Node, Serving
-from hornbeam_server.api.settings import Settings
+from hornbeam_server.api.rest.app import create_app
+from hornbeam_server.node.database import Database, Ports
+from hornbeam_server.node.node import Node, Serving
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import DiskFull, Unavailable
 from hornbeam_server.storage.local.system import RandomIds, SystemClock
 from hornbeam_server.storage.log.files import NoRoom

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from rest_fuzz import FAILING, LIMITS, SOUND, set_up, until_all_has_failed
 from sql_grammar import garbled_bytes, mutated
 
-from hornbeam_server.api.streams import ARROW
+from hornbeam_server.api.rest.streams import ARROW
 
 TOKENS = """
 SELECT FROM WHERE customer orders kinds c_id c_name o_c_id k_double k_json k_at ( ) , * = < + -

@@ -11,7 +11,7 @@ from fuzz_shop import DDL, READS, times
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from hornbeam_server.api.authorization import Named, named_in
+from hornbeam_server.api.rest.authorization import Named, named_in
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError

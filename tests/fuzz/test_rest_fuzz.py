@@ -11,7 +11,7 @@ from faulty_world import faulty_world
 from fuzz_shop import SEED
 from rest_fuzz import FAILING, LIMITS, SOUND, fuzz, set_up, until_all_has_failed
 
-from hornbeam_server.api import keys
+from hornbeam_server.api.security import api_keys
 
 PHASES = {"examples", "coverage", "fuzzing", "stateful"}
 
@@ -28,8 +28,8 @@ def test_whatever_is_sent(tmp_path):
 
 
 def test_whatever_is_sent_with_a_key(tmp_path):
-    root = keys.fresh()
-    asked = {"authentication": "keys", "bootstrap_key": keys.bootstrap_line(root)}
+    root = api_keys.fresh()
+    asked = {"authentication": "keys", "bootstrap_key": api_keys.bootstrap_line(root)}
     with world(tmp_path, audit_log=tmp_path / "audit.log", **asked, **LIMITS) as shop:
         shop.client.headers["Authorization"] = f"Bearer {root.text}"
         set_up(shop)

@@ -23,12 +23,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sql_grammar import garbled, mutated, queries, writes
 
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.planning import PlanRequest
-from hornbeam_server.api.settings import Settings
-from hornbeam_server.query.duck import connect, from_record_batch, to_record_batch
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.schema_plans import PlanRequest
+from hornbeam_server.node.settings import Settings
+from hornbeam_server.query.duckdb.types import connect, from_record_batch, to_record_batch
 from hornbeam_server.schema.errors import HornbeamError
-from hornbeam_server.txlayer.model import Statement
+from hornbeam_server.txlayer.transactions.requests import Statement
 
 ROOT = Path(__file__).parents[2]
 CPU_S = 10.0

@@ -16,13 +16,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.settings import Settings
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ReadConflict, StatementTimeout
-from hornbeam_server.txlayer.locks import LockOwner, Mode
-from hornbeam_server.txlayer.model import Statement, TransactionRequest
+from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 
 SCHEMA = load_ddl("CREATE TABLE test (id INTEGER PRIMARY KEY, value INTEGER NOT NULL)")
 

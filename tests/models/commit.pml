@@ -26,7 +26,7 @@
  *   on is more than "all or nothing" for any reader at it or below, however slow. Watermarks only
  *   rise, so a minimum of watermarks fetched at different moments is below the one taken here.
  * - All locks of a transaction are taken in one step. That hides waiting and wait-die, which is an
- *   argument about cycles (txlayer/locks.py) and about the lock table, not about faults.
+ *   argument about cycles (txlayer/transactions/locks.py) and about the lock table, not about faults.
  * - A root is one row. Its further rows, views and indexes are puts of the same record.
  * - The store does not lose acknowledged puts, the log no synced record; what flush and the
  *   checkpoint's order are worth when a machine loses power is for the crash tests. The master is

@@ -24,7 +24,7 @@ from real_cluster import guarded_cluster
 from bench.nodes import NodeProcess
 from hornbeam_server.cluster import Cluster, Role, artefacts, processes
 from hornbeam_server.cluster.ports import free_ports
-from hornbeam_server.txlayer.assignment import SLOTS
+from hornbeam_server.txlayer.cluster.assignment import SLOTS
 
 T = TypeVar("T")
 HERE = Path(__file__).resolve().parent

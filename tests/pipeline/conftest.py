@@ -5,7 +5,7 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from hornbeam_server.pipeline.source import register
+from hornbeam_server.pipeline.sources.reader import register
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from api_world import World, serving
 from database_world import opened, shop
 
 from hornbeam.transport import Transport, open_transport, parse_url
-from hornbeam_server.api.app import create_app
+from hornbeam_server.api.rest.app import create_app
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
 
 CUSTOMERS, ORDERS = 20, 200

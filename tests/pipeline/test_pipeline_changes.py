@@ -11,7 +11,7 @@ from api_world import DDL, WORKLOAD, world
 from pyspark.errors import AnalysisException, PySparkException
 
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline.changes import ChangesSource, between, layout_of, read
+from hornbeam_server.pipeline.sources.changes import ChangesSource, between, layout_of, read
 from hornbeam_server.schema.codec import decode_catalog
 from hornbeam_server.storage.log.format import segment_name
 from hornbeam_server.storage.snapshot import Snapshot

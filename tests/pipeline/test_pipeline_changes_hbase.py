@@ -8,7 +8,7 @@ import pytest
 import hornbeam
 from bench.nodes import NodeProcesses
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline.changes import between, layout_of, read
+from hornbeam_server.pipeline.sources.changes import between, layout_of, read
 from hornbeam_server.schema.codec import decode_catalog
 
 pytestmark = pytest.mark.timeout(300)

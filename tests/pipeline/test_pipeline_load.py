@@ -21,11 +21,11 @@ from hornbeam.cli import app
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.maintain.spans import Span, united
-from hornbeam_server.pipeline import load as job
-from hornbeam_server.pipeline import sifting
-from hornbeam_server.pipeline.building import Failed
-from hornbeam_server.pipeline.loading import attempt, pack, unpack
-from hornbeam_server.pipeline.rejects import Reject, Rejects, TooMany
+from hornbeam_server.pipeline.build.executor import Failed
+from hornbeam_server.pipeline.load import driver as job
+from hornbeam_server.pipeline.load import sort_and_check
+from hornbeam_server.pipeline.load.executor import attempt, pack, unpack
+from hornbeam_server.pipeline.load.rejects import Reject, Rejects, TooMany
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
 
 DDL = """
@@ -180,8 +180,8 @@ def test_spark_loads_related_relations_and_goes_on_when_it_broke_off(
     spark, shop, tmp_path, monkeypatch
 ):
     """The first driver dies in the middle of the second relation; what it has told is kept."""
-    monkeypatch.setattr(sifting, "RANGE_ROWS", 400)
-    files, run, runs = Shop(shop, tmp_path), sifting.Sorted.run, []
+    monkeypatch.setattr(sort_and_check, "RANGE_ROWS", 400)
+    files, run, runs = Shop(shop, tmp_path), sort_and_check.Sorted.run, []
 
     def dies(self, task, number):
         runs.append(task)
@@ -189,10 +189,10 @@ def test_spark_loads_related_relations_and_goes_on_when_it_broke_off(
             raise KeyboardInterrupt
         return run(self, task, number)
 
-    monkeypatch.setattr(sifting.Sorted, "run", dies)
+    monkeypatch.setattr(sort_and_check.Sorted, "run", dies)
     with pytest.raises(KeyboardInterrupt):
         files.load(spark)
-    monkeypatch.setattr(sifting.Sorted, "run", run)
+    monkeypatch.setattr(sort_and_check.Sorted, "run", run)
     assert files.under_way()["missing"]["customer"] == []
     there = files.under_way()["rows"]
     assert 0 < there["orders"] < len(files.bought) / 2
@@ -238,18 +238,18 @@ def test_spark_loads_related_relations_and_goes_on_when_it_broke_off(
 )
 def test_keys_that_are_twice_are_seen_in_and_between_chunks(monkeypatch, keys, doubled):
     """And all is read: Spark does not use a worker again that has left something."""
-    monkeypatch.setattr("hornbeam_server.pipeline.loading.CHUNK_ROWS", 2)
+    monkeypatch.setattr("hornbeam_server.pipeline.load.executor.CHUNK_ROWS", 2)
     packed = iter([(rows,) for rows in pack((i, bytes([key]), b"v") for i, key in enumerate(keys))])
-    assert list(sifting._see(3, packed)) == [(3, (b"a", doubled))]
+    assert list(sort_and_check._see(3, packed)) == [(3, (b"a", doubled))]
     assert list(packed) == []
-    assert list(sifting._see(4, iter(()))) == []
+    assert list(sort_and_check._see(4, iter(()))) == []
 
 
 def test_rows_are_packed_among_as_many_nothings(monkeypatch):
-    monkeypatch.setattr("hornbeam_server.pipeline.loading.CHUNK_ROWS", 2)
+    monkeypatch.setattr("hornbeam_server.pipeline.load.executor.CHUNK_ROWS", 2)
     origins, binary = pa.array([1, 2, 3]), pa.array([b"a", b"b", b"c"])
     batches = [(origins, binary, binary), (origins[:1], binary[:1], binary[:1])]
-    three, one = (found.to_pylist() for found in sifting._packed(iter(batches)))
+    three, one = (found.to_pylist() for found in sort_and_check._packed(iter(batches)))
     assert [data and unpack(data).keys for data in three] == [[b"a", b"b"], [b"c"], None]
     assert [data and unpack(data).origins for data in one] == [[1]]
 

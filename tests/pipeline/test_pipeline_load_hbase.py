@@ -7,8 +7,8 @@ import pytest
 import hornbeam
 from bench.nodes import NodeProcesses
 from hornbeam.errors import OperationalError
-from hornbeam_server.pipeline import load as job
-from hornbeam_server.pipeline import sifting
+from hornbeam_server.pipeline.load import driver as job
+from hornbeam_server.pipeline.load import sort_and_check
 
 pytestmark = pytest.mark.timeout(300)
 DDL = """
@@ -48,14 +48,14 @@ def files(folder):
 
 
 def test_a_load_goes_on_when_the_leader_dies(spark, real_cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(sifting, "RANGE_ROWS", 500)
+    monkeypatch.setattr(sort_and_check, "RANGE_ROWS", 500)
     ran = []
     with (
         NodeProcesses(real_cluster, tmp_path, 2, database="load") as nodes,
         hornbeam.connect(nodes.client_url, autocommit=True, timeout_s=120) as db,
     ):
         apply(db)
-        cursor, run = db.cursor(), sifting.Sorted.run
+        cursor, run = db.cursor(), sort_and_check.Sorted.run
 
         def run_and_kill(self, task, number):
             ran.append(task)
@@ -68,7 +68,7 @@ def test_a_load_goes_on_when_the_leader_dies(spark, real_cluster, tmp_path, monk
                 next(node for node in nodes.nodes if node.assignment()["leads"]).kill()
             return run(self, task, number)
 
-        monkeypatch.setattr(sifting.Sorted, "run", run_and_kill)
+        monkeypatch.setattr(sort_and_check.Sorted, "run", run_and_kill)
         report = job.load(
             nodes.client_url,
             files(tmp_path),

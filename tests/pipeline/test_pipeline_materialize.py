@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from hornbeam.cli import app
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline import materialize as job
-from hornbeam_server.pipeline.building import Failed, attempt
+from hornbeam_server.pipeline.build import driver as job
+from hornbeam_server.pipeline.build.executor import Failed, attempt
 from hornbeam_server.schema.errors import InvalidRequest, NotFound, Unavailable
 
 CUSTOMERS, ORDERS = 300, 3_000
@@ -220,7 +220,7 @@ def test_a_rate_is_kept(shop, monkeypatch):
         read.append(done.scanned)
         return done
 
-    monkeypatch.setattr("hornbeam_server.pipeline.building.pause", pause)
+    monkeypatch.setattr("hornbeam_server.pipeline.build.executor.pause", pause)
     monkeypatch.setattr(job, "SLICE_S", 5.0)
     drive(shop, notes, rate=200, workers=2)
     assert sum(read) == ORDERS
@@ -294,7 +294,7 @@ def test_spark_builds_while_a_writer_writes(spark, shop):
 def test_a_driver_that_is_killed_and_another_one(spark, shop):
     """kill -9 in mid-build, while a writer writes; the second driver does not begin again."""
     script = (
-        "import hornbeam_server.pipeline.materialize as job; job.SLICE_S = 0.5;"
+        "import hornbeam_server.pipeline.build.driver as job; job.SLICE_S = 0.5;"
         "from hornbeam.cli import main; main()"
     )
     command = [sys.executable, "-c", script, "materialize", "--url", url_of(shop)]

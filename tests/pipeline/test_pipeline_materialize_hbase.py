@@ -8,8 +8,8 @@ import pytest
 import hornbeam
 from bench.nodes import NodeProcesses
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline import materialize as job
-from hornbeam_server.pipeline.building import attempt
+from hornbeam_server.pipeline.build import driver as job
+from hornbeam_server.pipeline.build.executor import attempt
 
 pytestmark = pytest.mark.timeout(300)
 DDL = """

@@ -5,8 +5,8 @@ from api_world import DDL, WORKLOAD, world
 
 from hornbeam.errors import DatabaseError
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline import recomputing
-from hornbeam_server.pipeline.refresh import refresh
+from hornbeam_server.pipeline.refresh import recompute
+from hornbeam_server.pipeline.refresh.driver import refresh
 
 VIEWS = """
 CREATE MATERIALIZED VIEW ranked WITH (refresh = 'recompute') AS
@@ -116,13 +116,13 @@ def test_who_has_another_answer_the_next_time_puts_nothing(spark, shop, node, mo
         patched.setattr(node, "json", until_finished(node.json))
         with pytest.raises(KeyboardInterrupt):
             done(spark, shop, node)
-    answer = recomputing._answer
+    answer = recompute._answer
 
     async def other(program, catalog, reader):
         return (await answer(program, catalog, reader))[:-1]
 
     with monkeypatch.context() as patched:
-        patched.setattr(recomputing, "_answer", other)
+        patched.setattr(recompute, "_answer", other)
         with pytest.raises(DatabaseError, match="gave other rows") as refused:
             done(spark, shop, node)
     assert refused.value.code == "stale-plan"

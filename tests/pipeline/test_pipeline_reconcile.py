@@ -198,7 +198,7 @@ def test_base_rows_of_an_older_schema_are_no_difference(tmp_path):
 
 
 def test_a_snapshot_that_has_gone_is_no_answer(shop, monkeypatch):
-    from hornbeam_server.pipeline.export import Export
+    from hornbeam_server.pipeline.spark.export import Export
     from hornbeam_server.schema.errors import SnapshotTooOld
 
     def gone(self, margin_ms=0):

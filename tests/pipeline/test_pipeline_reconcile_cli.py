@@ -136,7 +136,7 @@ def test_what_failed_in_an_executor_is_told_without_its_trace(run, monkeypatch):
 
 
 def test_no_java_is_told(monkeypatch):
-    from hornbeam_server.pipeline import session
+    from hornbeam_server.pipeline.spark import session
     from hornbeam_server.schema.errors import InvalidRequest
 
     monkeypatch.setattr(session.shutil, "which", lambda _: None)

@@ -11,7 +11,7 @@ from hornbeam_server.pipeline.reconcile import deferred, job
 from hornbeam_server.pipeline.reconcile.deferred import Group
 from hornbeam_server.pipeline.reconcile.document import document
 from hornbeam_server.pipeline.reconcile.report import Fault, Kind
-from hornbeam_server.pipeline.refresh import refresh
+from hornbeam_server.pipeline.refresh.driver import refresh
 from hornbeam_server.schema.errors import NotFound, Unavailable
 from hornbeam_server.storage.ports import TOMBSTONE, Put
 

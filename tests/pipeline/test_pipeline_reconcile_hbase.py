@@ -12,9 +12,9 @@ from test_pipeline_hbase import DDL, WORKLOAD
 import hornbeam
 from bench.nodes import NodeProcesses
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline import export as exports
 from hornbeam_server.pipeline.reconcile import job
 from hornbeam_server.pipeline.reconcile.report import Fault
+from hornbeam_server.pipeline.spark import export as exports
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put
 
 pytestmark = pytest.mark.timeout(300)

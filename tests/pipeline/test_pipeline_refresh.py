@@ -15,9 +15,9 @@ from api_world import DDL, WORKLOAD, world
 from pyspark.errors import AnalysisException
 
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline import refresh as job
-from hornbeam_server.pipeline.refresh import refresh
-from hornbeam_server.pipeline.source import register
+from hornbeam_server.pipeline.refresh import driver as job
+from hornbeam_server.pipeline.refresh.driver import refresh
+from hornbeam_server.pipeline.sources.reader import register
 
 VIEWS = """
 CREATE MATERIALIZED VIEW by_name WITH (refresh = 'deferred') AS

@@ -5,8 +5,8 @@ from api_world import DDL, WORKLOAD, world
 
 from hornbeam.errors import OperationalError
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline import refresh as job
-from hornbeam_server.pipeline.told import client_errors
+from hornbeam_server.pipeline.refresh import driver as job
+from hornbeam_server.pipeline.spark.errors import client_errors
 from hornbeam_server.schema.errors import LimitExceeded, TypeMismatch
 
 GOOD = "CREATE MATERIALIZED VIEW good WITH (refresh = 'deferred') AS SELECT k_id FROM kinds;\n"

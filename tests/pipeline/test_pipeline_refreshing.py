@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from hornbeam.errors import OperationalError
-from hornbeam_server.pipeline import refreshing
-from hornbeam_server.pipeline.refreshing import MAX_PAUSE_S, PAUSE_S, Rounds
+from hornbeam_server.pipeline.refresh import command
+from hornbeam_server.pipeline.refresh.command import MAX_PAUSE_S, PAUSE_S, Rounds
 
 
 class Over(Exception):
@@ -158,10 +158,10 @@ def test_once_tries_each_group_and_raises_in_the_end():
     world = World(bad=5.0, good=5.0, worse=5.0)
     world.fails = {"bad", "worse"}
     with pytest.raises(OperationalError, match="worse fails"):
-        refreshing.each_once(world.intervals, world.refresh, world.told.append)
+        command.each_once(world.intervals, world.refresh, world.told.append)
     assert list(world.begun) == ["bad", "good", "worse"]
     assert world.told[0] == "good"
     assert str(world.told[1]).startswith("bad fails")
     world.fails = set()
-    refreshing.each_once(world.intervals, world.refresh, world.told.append)
+    command.each_once(world.intervals, world.refresh, world.told.append)
     assert world.told[2:] == ["bad", "good", "worse"]

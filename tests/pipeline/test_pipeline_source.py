@@ -117,7 +117,7 @@ def test_filters_change_nothing_but_what_is_read(spark, shop, condition):
 
 def test_a_large_table_is_read_in_parts_side_by_side(spark, shop, monkeypatch):
     """Parts are asked for in this process: executors would not see the smaller size."""
-    from hornbeam_server.pipeline.source import Hornbeam
+    from hornbeam_server.pipeline.sources.reader import Hornbeam
 
     monkeypatch.setattr(rocks, "SPLIT_BYTES", 4_000)
     source = Hornbeam({"url": url_of(shop), "relation": "orders"})
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_told(spark, shop, options, said):
 def test_rows_that_may_have_been_purged_are_not_given(spark, shop):
     import msgspec
 
-    from hornbeam_server.pipeline.source import Hornbeam
+    from hornbeam_server.pipeline.sources.reader import Hornbeam
 
     source = Hornbeam({"url": url_of(shop), "relation": "orders"})
     reader = source.reader(source.schema())

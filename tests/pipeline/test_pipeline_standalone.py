@@ -16,7 +16,7 @@ from api_world import PLAN, world
 
 from hornbeam.transport import open_transport, parse_url
 from hornbeam_server.cluster.ports import free_ports
-from hornbeam_server.pipeline.refresh import refresh
+from hornbeam_server.pipeline.refresh.driver import refresh
 
 pytestmark = pytest.mark.timeout(300)
 ROOT = Path(__file__).parent.parent.parent
@@ -39,7 +39,7 @@ spark = (
 JOB = (
     SESSION
     + """
-from hornbeam_server.pipeline.source import register
+from hornbeam_server.pipeline.sources.reader import register
 
 register(spark)
 orders = spark.read.format("hornbeam").options(url=url, relation="orders").load()

@@ -24,9 +24,9 @@ from pyspark.sql.types import (
 )
 from security_world import secure_world
 
-from hornbeam_server.pipeline import writer
-from hornbeam_server.pipeline.source import Hornbeam
-from hornbeam_server.pipeline.writer import Written
+from hornbeam_server.pipeline.sources import writer
+from hornbeam_server.pipeline.sources.reader import Hornbeam
+from hornbeam_server.pipeline.sources.writer import Written
 from hornbeam_server.schema.errors import HornbeamError, SnapshotTooOld
 
 NOTE = """

@@ -18,9 +18,9 @@ from typing import Any
 
 import duckdb
 
-from hornbeam_server.query.duck import connect, from_record_batch, to_record_batch
-from hornbeam_server.query.duckeval import evaluate
-from hornbeam_server.query.session import DuckSession
+from hornbeam_server.query.duckdb.scalar import evaluate
+from hornbeam_server.query.duckdb.session import DuckSession
+from hornbeam_server.query.duckdb.types import connect, from_record_batch, to_record_batch
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.pool import Workers
 from hornbeam_server.schema.catalog import (
@@ -304,7 +304,7 @@ def sample(authors: int = 20, items: int = 120, lines: int = 400) -> Data:
 
 
 def evaluated(*given: Any) -> list[Value]:
-    """What `query.duckeval.evaluate` gives."""
+    """What `query.duckdb.scalar.evaluate` gives."""
     return evaluated_all([given])[0]
 
 

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from query_world import make_catalog
 
-from hornbeam_server.query.access import (
+from hornbeam_server.query.binding.algebra import (
+    Block,
+    Comparison,
+    EquiJoin,
+    Filter,
+    Parameter,
+    Source,
+)
+from hornbeam_server.query.optimizer.access_paths import (
     Access,
     Equality,
     JoinColumn,
@@ -20,8 +28,7 @@ from hornbeam_server.query.access import (
     ranges,
     successor,
 )
-from hornbeam_server.query.algebra import Block, Comparison, EquiJoin, Filter, Parameter, Source
-from hornbeam_server.query.joins import nested_loops, order_joins
+from hornbeam_server.query.optimizer.join_order import nested_loops, order_joins
 from hornbeam_server.storage.codec.keyrange import KeyRange
 
 CATALOG = make_catalog()

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from bench.tpcw import SCHEMA
 from bench.tpcw import WORKLOAD as TPCW_WORKLOAD
-from hornbeam_server.query.algebra import (
+from hornbeam_server.query.binding.algebra import (
     Comparison,
     EquiJoin,
     Filter,
@@ -18,8 +18,8 @@ from hornbeam_server.query.algebra import (
     Source,
     StatementKind,
 )
-from hornbeam_server.query.binder import bind
-from hornbeam_server.query.rewrite import rewrite
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.types import ColumnType, Kind
 

@@ -4,8 +4,8 @@ from bindertables import catalog, oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hornbeam_server.query.algebra import Block, Comparison, Filter
-from hornbeam_server.query.binder import bind
+from hornbeam_server.query.binding.algebra import Block, Comparison, Filter
+from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Column, Relation, Schema
 from hornbeam_server.schema.types import ColumnType, Kind

@@ -6,7 +6,7 @@ import re
 
 import duckdb
 
-from hornbeam_server.query import catalogue
+from hornbeam_server.query.dialect import catalogue
 
 _CALLED = re.compile(r"(\w+)\"?\(")
 

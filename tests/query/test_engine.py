@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from query_world import MemoryReader, make_catalog, sample
 
-from hornbeam_server.query import fetch, native, residual
-from hornbeam_server.query.duck import from_record_batch
+from hornbeam_server.query import duckdb_plan
+from hornbeam_server.query.duckdb.types import from_record_batch
+from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.engine import PreparedQuery, QueryEngine
-from hornbeam_server.query.native import NativePlan
+from hornbeam_server.query.execution import lookups, loops
+from hornbeam_server.query.execution.loops import NativePlan
 from hornbeam_server.query.planner import plan_spilling
-from hornbeam_server.query.residual import ResidualPlan
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.schema.errors import (
     LimitExceeded,
@@ -206,7 +207,7 @@ def test_a_sort_that_outgrows_memory_goes_to_duckdb(engine, monkeypatch):
     query = engine.prepare("SELECT l_o_id, l_no FROM line ORDER BY l_weight, 1, 2", CATALOG)
     assert isinstance(query.plan, NativePlan)
     wanted = run(rows(query))
-    monkeypatch.setattr(native, "SORT_ROWS", 50)
+    monkeypatch.setattr(loops, "SORT_ROWS", 50)
     assert run(rows(query)) == wanted
 
 
@@ -234,9 +235,9 @@ def test_groups_and_values_that_outgrow_memory_go_to_duckdb(engine, monkeypatch,
     monkeypatch.setattr(
         "hornbeam_server.query.engine.plan_spilling", lambda *a: plans.append(a) or plan(*a)
     )
-    monkeypatch.setattr(native, "SORT_ROWS", 10)
-    monkeypatch.setattr(native, "LIST_VALUES", 10)
-    monkeypatch.setattr(residual, "BUFFER_ROWS", 100)
+    monkeypatch.setattr(loops, "SORT_ROWS", 10)
+    monkeypatch.setattr(loops, "LIST_VALUES", 10)
+    monkeypatch.setattr(duckdb_plan, "BUFFER_ROWS", 100)
     assert sorted(run(rows(query)), key=str) == wanted
     assert len(plans) == 1
 
@@ -248,7 +249,7 @@ def test_sources_larger_than_the_buffer_go_through_tables(engine, monkeypatch, b
     query = engine.prepare(sql, CATALOG)
     assert isinstance(query.plan, ResidualPlan)
     wanted = sorted(run(rows(query)), key=str)
-    monkeypatch.setattr(residual, "BUFFER_ROWS", buffer)
+    monkeypatch.setattr(duckdb_plan, "BUFFER_ROWS", buffer)
     assert sorted(run(rows(query)), key=str) == wanted
 
 
@@ -407,17 +408,17 @@ class MeetingReader(MemoryReader):
 
 def test_ranges_are_read_side_by_side_but_not_too_many_of_them(engine):
     """Each of 2 × SCANS_AT_ONCE orders is a range of its own."""
-    orders = ", ".join(map(str, range(2 * fetch.SCANS_AT_ONCE)))
+    orders = ", ".join(map(str, range(2 * lookups.SCANS_AT_ONCE)))
     sql = f"SELECT l_o_id, l_no FROM line WHERE l_o_id IN ({orders}) AND l_no >= 2"
     wanted = run(rows(engine.prepare(sql, CATALOG)))
-    assert len({order for order, _ in wanted}) == 2 * fetch.SCANS_AT_ONCE
+    assert len({order for order, _ in wanted}) == 2 * lookups.SCANS_AT_ONCE
 
     async def work() -> tuple[list[Any], int]:
-        reader = MeetingReader(fetch.SCANS_AT_ONCE)
+        reader = MeetingReader(lookups.SCANS_AT_ONCE)
         async with asyncio.timeout(10):
             return await (await engine.prepare(sql, CATALOG).run(reader)).all(), reader.most
 
-    assert run(work()) == (wanted, fetch.SCANS_AT_ONCE)
+    assert run(work()) == (wanted, lookups.SCANS_AT_ONCE)
 
 
 MANY = make_catalog(version=3, row_counts={"author": 20_000, "item": 100_000, "line": 5_000})

@@ -10,10 +10,11 @@ import pytest
 from query_world import MemoryReader, make_catalog
 from test_engine_store import BASE, assert_every_shape_answered
 
+from hornbeam_server.query import duckdb_plan
 from hornbeam_server.query import engine as engine_module
-from hornbeam_server.query import native, residual
 from hornbeam_server.query.engine import PreparedQuery, QueryEngine
-from hornbeam_server.query.native import NativePlan
+from hornbeam_server.query.execution import loops
+from hornbeam_server.query.execution.loops import NativePlan
 from hornbeam_server.query.planner import plan_spilling
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.processes import inline_worker
@@ -38,9 +39,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory):
 @pytest.mark.parametrize(("part", "kept"), [(1, 1), (3, 2)])
 def test_every_shape_answers_alike_in_parts(engine, monkeypatch, catalog, part, kept):
     """`part` rows in an answer of the store, `kept` answers to join rows with."""
-    monkeypatch.setattr(native, "MAX_PARTS", kept)
-    monkeypatch.setattr(native, "JOINED_ROWS", 2)
-    monkeypatch.setattr(residual, "BUFFER_BYTES", 50)
+    monkeypatch.setattr(loops, "MAX_PARTS", kept)
+    monkeypatch.setattr(loops, "JOINED_ROWS", 2)
+    monkeypatch.setattr(duckdb_plan, "BUFFER_BYTES", 50)
     reader = MemoryReader(catalog, BASE, part=part)
     asyncio.run(assert_every_shape_answered(engine, reader))
 
@@ -68,7 +69,7 @@ def test_what_is_kept_of_large_values_goes_to_duckdb(engine, monkeypatch, sql):
     monkeypatch.setattr(
         "hornbeam_server.query.engine.plan_spilling", lambda *a: plans.append(a) or plan(*a)
     )
-    monkeypatch.setattr(native, "KEPT_BYTES", 100)
+    monkeypatch.setattr(loops, "KEPT_BYTES", 100)
     assert sorted(asyncio.run(rows(query)), key=str) == wanted
     assert len(plans) == 1
 
@@ -76,7 +77,7 @@ def test_what_is_kept_of_large_values_goes_to_duckdb(engine, monkeypatch, sql):
 def test_the_best_rows_of_a_sort_are_cut_early_when_rows_are_large(engine, monkeypatch):
     query = engine.prepare("SELECT i_title, i_id FROM item ORDER BY i_title, i_id LIMIT 2", CATALOG)
     wanted = asyncio.run(rows(query))
-    monkeypatch.setattr(native, "KEPT_BYTES", 100)
+    monkeypatch.setattr(loops, "KEPT_BYTES", 100)
     monkeypatch.setattr(engine_module, "plan_spilling", None)  # it is not needed
     assert asyncio.run(rows(query)) == wanted
 
@@ -97,7 +98,7 @@ def test_a_sort_that_has_answered_already_is_refused_rather_than_begun_again(eng
         return await (await query.run(reader)).all()
 
     assert [row[2] for row in asyncio.run(work())] == [0, 1, 2]
-    monkeypatch.setattr(native, "KEPT_BYTES", 100)
+    monkeypatch.setattr(loops, "KEPT_BYTES", 100)
     with pytest.raises(MemoryExceeded):
         asyncio.run(work())
 

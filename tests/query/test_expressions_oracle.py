@@ -20,7 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp, parse_one
 
-from hornbeam_server.query.duck import column_type, connect, from_record_batch, to_record_batch
+from hornbeam_server.query.duckdb.types import (
+    column_type,
+    connect,
+    from_record_batch,
+    to_record_batch,
+)
 from hornbeam_server.query.expressions import (
     CompiledExpression,
     SortTerm,

@@ -10,7 +10,7 @@ import asyncio
 import pytest
 from query_world import MemoryReader, ask, make_catalog, oracle, sample
 
-from hornbeam_server.query.binder import bind
+from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.schema.errors import SqlError, UnknownName, Unsupported
 

@@ -20,13 +20,13 @@ from query_world import evaluated, evaluated_all, make_catalog
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from hornbeam_server.query.binder import bind
-from hornbeam_server.query.catalogue import VOLATILE
-from hornbeam_server.query.duck import column_type, connect, from_record_batch
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.dialect.catalogue import VOLATILE
+from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
+from hornbeam_server.query.dialect.functions import makes_or_takes_rows
+from hornbeam_server.query.duckdb.types import column_type, connect, from_record_batch
 from hornbeam_server.query.expressions import compile_expression
-from hornbeam_server.query.functions import makes_or_takes_rows
-from hornbeam_server.query.meaning import duckdb_sql
-from hornbeam_server.query.parse import parse
 from hornbeam_server.schema.errors import HornbeamError, SqlError, Unsupported
 from hornbeam_server.schema.model import Column
 from hornbeam_server.schema.types import ColumnType, Kind

@@ -11,10 +11,10 @@ import pytest
 from query_world import MemoryReader, make_catalog, sample
 from sqlglot import exp
 
-from hornbeam_server.query.binder import bind
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.binding.nesting import MAX_NESTING, WIDTH
+from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.engine import QueryEngine
-from hornbeam_server.query.nesting import MAX_NESTING, WIDTH
-from hornbeam_server.query.parse import parse
 from hornbeam_server.schema.errors import LimitExceeded, SqlError
 
 CATALOG = make_catalog()

@@ -3,8 +3,8 @@
 import pytest
 from bindertables import FIXTURES, catalog, oracle, reflected, statements, view
 
-from hornbeam_server.query.binder import bind
-from hornbeam_server.query.rewrite import MAX_CANDIDATES, rewrite
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.optimizer.rewrite import MAX_CANDIDATES, rewrite
 from hornbeam_server.schema.catalog import Index
 from hornbeam_server.schema.model import KeyPart
 

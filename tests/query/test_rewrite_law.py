@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import SIMPLE_KINDS, rows_for, schemas
 
-from hornbeam_server.query.binder import bind
-from hornbeam_server.query.rewrite import rewrite
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.model import Schema
 

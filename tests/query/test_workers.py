@@ -20,9 +20,9 @@ import pytest
 from query_world import MemoryReader, make_catalog, sample
 from sqlglot import parse_one
 
-from hornbeam_server.query import duckeval
+from hornbeam_server.query.duckdb import scalar
+from hornbeam_server.query.duckdb.session import DuckSession
 from hornbeam_server.query.engine import QueryEngine
-from hornbeam_server.query.session import DuckSession
 from hornbeam_server.query.workers import messages
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import Envelope, Failed, Query, Register, Reply, Rows
@@ -274,7 +274,7 @@ def test_workers_end_with_their_engine():
 _CHILD = """
 import asyncio, sys
 from hornbeam_server.query.engine import QueryEngine
-from hornbeam_server.query.session import DuckSession
+from hornbeam_server.query.duckdb.session import DuckSession
 async def main():
     engine = QueryEngine()
     async with DuckSession(engine.workers) as session:
@@ -336,7 +336,7 @@ def test_what_is_spilled_goes_away_with_the_worker(tmp_path):
 
 def evaluated(engine: QueryEngine, sql: str) -> Coroutine[Any, Any, list[Any]]:
     node = parse_one(sql, dialect="duckdb")
-    return engine.evaluate(lambda: duckeval.evaluate(node, (), [()]))
+    return engine.evaluate(lambda: scalar.evaluate(node, (), [()]))
 
 
 def test_expressions_of_writes_have_the_same_guard():

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from query_world import make_catalog
 
-from hornbeam_server.api.authorization import named_in
+from hornbeam_server.api.rest.authorization import named_in
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.workers.processes import inline_worker
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import HornbeamError, Unsupported
 from hornbeam_server.schema.workload import load_query_log
-from hornbeam_server.txlayer.plans import compile_write
+from hornbeam_server.txlayer.transactions.write_plans import compile_write
 
 CATALOG = make_catalog()
 TERMS = 12_000

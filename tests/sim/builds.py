@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from database_world import settled
 
-from hornbeam_server.api.database import Database
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import State
 
 

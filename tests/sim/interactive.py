@@ -13,9 +13,9 @@ from typing import Any
 
 from simulation import Client
 
-from hornbeam_server.api.database import Database
+from hornbeam_server.node.database import Database
 from hornbeam_server.storage.snapshot import ReadItem
-from hornbeam_server.txlayer.model import (
+from hornbeam_server.txlayer.transactions.requests import (
     Replay,
     Statement,
     StatementResult,

@@ -17,8 +17,8 @@ from operator import attrgetter
 
 from simulated_cluster import Cluster
 
-from hornbeam_server.api.database import Database
 from hornbeam_server.maintain.recompute import recompute
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hornbeam_server.api.database import Database, Ports
-from hornbeam_server.api.settings import Settings
+from hornbeam_server.node.database import Database, Ports
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.query.workers.processes import inline_worker
 from hornbeam_server.schema.errors import Corruption, DiskFull, HornbeamError, Unavailable
 from hornbeam_server.storage.log.files import NoRoom
@@ -40,7 +40,7 @@ from hornbeam_server.storage.simulated.loop import InlineExecutor, Process, Simu
 from hornbeam_server.storage.simulated.network import Outage, RemoteCalls, settle
 from hornbeam_server.storage.simulated.store import SCAN_ROWS, SimulatedStore, SimulatedTables
 from hornbeam_server.storage.source import LocalLogSource
-from hornbeam_server.txlayer.steps import Step, Steps, no_steps
+from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
 
 SLAVE = "a"
 SUPERVISION_S = 0.1
@@ -139,7 +139,8 @@ class Cluster:
         self.stopped = 0
         """Nodes that were stopped in good order."""
         self.steps: Steps = no_steps
-        """Told of each step of the protocol that a process reaches (txlayer/steps.py)."""
+        """Told of each step of the protocol that a process reaches
+        (txlayer/commit/failpoints.py)."""
         self.healed = False
         self._unleashed = False
         self._logs: dict[str, dict[str, bytes]] = {}

@@ -18,11 +18,11 @@ from typing import Any
 
 from simulated_cluster import SUPERVISION_S, Cluster, Node
 
-from hornbeam_server.api.database import Database, Ports
+from hornbeam_server.node.database import Database, Ports
 from hornbeam_server.schema.errors import HornbeamError, Unavailable
 from hornbeam_server.storage.ports import Peers
 from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedPeers
-from hornbeam_server.txlayer.assignment import PATH, Assignment
+from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment
 
 ZOMBIE_S = 10.0
 """A process that has been replaced is killed for good so long after."""

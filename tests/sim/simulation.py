@@ -27,7 +27,7 @@ from oracle import check_every_commit, check_every_snapshot
 from simulated_cluster import Cluster, NoAnswer, drawn_options
 from simulated_members import MembersCluster
 
-from hornbeam_server.api.database import Database
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import (
     ConstraintViolation,
@@ -40,8 +40,12 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.storage.simulated.chaos import Chaos, Fault, Profile
 from hornbeam_server.storage.simulated.loop import SimulatedLoop, run_simulated
 from hornbeam_server.storage.snapshot import ReadItem
-from hornbeam_server.txlayer.model import Statement, TransactionRequest, TransactionResult
-from hornbeam_server.txlayer.outcomes import transaction_id_for
+from hornbeam_server.txlayer.transactions.outcomes import transaction_id_for
+from hornbeam_server.txlayer.transactions.requests import (
+    Statement,
+    TransactionRequest,
+    TransactionResult,
+)
 
 T = TypeVar("T")
 CLIENTS = 8

@@ -11,7 +11,7 @@ from hornbeam_server.schema.errors import OutcomeUnknown, Unavailable
 from hornbeam_server.storage.simulated import files
 from hornbeam_server.storage.simulated.chaos import Chaos, Profile
 from hornbeam_server.storage.simulated.loop import run_simulated
-from hornbeam_server.txlayer.model import Statement, TransactionRequest
+from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ def test_mutant_fits_the_source(name):
 
 
 def test_planting_changes_what_runs_and_is_taken_back():
-    from hornbeam_server.txlayer.hlc import HybridClock
+    from hornbeam_server.txlayer.commit.hlc import HybridClock
 
     healthy = HybridClock.tick.__code__
     with planted(MUTANTS["clock follows the wall back"]):
@@ -27,7 +27,7 @@ def test_planting_changes_what_runs_and_is_taken_back():
     "old", ["no such text", "self.last", "MAX_AHEAD_MS = 500"], ids=["none", "many", "outside"]
 )
 def test_mutant_that_does_not_fit_is_refused(old):
-    mutant = Mutant("misfit", "", (Edit("hornbeam_server.txlayer.hlc", old, "pass"),))
+    mutant = Mutant("misfit", "", (Edit("hornbeam_server.txlayer.commit.hlc", old, "pass"),))
     with pytest.raises(Misfit), planted(mutant):
         pass
 
@@ -41,6 +41,8 @@ def test_mutant_is_found(name):
 
 def test_mutant_that_breaks_nothing_survives():
     edit = Edit(
-        "hornbeam_server.txlayer.gate", "self._inside += 1", "self._inside = 1 + self._inside"
+        "hornbeam_server.txlayer.transactions.schema_gate",
+        "self._inside += 1",
+        "self._inside = 1 + self._inside",
     )
     assert not hunt(Mutant("harmless", "", (edit,)), range(1, 3)).seed

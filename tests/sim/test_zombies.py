@@ -16,8 +16,8 @@ from hornbeam_server.schema.model import DeclaredIndex, KeyPart
 from hornbeam_server.storage.simulated.chaos import Chaos, Profile
 from hornbeam_server.storage.simulated.coordination import SESSION_S
 from hornbeam_server.storage.simulated.loop import run_simulated
-from hornbeam_server.txlayer.model import Statement, TransactionRequest
-from hornbeam_server.txlayer.steps import Step, no_steps
+from hornbeam_server.txlayer.commit.failpoints import Step, no_steps
+from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 
 INSERT = "INSERT INTO account VALUES (?, ?)"
 BY_BALANCE = DeclaredIndex("by_balance", "account", (KeyPart("a_balance"),), (), False)

@@ -27,12 +27,16 @@ from linearizable import NOT_TOLD
 from list_append import Append, Operation, Read, Transaction
 from simulation import CLIENTS, Client, Journal
 
-from hornbeam_server.api.database import Database
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation, UniqueViolation
 from hornbeam_server.schema.model import Schema
-from hornbeam_server.txlayer.model import Statement, StatementResult, TransactionResult
+from hornbeam_server.txlayer.transactions.requests import (
+    Statement,
+    StatementResult,
+    TransactionResult,
+)
 
 LONG = 12
 """A list of that length is retired, so that neither rows nor histories grow for ever."""

@@ -14,10 +14,10 @@ from collections import Counter
 from database_world import catalog_of
 from simulation import Client, Journal
 
-from hornbeam_server.api.database import Database
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
-from hornbeam_server.txlayer.model import Statement
+from hornbeam_server.txlayer.transactions.requests import Statement
 
 OPENING = 1_000
 PAGES = 3

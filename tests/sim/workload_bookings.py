@@ -17,11 +17,11 @@ from database_world import catalog_of
 from interactive import Interactive
 from simulation import Client, Journal
 
-from hornbeam_server.api.database import Database
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation
-from hornbeam_server.txlayer.model import Statement
+from hornbeam_server.txlayer.transactions.requests import Statement
 
 SCHEMA = load_ddl(
     """

@@ -16,11 +16,11 @@ from typing import Any
 from database_world import catalog_of, first_edges
 from simulation import Client, Journal
 
-from hornbeam_server.api.database import Database
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import ConstraintViolation
-from hornbeam_server.txlayer.model import Statement
+from hornbeam_server.txlayer.transactions.requests import Statement
 
 WORKERS = 3
 SCHEMA = load_ddl(

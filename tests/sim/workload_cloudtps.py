@@ -17,10 +17,10 @@ from itertools import chain
 from database_world import catalog_of
 from simulation import Client, Journal
 
-from hornbeam_server.api.database import Database
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.ddl import load_ddl
-from hornbeam_server.txlayer.model import Statement
+from hornbeam_server.txlayer.transactions.requests import Statement
 
 UNITS = 100
 """Capital of a shop at first, in multiples of the divisor."""

@@ -22,9 +22,9 @@ from database_world import catalog_of
 from simulated_cluster import NoAnswer
 from simulation import Client, Journal
 
-from hornbeam_server.api.database import Database
 from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.maintain.spans import Span
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, Load
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import (
@@ -39,7 +39,7 @@ from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.snapshot import Snapshot
-from hornbeam_server.txlayer.model import Statement
+from hornbeam_server.txlayer.transactions.requests import Statement
 
 SHELVES, BOOKS = 8, 60
 TRIES = 12

@@ -27,8 +27,8 @@ from interactive import next_key
 from simulation import Client, Journal
 from transactions_model import Delete, Insert, Operation, State, Update, apply
 
-from hornbeam_server.api.database import Database
 from hornbeam_server.maintain.recompute import recompute
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, Forest, JoinView
 from hornbeam_server.schema.errors import ConstraintViolation
 from hornbeam_server.schema.model import (

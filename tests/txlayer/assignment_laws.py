@@ -1,6 +1,6 @@
 """What holds between any version of the assignment and the next, by decision 21."""
 
-from hornbeam_server.txlayer.balance import NOBODY
+from hornbeam_server.txlayer.cluster.balance import NOBODY
 
 
 def check_step(old, number, new, words, recovered, were_dead):

@@ -10,9 +10,9 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from hornbeam_server.api.database import Database
-from hornbeam_server.api.settings import Settings
 from hornbeam_server.maintain.recompute import recompute
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.catalog import (
     Catalog,
     Forest,

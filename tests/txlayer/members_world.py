@@ -1,7 +1,7 @@
 """Members under an assignment that the test writes, or a master: their locks, logs and snapshots.
 
-All that `api/database.py` puts together but the parts that know SQL. Time is virtual; messages take
-some of it, and arrive unless a test breaks the way. `show` lets members see a version at once;
+All that `node/database.py` puts together but the parts that know SQL. Time is virtual; messages
+take some of it, and arrive unless a test breaks the way. `show` lets members see a version at once;
 those that `live` look for versions by themselves, and acknowledge.
 """
 
@@ -26,22 +26,22 @@ from hornbeam_server.storage.simulated.clock import SimulatedClock
 from hornbeam_server.storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
 from hornbeam_server.storage.simulated.loop import Process, run_simulated
 from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedPeers
-from hornbeam_server.txlayer.assignment import PATH, SLOTS, Assignment, Member, Word
-from hornbeam_server.txlayer.balance import handed_over
-from hornbeam_server.txlayer.committer import Committer
-from hornbeam_server.txlayer.gate import Gate
-from hornbeam_server.txlayer.growth import Growth
-from hornbeam_server.txlayer.hlc import HybridClock
-from hornbeam_server.txlayer.links import Links
-from hornbeam_server.txlayer.locks import LockName, LockTable
-from hornbeam_server.txlayer.lockservice import Guests, TravellingLocks
-from hornbeam_server.txlayer.member import Answering
-from hornbeam_server.txlayer.membership import Membership
-from hornbeam_server.txlayer.messages import Lock, Release, Request, decode_request
-from hornbeam_server.txlayer.rates import SlotRates
-from hornbeam_server.txlayer.readers import Readers
-from hornbeam_server.txlayer.snapshots import MembersSnapshots, OwnSnapshots
-from hornbeam_server.txlayer.view import View, slot_of
+from hornbeam_server.txlayer.cluster.assignment import PATH, SLOTS, Assignment, Member, Word
+from hornbeam_server.txlayer.cluster.balance import handed_over
+from hornbeam_server.txlayer.cluster.links import Links
+from hornbeam_server.txlayer.cluster.member import Answering
+from hornbeam_server.txlayer.cluster.membership import Membership
+from hornbeam_server.txlayer.cluster.membership_view import View, slot_of
+from hornbeam_server.txlayer.cluster.messages import Lock, Release, Request, decode_request
+from hornbeam_server.txlayer.cluster.remote_locks import Guests, TravellingLocks
+from hornbeam_server.txlayer.cluster.slot_rates import SlotRates
+from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots, OwnSnapshots
+from hornbeam_server.txlayer.commit.committer import Committer
+from hornbeam_server.txlayer.commit.hlc import HybridClock
+from hornbeam_server.txlayer.commit.read_holds import Readers
+from hornbeam_server.txlayer.transactions.locks import LockName, LockTable
+from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
+from hornbeam_server.txlayer.transactions.schema_gate import Gate
 
 NOTHING = Catalog(0, Schema(()), Forest(()))
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from members_world import until
 
-from hornbeam_server.api.database import Database, Ports
-from hornbeam_server.api.settings import Settings
+from hornbeam_server.node.database import Database, Ports
+from hornbeam_server.node.settings import Settings
 from hornbeam_server.query.workers.processes import inline_worker
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.storage.log.segments import SegmentedLog
@@ -32,8 +32,12 @@ from hornbeam_server.storage.simulated.network import RemoteCalls
 from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedPeers
 from hornbeam_server.storage.simulated.store import SimulatedStore, SimulatedTables
 from hornbeam_server.storage.source import LocalLogSource
-from hornbeam_server.txlayer.assignment import PATH, Assignment
-from hornbeam_server.txlayer.model import Statement, TransactionRequest, TransactionResult
+from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment
+from hornbeam_server.txlayer.transactions.requests import (
+    Statement,
+    TransactionRequest,
+    TransactionResult,
+)
 
 
 class Node:

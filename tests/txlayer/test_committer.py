@@ -20,8 +20,8 @@ from hornbeam_server.schema.errors import (
 from hornbeam_server.storage.log.files import NoRoom
 from hornbeam_server.storage.log.records import Batch, Checkpoint, commits, decode
 from hornbeam_server.storage.ports import NEWEST, START
-from hornbeam_server.txlayer.committer import MAX_LOGGED, PATIENCE_S, Committed
-from hornbeam_server.txlayer.recovery import recover
+from hornbeam_server.txlayer.commit.committer import MAX_LOGGED, PATIENCE_S, Committed
+from hornbeam_server.txlayer.commit.recovery import recover
 
 
 def running(world: World, scenario: Callable[[], Awaitable[None]]) -> None:
@@ -105,7 +105,7 @@ def test_all_that_wait_share_one_append_and_one_timestamp():
 
 
 def test_a_batch_ends_when_it_is_large_enough(monkeypatch):
-    monkeypatch.setattr("hornbeam_server.txlayer.committer.MAX_BATCH_BYTES", 200)
+    monkeypatch.setattr("hornbeam_server.txlayer.commit.committer.MAX_BATCH_BYTES", 200)
     world = World()
 
     async def scenario():

@@ -12,7 +12,7 @@ from hornbeam_server.storage.simulated.coordination import (
     SimulatedRegistry,
 )
 from hornbeam_server.storage.simulated.loop import run_simulated
-from hornbeam_server.txlayer.election import POLL_S, Candidate, Election
+from hornbeam_server.txlayer.cluster.election import POLL_S, Candidate, Election
 
 
 async def won(election):

@@ -6,7 +6,7 @@ import pytest
 
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.simulated.loop import SimulatedLoop
-from hornbeam_server.txlayer.gate import Gate
+from hornbeam_server.txlayer.transactions.schema_gate import Gate
 
 
 def simulated(scenario):

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from txlayer_world import VirtualClock
 
 from hornbeam_server.schema.errors import InvalidRequest
-from hornbeam_server.txlayer.hlc import MAX_AHEAD_MS, HybridClock
+from hornbeam_server.txlayer.commit.hlc import MAX_AHEAD_MS, HybridClock
 
 
 @given(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from txlayer_world import settle
 
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted
-from hornbeam_server.txlayer.locks import FIRST, LockName, LockOwner, LockTable, Mode
+from hornbeam_server.txlayer.transactions.locks import FIRST, LockName, LockOwner, LockTable, Mode
 
 S, X = Mode.SHARED, Mode.EXCLUSIVE
 
@@ -441,7 +441,7 @@ def test_a_lock_that_was_released_meanwhile_is_disturbed(mode):
 
 @pytest.mark.parametrize(("bound", "value"), [("REMEMBERED", 2), ("REMEMBERED_BYTES", 2)])
 def test_of_what_is_not_known_any_more_the_worst_is_assumed(monkeypatch, bound, value):
-    monkeypatch.setattr(f"hornbeam_server.txlayer.locks.{bound}", value)
+    monkeypatch.setattr(f"hornbeam_server.txlayer.transactions.locks.{bound}", value)
     locks, moments = LockTable(), []
     for name in "abac":
         moments.append(locks.moment())

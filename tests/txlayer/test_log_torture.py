@@ -22,8 +22,8 @@ from hornbeam_server.storage.log.records import Batch, Checkpoint, Commit, commi
 from hornbeam_server.storage.log.segments import SegmentedLog
 from hornbeam_server.storage.ports import START, TOMBSTONE, Position, Put
 from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFile, SimulatedFiles
-from hornbeam_server.txlayer.outcomes import TABLE as OUTCOMES
-from hornbeam_server.txlayer.recovery import recover
+from hornbeam_server.txlayer.commit.recovery import recover
+from hornbeam_server.txlayer.transactions.outcomes import TABLE as OUTCOMES
 
 SEGMENT_BYTES = 1_700
 EPOCHS = {1: range(40), 2: range(40, 100)}

@@ -10,7 +10,14 @@ from txlayer_world import MemoryStore
 from hornbeam_server.schema.errors import Corruption, IdempotencyMismatch, InvalidRequest
 from hornbeam_server.storage.ports import Put
 from hornbeam_server.storage.snapshot import ReadItem
-from hornbeam_server.txlayer.model import (
+from hornbeam_server.txlayer.transactions.outcomes import (
+    TABLE,
+    encode_outcome,
+    find_outcome,
+    request_hash,
+    transaction_id_for,
+)
+from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
     Precondition,
     RepairRows,
@@ -18,13 +25,6 @@ from hornbeam_server.txlayer.model import (
     StatementResult,
     TransactionRequest,
     TransactionResult,
-)
-from hornbeam_server.txlayer.outcomes import (
-    TABLE,
-    encode_outcome,
-    find_outcome,
-    request_hash,
-    transaction_id_for,
 )
 
 ID = transaction_id_for("order 1")

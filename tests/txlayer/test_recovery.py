@@ -15,10 +15,10 @@ from txlayer_world import TABLE, Cells, MemoryLog, MemoryStore, Values, World, p
 from hornbeam_server.schema.errors import Corruption, HornbeamError, Unavailable
 from hornbeam_server.storage.log.records import Batch, Checkpoint, Commit, commits, decode, encode
 from hornbeam_server.storage.ports import START, Position
-from hornbeam_server.txlayer.lowwater import LowWater
-from hornbeam_server.txlayer.recovery import last_checkpoint, recover
-from hornbeam_server.txlayer.retention import drop_old_segments
-from hornbeam_server.txlayer.steps import Step
+from hornbeam_server.txlayer.cluster.log_retention import drop_old_segments
+from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
+from hornbeam_server.txlayer.commit.failpoints import Step
+from hornbeam_server.txlayer.commit.recovery import last_checkpoint, recover
 
 _EMPTY = Commit(bytes(16), 3, {}, [])
 

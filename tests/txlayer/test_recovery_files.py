@@ -10,8 +10,8 @@ from hornbeam_server.storage.local.log import LocalLog
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.ports import NEWEST
 from hornbeam_server.storage.rocks.store import RocksStore
-from hornbeam_server.txlayer.outcomes import TABLE as OUTCOMES
-from hornbeam_server.txlayer.recovery import recover
+from hornbeam_server.txlayer.commit.recovery import recover
+from hornbeam_server.txlayer.transactions.outcomes import TABLE as OUTCOMES
 
 COMMITS = 60
 

@@ -15,8 +15,8 @@ from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.storage.log.format import parse_name, scan_segment
 from hornbeam_server.storage.ports import NEWEST, Position, Put
 from hornbeam_server.storage.rocks.store import RocksStore
-from hornbeam_server.txlayer import logend
-from hornbeam_server.txlayer.recovery import recover
+from hornbeam_server.txlayer.commit import log_end
+from hornbeam_server.txlayer.commit.recovery import recover
 
 DDL = "CREATE TABLE t (a INTEGER PRIMARY KEY);"
 ERROR = "the end of the log is missing; commits may be lost"
@@ -103,7 +103,7 @@ def test_every_cut_before_a_noted_commit_is_said(tmp_path, crashed):
         newest = segments(folder)[-1]
         whole = newest.read_bytes()
         store = RocksStore.open(store_of(folder))
-        (known, _), name = await logend.known_end(store, "local"), newest.name
+        (known, _), name = await log_end.known_end(store, "local"), newest.name
         await store.close()
         frames = frames_of(newest)
         assert known.offset in frames
@@ -142,7 +142,7 @@ def test_a_database_of_an_older_version_has_no_notes(tmp_path):
     async def scenario():
         folder = await written(tmp_path / "data", 0)
         store = RocksStore.open(store_of(folder))
-        await store.drop_table(logend.TABLE)
+        await store.drop_table(log_end.TABLE)
         await store.close()
         segments(folder)[-1].unlink()
         assert (await found(folder))[:2] == ([], [])
@@ -153,16 +153,16 @@ def test_a_database_of_an_older_version_has_no_notes(tmp_path):
 def test_timestamps_of_a_missing_end_are_not_given_out_again(tmp_path):
     async def scenario():
         store = RocksStore.open(tmp_path)
-        await store.create_table(logend.TABLE)
+        await store.create_table(log_end.TABLE)
         at = Position(1, 2, 300)
-        await store.put({logend.TABLE: [logend.note_of("a", at)]}, 10**15)
+        await store.put({log_end.TABLE: [log_end.note_of("a", at)]}, 10**15)
         recovered = await recover(store, MemoryLog(2), log_name="a")
         assert recovered.last_ts >= 10**15
         assert recovered.lost is not None
         assert recovered.lost.known == at
         assert (await recover(store, MemoryLog(3), log_name="b")).lost is None
-        assert (await store.get(logend.TABLE, [b"a"], NEWEST))[0].value
-        await store.put({logend.TABLE: [Put(b"a", b"")]}, 10**15 + 1)
+        assert (await store.get(log_end.TABLE, [b"a"], NEWEST))[0].value
+        await store.put({log_end.TABLE: [Put(b"a", b"")]}, 10**15 + 1)
         await store.close()
 
     asyncio.run(scenario())

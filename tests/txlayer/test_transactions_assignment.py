@@ -7,11 +7,11 @@ import duckdb
 import pytest
 from database_world import catalog_of, opened
 
-from hornbeam_server.query import duckeval
+from hornbeam_server.query.duckdb import scalar
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError, TypeMismatch
-from hornbeam_server.txlayer import plans
-from hornbeam_server.txlayer.model import Statement, TransactionRequest
+from hornbeam_server.txlayer.transactions import write_plans
+from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 
 DDL = """
 CREATE TABLE moments (
@@ -147,9 +147,9 @@ def test_parameters_without_a_type_are_what_duckdb_sees_in_them(tmp_path, monkey
 
     def evaluate(node, *rest):
         asked.append(node.sql())
-        return duckeval.evaluate(node, *rest)
+        return scalar.evaluate(node, *rest)
 
-    monkeypatch.setattr(plans, "evaluate", evaluate)
+    monkeypatch.setattr(write_plans, "evaluate", evaluate)
     oracle = duckdb.connect()
 
     async def test(database):

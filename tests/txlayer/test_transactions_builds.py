@@ -9,9 +9,9 @@ import pytest
 from database_world import opened, run_all, settings, shop
 from test_transactions_schema import JOIN, bare, check, fill, next_version, write
 
-from hornbeam_server.api.database import Database
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.maintain.spans import Span, cut
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import InvalidRequest, NotFound
 from hornbeam_server.storage.ports import Put

@@ -8,8 +8,8 @@ from database_world import on_shop, run_all, until
 from test_transactions_statements import FILL, statements
 
 from hornbeam_server.schema.errors import TransactionAborted
-from hornbeam_server.txlayer import manager
-from hornbeam_server.txlayer.locks import LockOwner, Mode
+from hornbeam_server.txlayer.transactions import manager
+from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
 
 ADD = "UPDATE product SET p_stock = p_stock + 1 WHERE p_id = 1"
 

@@ -9,8 +9,8 @@ from members_world import simulated
 from nodes_world import nodes
 from test_transactions_schema import next_version
 
-from hornbeam_server.api.database import Database
 from hornbeam_server.maintain.spans import Span
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.ddl import load_ddl
@@ -22,7 +22,8 @@ from hornbeam_server.schema.errors import (
     UniqueViolation,
 )
 from hornbeam_server.storage.ports import Put
-from hornbeam_server.txlayer import catalog_keeper, identity
+from hornbeam_server.txlayer.ddl import catalog_manager
+from hornbeam_server.txlayer.transactions import identity_columns
 
 T = "CREATE TABLE t (id {type} GENERATED {when} AS IDENTITY {options} PRIMARY KEY, a INT);"
 ADD = "INSERT INTO t (a) VALUES (1) RETURNING id"
@@ -129,7 +130,7 @@ def test_a_restart_outlives_the_process_and_goes_on_once(tmp_path):
             assert await add(database) == [500]
         async with await Database.open(settings(tmp_path)) as database:
             (number,) = await add(database)
-            assert 500 < number <= 500 + identity.BLOCK
+            assert 500 < number <= 500 + identity_columns.BLOCK
 
     asyncio.run(run())
 
@@ -200,9 +201,11 @@ def test_a_load_survives_a_crash_with_its_numbers(tmp_path):
         async with opened(tmp_path, tables()) as database:
             await database.load("t", ["id"], [(n,) for n in range(1, 4)])
             (cell,) = await database.store.get(
-                identity.TABLE, [identity._cell(database.catalog.counters["t", "id"])], 1 << 62
+                identity_columns.TABLE,
+                [identity_columns._cell(database.catalog.counters["t", "id"])],
+                1 << 62,
             )
-            assert identity._NUMBER.unpack(cell.value)[0] > 3
+            assert identity_columns._NUMBER.unpack(cell.value)[0] > 3
 
     asyncio.run(run())
 
@@ -265,9 +268,11 @@ def test_a_database_from_before_counters_had_beginnings_goes_on(tmp_path):
         async with opened(tmp_path, tables()) as database:
             catalog = replace(database.catalog, version=database.catalog.version + 1, beginnings=())
             assert b'"format":1,' in encode_catalog(catalog)
-            await database.keeper._publish(lambda _: catalog_keeper._ready(catalog))
+            await database.keeper._publish(lambda _: catalog_manager._ready(catalog))
             old = Put(b"t\0id", (2001).to_bytes(8, "big", signed=True))
-            await database.store.put({identity.TABLE: [old]}, await database.committer.reserve())
+            await database.store.put(
+                {identity_columns.TABLE: [old]}, await database.committer.reserve()
+            )
         async with await Database.open(settings(tmp_path)) as database:
             assert await add(database) == [2001]
             await change(database, replace(tables(), incarnations=database.catalog.incarnations))
@@ -296,7 +301,7 @@ async def added(node, count=1):
 async def test_no_node_gives_numbers_of_a_block_from_before_a_restart():
     world = await three()
     before = [await added(node, 3) for node in world.all]
-    assert len({n // identity.BLOCK for numbers in before for n in numbers}) == 3
+    assert len({n // identity_columns.BLOCK for numbers in before for n in numbers}) == 3
     await world.leader.do(world.leader.database.keeper.restart("t", "id", 50_000))
     await world.settled()
     numbers = [n for _ in range(3) for node in world.all for n in await added(node)]
@@ -323,7 +328,7 @@ async def test_a_load_at_one_node_makes_no_insert_fail_at_another():
     world = await three()
     one, two, three_ = world.all
     reserved = [await added(node) for node in world.all]
-    loaded = [n for n in range(1, 3 * identity.BLOCK + 1) if [n] not in reserved]
+    loaded = [n for n in range(1, 3 * identity_columns.BLOCK + 1) if [n] not in reserved]
     await one.do(one.database.load("t", ["id"], [(n,) for n in loaded]))
     for node in (one, two, three_):
         assert min(await added(node, 2)) > max(loaded)

@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 import pytest
 from database_world import opened
 
-from hornbeam_server.api.planning import PlanRequest
-from hornbeam_server.query import native, residual
+from hornbeam_server.node.schema_plans import PlanRequest
+from hornbeam_server.query import duckdb_plan
+from hornbeam_server.query.execution import loops
 from hornbeam_server.schema.errors import LimitExceeded
-from hornbeam_server.txlayer import transaction
+from hornbeam_server.txlayer.transactions import attempt
 
 DDL = """
 CREATE TABLE doc (id INTEGER PRIMARY KEY, g INTEGER, body TEXT);
@@ -76,8 +77,8 @@ READS = {
 
 
 def test_a_query_over_large_rows_takes_little_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(native, "KEPT_BYTES", 5 << 20)
-    monkeypatch.setattr(residual, "BUFFER_BYTES", 3 << 20)
+    monkeypatch.setattr(loops, "KEPT_BYTES", 5 << 20)
+    monkeypatch.setattr(duckdb_plan, "BUFFER_BYTES", 3 << 20)
 
     async def run():
         peaks = {}
@@ -112,7 +113,7 @@ def test_a_write_of_more_than_fits_in_memory_is_refused_and_leaves_nothing(
 ):
     async def run():
         async with filled(tmp_path, "doc", "par", "kid") as database:
-            monkeypatch.setattr(transaction, "MAX_BYTES", 6 << 20)
+            monkeypatch.setattr(attempt, "MAX_BYTES", 6 << 20)
             tracemalloc.start()
             try:
                 with pytest.raises(LimitExceeded, match="more than 6291456 bytes"):
@@ -154,7 +155,7 @@ def test_what_a_view_repeats_counts(tmp_path, monkeypatch):
             await database.execute("INSERT INTO a VALUES (1, 'short')")
             values = ", ".join(f"({i}, 1)" for i in range(30))
             await database.execute(f"INSERT INTO b VALUES {values}")
-            monkeypatch.setattr(transaction, "MAX_STORED_BYTES", 6 << 20)
+            monkeypatch.setattr(attempt, "MAX_STORED_BYTES", 6 << 20)
             with pytest.raises(LimitExceeded, match="views and indexes"):
                 await database.execute("UPDATE a SET text = ?", ("x" * BYTES,))
             await database.execute("UPDATE a SET text = ?", ("x" * 1000,))

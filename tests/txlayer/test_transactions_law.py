@@ -21,7 +21,7 @@ from hornbeam_server.maintain.recompute import recompute
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.errors import ConstraintViolation, TransactionAborted
 from hornbeam_server.schema.types import Kind
-from hornbeam_server.txlayer.model import InsertRows, TransactionRequest
+from hornbeam_server.txlayer.transactions.requests import InsertRows, TransactionRequest
 
 KINDS = tuple(kind for kind in SIMPLE_KINDS if kind is not Kind.BOOLEAN)
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from database_world import opened
 
-from hornbeam_server.api.planning import PlanRequest
+from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.schema.errors import LimitExceeded
 from hornbeam_server.storage.limits import MAX_KEY_BYTES, MAX_ROW_BYTES
 

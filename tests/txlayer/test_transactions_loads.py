@@ -8,12 +8,12 @@ import pytest
 from database_world import check, fill_load, opened, run_all, settings, shop
 from test_transactions_schema import next_version
 
-from hornbeam_server.api.database import Database
 from hornbeam_server.maintain.spans import Span
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.schema.errors import BeingLoaded, InvalidRequest, NotFound, StalePlan
 from hornbeam_server.storage.ports import Put
-from hornbeam_server.txlayer import loads
+from hornbeam_server.txlayer.ddl import load_records
 
 ALL = Span(b"", None)
 CUSTOMERS = "INSERT INTO customer VALUES (1, 'ann', 5, 'ann@x'), (2, 'bob', 0, NULL)"
@@ -147,7 +147,7 @@ def test_only_one_load_of_what_is_empty_and_there(tmp_path):
             with pytest.raises(BeingLoaded, match="under way"):
                 await begin(database, **other)
         tables = await database.store.tables()
-        assert {*loads.tables(begun).values()} <= {*tables}
+        assert {*load_records.tables(begun).values()} <= {*tables}
 
     on_shop(tmp_path, test)
 
@@ -187,7 +187,7 @@ def test_a_load_that_is_given_up_leaves_nothing(tmp_path):
     async def test(database):
         await begin(database)
         await fill_load(database, LOADED)
-        tables = set(loads.tables(database.catalog).values())
+        tables = set(load_records.tables(database.catalog).values())
         assert await database.keeper.cancel_load() == ("orders", "line")
         await database.keeper.wait_built()
         assert not tables & set(await database.store.tables())
@@ -197,7 +197,7 @@ def test_a_load_that_is_given_up_leaves_nothing(tmp_path):
             await database.put({next(iter(tables)): [Put(b"k", b"v")]}, database.watermark())
         await run_all(database, "INSERT INTO employee VALUES (1, NULL, 'eve')")
         await load(database, {"line": [], "orders": LOADED["orders"][:1]})
-        assert not tables & set(loads.tables(database.catalog).values())
+        assert not tables & set(load_records.tables(database.catalog).values())
         assert await rows_of(database, "SELECT o_id FROM orders") == [(10,)]
 
     on_shop(tmp_path, test)
@@ -271,9 +271,9 @@ def test_who_follows_the_changes_is_told_of_a_load(tmp_path):
 
 
 def test_splits_are_those_of_the_relation_and_its_views():
-    catalog = loads.begun(shop_readable(), ("orders", "line"), IDENTITY)
-    made = loads.tables(catalog)
-    assert loads.splits(catalog, {"line": [b"k"]}) == {
+    catalog = load_records.begun(shop_readable(), ("orders", "line"), IDENTITY)
+    made = load_records.tables(catalog)
+    assert load_records.splits(catalog, {"line": [b"k"]}) == {
         made[name]: [b"k"] for name in ("line", "orders__line", "customer__orders__line")
     }
 

@@ -8,7 +8,7 @@ from database_world import check, on_shop, opened, run_all, shop, until
 from test_transactions_constraints import outcomes_of, race
 from test_transactions_statements import FILL, on_full_shop, statements
 
-from hornbeam_server.api import database as database_module
+from hornbeam_server.node import database as database_module
 from hornbeam_server.schema.errors import (
     IdempotencyMismatch,
     InvalidRequest,
@@ -24,10 +24,15 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.snapshot import ReadItem
-from hornbeam_server.txlayer import catalog_keeper
-from hornbeam_server.txlayer.locks import LockOwner, Mode
-from hornbeam_server.txlayer.manager import TransactionLimits
-from hornbeam_server.txlayer.model import InsertRows, Precondition, Statement, TransactionRequest
+from hornbeam_server.txlayer.ddl import catalog_manager
+from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
+from hornbeam_server.txlayer.transactions.manager import TransactionLimits
+from hornbeam_server.txlayer.transactions.requests import (
+    InsertRows,
+    Precondition,
+    Statement,
+    TransactionRequest,
+)
 
 ADD = "UPDATE product SET p_stock = p_stock + 1 WHERE p_id = 1"
 
@@ -335,7 +340,7 @@ def test_a_table_that_cannot_be_purged_does_not_keep_others_from_it(tmp_path, mo
         with pytest.raises(Unavailable) as failed:
             await database.purge()
         assert failed.value.message == f"{purged[1]} is out of reach."
-        assert {*purged} == {*await database.store.tables()} - {catalog_keeper.TABLE}
+        assert {*purged} == {*await database.store.tables()} - {catalog_manager.TABLE}
         assert len(purged) > 2
 
     on_shop(tmp_path, test)

@@ -9,7 +9,7 @@ from database_world import check, until
 from test_transactions_statements import on_full_shop, statements
 
 from hornbeam_server.schema.errors import UniqueViolation
-from hornbeam_server.txlayer import outcomes
+from hornbeam_server.txlayer.transactions import outcomes
 
 
 class Reads:

@@ -7,10 +7,10 @@ import pytest
 from database_world import building, check, opened, run_all, settings, shop, until
 from test_transactions_statements import FILL
 
-from hornbeam_server.api.database import Database
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.errors import NotFound, StalePlan, Unavailable
-from hornbeam_server.txlayer.catalog_keeper import CatalogKeeper, OwnBarrier
+from hornbeam_server.txlayer.ddl.catalog_manager import CatalogKeeper, OwnBarrier
 
 JOIN = "SELECT c_name, o_id FROM customer, orders WHERE c_id = o_c_id"
 

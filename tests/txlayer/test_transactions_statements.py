@@ -17,7 +17,7 @@ from hornbeam_server.schema.errors import (
     UnknownName,
     Unsupported,
 )
-from hornbeam_server.txlayer.model import InsertRows, Statement, TransactionRequest
+from hornbeam_server.txlayer.transactions.requests import InsertRows, Statement, TransactionRequest
 
 PEOPLE = (
     "INSERT INTO customer VALUES (1, 'ann', 10, 'a@x'), (2, 'bob', 20, 'b@x'), (3, 'cy', 0, NULL)"

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 from database_world import opened
 
-from hornbeam_server.api.planning import PlanRequest
-from hornbeam_server.txlayer.manager import TransactionRequest
-from hornbeam_server.txlayer.model import InsertRows, Statement
+from hornbeam_server.node.schema_plans import PlanRequest
+from hornbeam_server.txlayer.transactions.manager import TransactionRequest
+from hornbeam_server.txlayer.transactions.requests import InsertRows, Statement
 
 ROWS, WRITES = 20_000, 20
 LONGEST_S = 0.12

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec.structs import replace
 
 from hornbeam_server.schema.errors import Corruption
-from hornbeam_server.txlayer.assignment import (
+from hornbeam_server.txlayer.cluster.assignment import (
     IDLE_RATE,
     SLOTS,
     Assignment,
@@ -23,7 +23,7 @@ from hornbeam_server.txlayer.assignment import (
     is_shut,
     next_version,
 )
-from hornbeam_server.txlayer.balance import MOST_AT_ONCE, NOBODY, PAYS
+from hornbeam_server.txlayer.cluster.balance import MOST_AT_ONCE, NOBODY, PAYS
 
 A = Member("a", "http://a", "a:1", commits=True)
 B = Member("b", "http://b", "b:1")

@@ -5,7 +5,13 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hornbeam_server.txlayer.balance import MOST_AT_ONCE, NOBODY, PAYS, handed_over, rebalanced
+from hornbeam_server.txlayer.cluster.balance import (
+    MOST_AT_ONCE,
+    NOBODY,
+    PAYS,
+    handed_over,
+    rebalanced,
+)
 
 NAMES = ["a", "b", "c", "d"]
 weights = st.one_of(st.integers(1, 100), st.sampled_from([1, 1, 1, 10_000]))

@@ -10,7 +10,7 @@ from database_world import catalog_of, stored_rows
 from members_world import refusal, simulated, until
 from nodes_world import Nodes, nodes
 
-from hornbeam_server.api.changes import begun
+from hornbeam_server.node.change_feed import begun
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import (
     Corruption,
@@ -32,10 +32,10 @@ from hornbeam_server.storage.simulated.files import (
     SimulatedFiles,
     SimulatedLogs,
 )
-from hornbeam_server.txlayer.assignment import PATH, Assignment, Member, Word
-from hornbeam_server.txlayer.following import Following
-from hornbeam_server.txlayer.lowwater import LowWater
-from hornbeam_server.txlayer.messages import Seal
+from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment, Member, Word
+from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
+from hornbeam_server.txlayer.cluster.messages import Seal
+from hornbeam_server.txlayer.cluster.segment_positions import Following
 
 DDL = """
 CREATE TABLE parent (p_id INTEGER PRIMARY KEY, p_n INTEGER NOT NULL);

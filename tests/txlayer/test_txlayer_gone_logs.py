@@ -13,9 +13,9 @@ from hornbeam_server.storage.ports import START
 from hornbeam_server.storage.simulated.clock import SimulatedClock
 from hornbeam_server.storage.simulated.coordination import SimulatedCoordination, SimulatedRegistry
 from hornbeam_server.storage.simulated.files import SimulatedDisk, SimulatedFiles, SimulatedLogs
-from hornbeam_server.txlayer.assignment import PATH, Assignment, Member
-from hornbeam_server.txlayer.lowwater import LowWater
-from hornbeam_server.txlayer.retention import GONE_S, JOIN_S, GoneLogs
+from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment, Member
+from hornbeam_server.txlayer.cluster.log_retention import GONE_S, JOIN_S, GoneLogs
+from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 
 RETENTION_S = 600.0
 """Longer than `GONE_S`."""

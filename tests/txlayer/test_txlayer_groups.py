@@ -10,7 +10,7 @@ from hornbeam_server.schema.catalog import Catalog, DeferredView, State
 from hornbeam_server.schema.errors import Corruption, StalePlan
 from hornbeam_server.schema.model import DeclaredView
 from hornbeam_server.storage.local.coordination import LocalCoordination
-from hornbeam_server.txlayer.groups import (
+from hornbeam_server.txlayer.views.refresh_groups import (
     Batch,
     Finished,
     Groups,

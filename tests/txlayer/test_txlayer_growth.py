@@ -1,6 +1,6 @@
 """How many rows have come since they were counted."""
 
-from hornbeam_server.txlayer.growth import Growth
+from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
 
 
 def known(growth):

@@ -6,9 +6,9 @@ import pytest
 from members_world import attempts, members, refusal, simulated, soon, until
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
-from hornbeam_server.txlayer import links as links_module
-from hornbeam_server.txlayer.links import RETRY_S
-from hornbeam_server.txlayer.messages import (
+from hornbeam_server.txlayer.cluster import links as links_module
+from hornbeam_server.txlayer.cluster.links import RETRY_S
+from hornbeam_server.txlayer.cluster.messages import (
     Freed,
     Granted,
     Lock,

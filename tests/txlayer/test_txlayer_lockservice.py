@@ -7,9 +7,16 @@ import pytest
 from members_world import attempts, members, refusal, simulated, soon, until
 
 from hornbeam_server.schema.errors import StatementTimeout, TransactionAborted, Unavailable
-from hornbeam_server.txlayer.locks import LockOwner, Mode
-from hornbeam_server.txlayer.messages import Freed, Granted, Lock, Refused, Release, decode_response
-from hornbeam_server.txlayer.view import slot_of
+from hornbeam_server.txlayer.cluster.membership_view import slot_of
+from hornbeam_server.txlayer.cluster.messages import (
+    Freed,
+    Granted,
+    Lock,
+    Refused,
+    Release,
+    decode_response,
+)
+from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
 
 S, X = Mode.SHARED, Mode.EXCLUSIVE
 

@@ -1,4 +1,4 @@
-"""When a node asks the coordination service (txlayer/lookout.py)."""
+"""When a node asks the coordination service (txlayer/cluster/change_poller.py)."""
 
 import asyncio
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from hornbeam_server.schema.errors import Unavailable
-from hornbeam_server.txlayer.lookout import LOOK_S, Lookout
+from hornbeam_server.txlayer.cluster.change_poller import LOOK_S, Lookout
 
 
 class Service:

@@ -18,10 +18,10 @@ from hornbeam_server.storage.simulated.coordination import (
 )
 from hornbeam_server.storage.simulated.loop import run_simulated
 from hornbeam_server.storage.simulated.network import RemoteCalls
-from hornbeam_server.txlayer.assignment import PATH, SLOTS, Assignment, Word
-from hornbeam_server.txlayer.balance import PAYS
-from hornbeam_server.txlayer.election import Candidate, Election
-from hornbeam_server.txlayer.master import RETRY_S, Master, Superseded
+from hornbeam_server.txlayer.cluster.assignment import PATH, SLOTS, Assignment, Word
+from hornbeam_server.txlayer.cluster.balance import PAYS
+from hornbeam_server.txlayer.cluster.election import Candidate, Election
+from hornbeam_server.txlayer.cluster.master import RETRY_S, Master, Superseded
 
 LOOK_S = 0.02
 SOON_S = 2.0

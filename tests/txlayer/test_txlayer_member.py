@@ -18,10 +18,10 @@ from hornbeam_server.schema.errors import (
     Unavailable,
 )
 from hornbeam_server.storage.simulated.files import Fault, Kind
-from hornbeam_server.txlayer.assignment import PATH, SLOTS
-from hornbeam_server.txlayer.membership import WORD_S
-from hornbeam_server.txlayer.rates import MEASURED_S
-from hornbeam_server.txlayer.view import slot_of
+from hornbeam_server.txlayer.cluster.assignment import PATH, SLOTS
+from hornbeam_server.txlayer.cluster.membership import WORD_S
+from hornbeam_server.txlayer.cluster.membership_view import slot_of
+from hornbeam_server.txlayer.cluster.slot_rates import MEASURED_S
 
 BANK = """
 CREATE TABLE account (a_id INTEGER PRIMARY KEY, a_balance INTEGER NOT NULL, a_name TEXT UNIQUE);

@@ -19,12 +19,12 @@ from hornbeam_server.storage.simulated.chaos import Fault, Profile
 from hornbeam_server.storage.simulated.clock import SimulatedClock
 from hornbeam_server.storage.simulated.coordination import SimulatedCoordination
 from hornbeam_server.storage.simulated.loop import run_simulated
-from hornbeam_server.txlayer.assignment import PATH, Assignment
-from hornbeam_server.txlayer.committer import encoded
-from hornbeam_server.txlayer.locks import LockOwner, Mode
-from hornbeam_server.txlayer.master import Master
-from hornbeam_server.txlayer.membership import POLL_S
-from hornbeam_server.txlayer.recovery import recover
+from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment
+from hornbeam_server.txlayer.cluster.master import Master
+from hornbeam_server.txlayer.cluster.membership import POLL_S
+from hornbeam_server.txlayer.commit.committer import encoded
+from hornbeam_server.txlayer.commit.recovery import recover
+from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
 
 TABLE = "r.account.0"
 ACCOUNTS = [str(n).encode() for n in range(8)]

@@ -10,12 +10,12 @@ from txlayer_world import prepared
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.simulated.coordination import SESSION_S
-from hornbeam_server.txlayer.assignment import PATH
-from hornbeam_server.txlayer.locks import LockOwner, Mode
-from hornbeam_server.txlayer.membership import POLL_S, WORD_S
-from hornbeam_server.txlayer.messages import Lock, Release
-from hornbeam_server.txlayer.rates import MEASURED_S
-from hornbeam_server.txlayer.view import slot_of
+from hornbeam_server.txlayer.cluster.assignment import PATH
+from hornbeam_server.txlayer.cluster.membership import POLL_S, WORD_S
+from hornbeam_server.txlayer.cluster.membership_view import slot_of
+from hornbeam_server.txlayer.cluster.messages import Lock, Release
+from hornbeam_server.txlayer.cluster.slot_rates import MEASURED_S
+from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
 
 LOOK_S = 2 * POLL_S
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from txlayer_world import settle
 
-from hornbeam_server.txlayer.readers import Readers
+from hornbeam_server.txlayer.commit.read_holds import Readers
 
 
 def test_the_oldest_version_is_that_of_the_oldest_query_or_else_the_newest_there_is():

@@ -8,9 +8,9 @@ from txlayer_world import prepared
 
 from hornbeam_server.schema.errors import InvalidRequest, Unavailable
 from hornbeam_server.storage.simulated.loop import run_simulated
-from hornbeam_server.txlayer.hlc import MAX_AHEAD_MS
-from hornbeam_server.txlayer.messages import Reach
-from hornbeam_server.txlayer.snapshots import FRESH_S, HURRY_S, PATIENCE_S, LastSnapshots
+from hornbeam_server.txlayer.cluster.messages import Reach
+from hornbeam_server.txlayer.cluster.snapshots import FRESH_S, HURRY_S, PATIENCE_S, LastSnapshots
+from hornbeam_server.txlayer.commit.hlc import MAX_AHEAD_MS
 
 
 async def commit(party, number=1, key="k"):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hornbeam_server.schema.model import OnDelete, Relation, Schema
 from hornbeam_server.schema.types import Row, Value
-from hornbeam_server.txlayer.model import Statement
+from hornbeam_server.txlayer.transactions.requests import Statement
 
 State = dict[str, list[Row]]
 

@@ -22,10 +22,10 @@ from hornbeam_server.schema.model import Column, KeyPart
 from hornbeam_server.schema.types import ColumnType, Kind, Row
 from hornbeam_server.storage.log.files import NoRoom
 from hornbeam_server.storage.ports import TOMBSTONE, Cell, Position, Put, Segment, Versioned
-from hornbeam_server.txlayer.committer import Committer, Prepared
-from hornbeam_server.txlayer.committer import encoded as encode_transaction
-from hornbeam_server.txlayer.hlc import HybridClock
-from hornbeam_server.txlayer.lowwater import LowWater
+from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
+from hornbeam_server.txlayer.commit.committer import Committer, Prepared
+from hornbeam_server.txlayer.commit.committer import encoded as encode_transaction
+from hornbeam_server.txlayer.commit.hlc import HybridClock
 
 Cells = dict[str, dict[tuple[bytes, int], bytes]]
 TABLE = "r.t.0"

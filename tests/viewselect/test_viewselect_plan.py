@@ -20,8 +20,8 @@ from viewselect_world import (
     World,
 )
 
-from hornbeam_server.query.binder import bind
-from hornbeam_server.query.rewrite import rewrite
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.query.optimizer.rewrite import rewrite
 from hornbeam_server.schema.catalog import Catalog, Forest, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import InvalidRequest

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from star_world import schema, workload
 from viewselect_world import TPCW, TPCW_WORKLOAD, World
 
-from hornbeam_server.api.planning import PlanRequest, plan_schema
-from hornbeam_server.query.access import Access, choose
-from hornbeam_server.query.algebra import Block
-from hornbeam_server.query.cover import best_disjoint
+from hornbeam_server.node.schema_plans import PlanRequest, plan_schema
+from hornbeam_server.query.binding.algebra import Block
 from hornbeam_server.query.engine import QueryEngine
-from hornbeam_server.query.joins import MAX_BEGINNINGS, order_joins
+from hornbeam_server.query.optimizer.access_paths import Access, choose
+from hornbeam_server.query.optimizer.cover import best_disjoint
+from hornbeam_server.query.optimizer.join_order import MAX_BEGINNINGS, order_joins
 from hornbeam_server.schema.catalog import Catalog, Forest
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import StatementTimeout

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hornbeam_server.query.algebra import BoundStatement
-from hornbeam_server.query.binder import bind
+from hornbeam_server.query.binding.algebra import BoundStatement
+from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.schema.catalog import Catalog, Forest, WorkloadStatement
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import Schema

@@ -25,8 +25,8 @@ def load_initially(
 ) -> None:
     """Load the files of `sources`, by relation, and print the report."""
     job, told = (
-        spark_module("pipeline.load"),
-        spark_module("pipeline.told"),
+        spark_module("pipeline.load.driver"),
+        spark_module("pipeline.spark.errors"),
     )
     with long_progress() as bars:
         task = bars.add_task("reading", total=None, note="")

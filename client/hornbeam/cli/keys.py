@@ -130,7 +130,7 @@ def bootstrap(as_json: AsJson = False) -> None:
 
     Nothing is stored. Make other keys with it, then take the setting out again.
     """
-    keys = server_module("api.keys")
+    keys = server_module("api.security.api_keys")
     fresh = keys.fresh()
     line = keys.bootstrap_line(fresh)
     if as_json:

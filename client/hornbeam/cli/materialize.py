@@ -59,8 +59,8 @@ def materialize(
     if rebuild and not names:
         fail("Say what to rebuild.")
     job, told = (
-        spark_module("pipeline.materialize"),
-        spark_module("pipeline.told"),
+        spark_module("pipeline.build.driver"),
+        spark_module("pipeline.spark.errors"),
     )
     began = time.monotonic()
     with long_progress() as bars:

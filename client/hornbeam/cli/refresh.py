@@ -37,7 +37,7 @@ def refresh(
     May be ended at any time, also by kill -9, and run by several at once: a batch that was begun is
     done again, with the same result. With --json, a line per batch.
     """
-    spark_module("pipeline.refreshing").keep(
+    spark_module("pipeline.refresh.command").keep(
         url,
         groups or (),
         once=once,

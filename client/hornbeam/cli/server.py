@@ -38,7 +38,7 @@ def serve(
 def show_config(as_json: AsJson = False) -> None:
     """Show every setting, and where its value comes from."""
     try:
-        settings = server_module("api.settings").describe()
+        settings = server_module("node.settings").describe()
     except (ValueError, server_module("schema.errors").HornbeamError) as error:
         fail(f"The settings are wrong: {error}")
     if as_json:

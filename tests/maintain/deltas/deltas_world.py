@@ -12,9 +12,14 @@ from hornbeam_server.maintain.changes import Change
 from hornbeam_server.maintain.deltas.program import compile_view, refresh
 from hornbeam_server.maintain.deltas.relations import changed_rows, stored_fields
 from hornbeam_server.maintain.deltas.stages import input_schema, output_schema, run_inputs
-from hornbeam_server.query.duck import column_type, connect, from_record_batch, to_record_batch
-from hornbeam_server.query.meaning import duckdb_sql
-from hornbeam_server.query.parse import parse
+from hornbeam_server.query.binding.parse import parse
+from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
+from hornbeam_server.query.duckdb.types import (
+    column_type,
+    connect,
+    from_record_batch,
+    to_record_batch,
+)
 from hornbeam_server.schema.catalog import Catalog, Forest, Index, Layout, State
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.model import DeclaredView

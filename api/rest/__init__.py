@@ -1,0 +1,1 @@
+"""The REST interface: requests and responses, authentication, limits on bodies, metrics."""

@@ -1,0 +1,112 @@
+"""The REST interface: an application of thin routes over `Database`.
+
+msgspec encodes the answers (`api/rest/serializers.py`). Large answers are streamed
+(`api/rest/streams.py`). Errors are problem documents (`api/rest/problems.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from hornbeam_server.api.rest import problems, response_models
+from hornbeam_server.api.rest.audit import Audit, logger_to
+from hornbeam_server.api.rest.authentication import Authentication, KeyRing
+from hornbeam_server.api.rest.authorization import Authorizer
+from hornbeam_server.api.rest.dependencies import long_bodies
+from hornbeam_server.api.rest.metrics import Metrics
+from hornbeam_server.api.rest.middleware import Guard
+from hornbeam_server.api.rest.routes import (
+    builds,
+    exports,
+    groups,
+    health,
+    keys,
+    pages,
+    queries,
+    schema,
+    transactions,
+    upkeep,
+)
+from hornbeam_server.api.rest.same_origin import SameOrigin, is_guarded
+from hornbeam_server.api.security.roles import needed_role
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.node import Serving
+from hornbeam_server.node.settings import Settings
+
+VERSION = "0.1.0"
+ROUTERS = (queries, transactions, schema, upkeep, exports, builds, groups, keys, health, pages)
+"""Routes are matched in this order, each by a regular expression: the most frequent ones first."""
+
+
+def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
+    """The application over a database that the caller opens and closes. Raises InvalidRequest when
+    the audit log cannot be written."""
+    app = _Application(
+        title="Hornbeam",
+        summary="Transactions and always-right materialised views",
+        description="Errors are RFC 9457 problem documents; `code` is stable, `retryable` says"
+        " whether to send the same again, `outcome` what is known of the transaction.",
+        version=VERSION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        docs_url=None,  # FastAPI's page would load scripts from another server
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.serving = serving if isinstance(serving, Serving) else Serving(serving)
+    app.state.settings = settings
+    app.state.metrics = Metrics()
+    app.state.keys = KeyRing(app.state.serving, settings)
+    app.state.authorizer = Authorizer()
+    app.state.long_bodies = long_bodies()
+    asked = settings.authentication == "keys"
+    app.add_middleware(Authentication, ring=app.state.keys if asked else None, settings=settings)
+    if is_guarded(settings):
+        app.add_middleware(SameOrigin, settings=settings)
+    if settings.audit_log is not None:
+        app.add_middleware(Audit, write=logger_to(settings.audit_log))
+    app.add_middleware(Guard, settings=settings, metrics=app.state.metrics)  # the outermost
+    routes = [route for module in ROUTERS for route in module.router.routes]
+    problems.install(app, [route for route in routes if isinstance(route, APIRoute)])
+    for module in ROUTERS:
+        app.include_router(module.router)
+    return app
+
+
+class _Application(FastAPI):
+    """A FastAPI application whose OpenAPI document also has what the layers around the routes do:
+    API keys, and refusals of bodies and origins."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                if "requestBody" in operation:
+                    _document(operation, 408, 415)
+                if is_guarded(self.state.settings):
+                    _document(operation, 400, 403, 421)
+        if self.state.settings.authentication == "keys":
+            schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+            schemes["apiKey"] = {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "An API key: hb_, its public id, _, its secret.",
+            }
+            for methods in document["paths"].values():
+                for operation in methods.values():
+                    _secure(operation)
+        return document
+
+
+def _secure(operation: dict[str, Any]) -> None:
+    if needed_role(operation) is not None:
+        operation["security"] = [{"apiKey": []}]
+        _document(operation, 401, 403, 429, 503)
+
+
+def _document(operation: dict[str, Any], *statuses: int) -> None:
+    for status, refusal in response_models.problems(*statuses).items():
+        operation["responses"].setdefault(str(status), refusal)

@@ -1,0 +1,218 @@
+"""Bodies of bulk loads: CSV and Arrow streams to rows of our values."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from hornbeam_server.query.duckdb.types import from_record_batch
+from hornbeam_server.schema.errors import (
+    ConstraintViolation,
+    InvalidRequest,
+    LimitExceeded,
+    TypeMismatch,
+    UnknownName,
+)
+from hornbeam_server.schema.model import Relation
+from hornbeam_server.schema.sqltext import literal_sql
+
+ARROW = "application/vnd.apache.arrow.stream"
+MAX_EXPANSION = 8
+"""A compressed Arrow stream may unpack to so many times its size (and a MiB)."""
+_OPENING, _QUOTES = re.compile(rb'[,\r\n]"'), re.compile(rb'"+')
+_WINDOW = 1 << 20
+MAX_REFERRED_BYTES = 64 << 20
+"""Texts that are sent once and stand in many rows may take so much in all rows together."""
+HEADER_BYTES = 1 << 20
+"""The names of the columns take less."""
+STEP_ROWS = 10_000
+"""Rows that become Python values by one call, during which no other thread goes on."""
+Rows = Sequence[Sequence[Any]]
+
+
+def read_rows(
+    body: bytes, content_type: str, relation: Relation, max_rows: int
+) -> tuple[list[str], Rows]:
+    """Column names and rows of a body: an Arrow stream if `content_type` says so, else CSV.
+
+    Raises InvalidRequest for a body that cannot be read, UnknownName for a column that is not
+    the relation's, LimitExceeded for too many rows.
+    """
+    media_type = content_type.split(";", maxsplit=1)[0].strip().lower()
+    try:
+        if media_type == ARROW:
+            return _arrow_rows(body, relation, max_rows)
+        return _csv_rows(body, relation, max_rows)
+    except (pa.ArrowException, OSError, UnicodeError, ArithmeticError) as error:
+        # Names that are no UTF-8, and decimals of a scale that is none, are noticed by Python.
+        raise InvalidRequest(f"The body cannot be read as {media_type}: {error}") from None
+
+
+def _arrow_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str], Rows]:
+    rows: list[Sequence[Any]] = []
+    unpacked = referred = 0
+    with pa.ipc.open_stream(body) as reader:
+        names = _checked_names(list(reader.schema.names), relation)
+        for batch in reader:
+            batch.validate(full=True)  # offsets in it may lie
+            unpacked += batch.nbytes
+            if unpacked > MAX_EXPANSION * len(body) + (1 << 20):
+                raise LimitExceeded(
+                    f"The stream unpacks to more than {MAX_EXPANSION} times its size.",
+                    cure="Send it uncompressed, in several requests.",
+                )
+            _check_count(len(rows) + batch.num_rows, max_rows)
+            referred += sum(map(_referred_bytes, batch.columns))
+            if referred > MAX_REFERRED_BYTES:
+                raise LimitExceeded(
+                    "The stream's dictionaries or views unpack to more than"
+                    f" {MAX_REFERRED_BYTES} bytes.",
+                    cure="Send plain columns, in several requests.",
+                )
+            for start in range(0, batch.num_rows, STEP_ROWS):
+                rows += from_record_batch(batch.slice(start, STEP_ROWS))
+    return names, rows
+
+
+def _referred_bytes(column: pa.Array) -> int:
+    """Bytes of texts that rows refer to: one text that is sent once may be that of each row."""
+    if pa.types.is_dictionary(column.type):
+        lengths = _text_lengths(column.dictionary).cast(pa.int64()).take(column.indices)
+        return pc.sum(lengths).as_py() or 0
+    if pa.types.is_string_view(column.type):
+        return pc.sum(_text_lengths(column).cast(pa.int64())).as_py() or 0
+    return 0
+
+
+def _text_lengths(texts: pa.Array) -> pa.Array:
+    if pa.types.is_string_view(texts.type):  # each is four numbers; the first is its length
+        numbers = memoryview(texts.buffers()[1]).cast("i")
+        first, last = texts.offset, texts.offset + len(texts)
+        return pa.array(numbers[4 * first : 4 * last : 4].tolist(), pa.int32())
+    if pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type):
+        return pc.binary_length(texts)
+    return pa.nulls(len(texts), pa.int32())
+
+
+def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str], Rows]:
+    """All fields as text: our own coercion is exact. An empty unquoted field is NULL."""
+    _check_width(body, relation)
+    if _cut_in_quotes(body):  # pyarrow takes what there is for the whole field
+        raise InvalidRequest(
+            "The body ends inside a quoted field.", cure="Send all of it; nothing was loaded."
+        )
+    table = pyarrow.csv.read_csv(
+        io.BytesIO(body),
+        # Without threads errors name the row. A row must lie within a block.
+        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=max(len(body), 1)),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={name: pa.string() for name in relation.column_names},
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            null_values=[""],
+        ),
+    )
+    names = _checked_names(table.column_names, relation)
+    _check_count(table.num_rows, max_rows)
+    rows: list[Sequence[Any]] = []
+    for start in range(0, table.num_rows, STEP_ROWS):
+        part = table.slice(start, STEP_ROWS)
+        rows += zip(*(column.to_pylist() for column in part.columns), strict=True)
+    return names, rows
+
+
+def _check_width(body: bytes, relation: Relation) -> None:
+    """Raises InvalidRequest for a header with far more names than the relation has columns, each of
+    which would take memory, whatever they are. Names may hold commas."""
+    header = re.split(rb"[\r\n]", body[:HEADER_BYTES], maxsplit=1)[0]
+    names = 1 + header.count(b",")
+    limit = 100 + sum(1 + name.count(",") for name in relation.column_names)
+    if names > limit or len(header) == HEADER_BYTES:
+        raise InvalidRequest(
+            f"The first line has {len(header)} bytes and {names} names; {relation.name} has"
+            f" {len(relation.column_names)} columns.",
+            cure="Begin the CSV with a line of the names of its columns.",
+        )
+
+
+def _cut_in_quotes(body: bytes) -> bool:
+    """A field in quotes begins behind a separator. Of quotes in a row inside of it each two stand
+    for one, and one that is left ends it. Many short calls, so that other threads go on."""
+    at = 0 if body.startswith(b'"') else _opening_quote(body, 0)
+    while at >= 0:
+        quotes = _QUOTES.search(body, at + 1)
+        while quotes is not None and len(quotes[0]) % 2 == 0:
+            quotes = _QUOTES.search(body, quotes.end())
+        if quotes is None:
+            return True
+        at = _opening_quote(body, quotes.end())
+    return False
+
+
+def _opening_quote(body: bytes, start: int) -> int:
+    """Where the next field in quotes begins; -1: nowhere."""
+    for low in range(start, len(body), _WINDOW):
+        found = _OPENING.search(body, low, low + _WINDOW + 1)
+        if found is not None:
+            return found.start() + 1
+    return -1
+
+
+def _checked_names(names: list[str], relation: Relation) -> list[str]:
+    for place, name in enumerate(names):
+        if name not in relation.positions:
+            raise UnknownName(
+                f"Relation {relation.name} has no column {name!r}.",
+                cure=f"Its columns are {', '.join(relation.column_names)}.",
+                column=name,
+            )
+        if name in names[:place]:
+            raise InvalidRequest(f"Column {name!r} is given twice.")
+    return names
+
+
+def _check_count(rows: int, max_rows: int) -> None:
+    if rows > max_rows:
+        raise LimitExceeded(
+            f"More than {max_rows} rows in one load.", cure="Send them in several requests."
+        )
+
+
+def name_bad_row(
+    error: TypeMismatch, relation: Relation, columns: Sequence[str], rows: Rows
+) -> TypeMismatch:
+    """`error` with the first row and column that do not fit; rows count from 1, data only."""
+    types = [relation.column(name).type for name in columns]
+    for number, row in enumerate(rows, start=1):
+        for name, type_, value in zip(columns, types, row, strict=True):
+            try:
+                type_.coerce(value)
+            except TypeMismatch as found:
+                message = f"Row {number}, column {name}: {found.message}"
+                details = {**found.details, "row": number, "column": name}
+                return TypeMismatch(message, cure="Nothing was loaded.", **details)
+    return error
+
+
+def name_orphan(
+    error: ConstraintViolation, relation: Relation, columns: Sequence[str], rows: Rows
+) -> ConstraintViolation:
+    """`error` with the first row that references what does not exist, if it is about that."""
+    wanted, name = error.details.get("key"), error.details.get("constraint")
+    keys = [key for key in relation.foreign_keys if key.name == name]
+    if wanted is None or not keys or not {*keys[0].columns} <= {*columns}:
+        return error
+    places = [columns.index(column) for column in keys[0].columns]
+    types = [relation.column(column).type for column in keys[0].columns]
+    for number, row in enumerate(rows, start=1):
+        values = (type_.coerce(row[i]) for type_, i in zip(types, places, strict=True))
+        if [literal_sql(value) for value in values] == wanted:
+            return type(error)(error.message, cure=error.cure, **error.details, row=number)
+    return error

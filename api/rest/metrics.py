@@ -1,0 +1,175 @@
+"""Prometheus metrics, one registry per application."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from starlette.types import Scope
+
+from hornbeam_server.node.database import Database
+from hornbeam_server.schema.errors import Unavailable
+from hornbeam_server.txlayer.cluster.member import Member
+from hornbeam_server.txlayer.transactions.requests import TransactionResult
+
+
+def now_s() -> float:
+    """Seconds of the event loop's own clock: a simulation has time of its own."""
+    return asyncio.get_running_loop().time()
+
+
+_METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS"}
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+_TOTALS = {
+    "transactions_committed": "Transactions committed.",
+    "transactions_aborted": "Attempts aborted.",
+    "transactions_retried": "Attempts repeated.",
+}
+"""What only grows while a term lasts; a node's next term counts from 0."""
+
+
+class _Totals(Collector):
+    """Counters that are kept elsewhere."""
+
+    def __init__(self) -> None:
+        self.values = dict.fromkeys(_TOTALS, 0)
+
+    def collect(self) -> Iterator[Metric]:
+        for name, help_ in _TOTALS.items():
+            yield CounterMetricFamily(f"hornbeam_{name}", help_, value=self.values[name])
+
+
+class Metrics:
+    """What is observed per request, and what is read when somebody asks."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._totals = _Totals()
+        self._registry.register(self._totals)
+        self._transaction = Histogram(
+            "hornbeam_transaction_seconds",
+            "Time in a transaction, by part.",
+            ["part"],
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
+        self._query = Histogram(
+            "hornbeam_query_seconds",
+            "Time to answer a query.",
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
+        self._requests = Histogram(
+            "hornbeam_request_seconds",
+            "Time of requests, the whole answer sent, by route and status (0: cut short).",
+            ["method", "route", "status"],
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
+        self._gauges = {
+            name: Gauge(f"hornbeam_{name}", help_, registry=self._registry)
+            for name, help_ in {
+                "locks_held": "Locks held now.",
+                "locks_waiting": "Transactions waiting for a lock now.",
+                "log_bytes": "Bytes in the log; NaN while it does not answer.",
+                "watermark_lag_seconds": "Age of the default snapshot.",
+                "views_not_readable": "Views that queries cannot use now.",
+                "slots": "Slots of locks that this node owns; NaN of a database in a folder.",
+                "slots_locks_per_minute": "Locks that it grants in them; NaN: not measured yet.",
+                "hottest_slot_locks_per_minute": "In that in which it grants most.",
+                "ready": "1 if requests may be sent here.",
+            }.items()
+        }
+        self._lag = Gauge(
+            "hornbeam_deferred_lag_seconds",
+            "How long ago the moment is that deferred views are of; NaN: they were never built.",
+            ["group"],
+            registry=self._registry,
+        )
+
+    def request(self, scope: Scope, status: int, seconds: float) -> None:
+        """One request; those that match no route count as one."""
+        route = getattr(scope.get("route"), "path_format", "none")
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._requests.labels(method, route, str(status)).observe(seconds)
+
+    def transaction(self, result: TransactionResult) -> None:
+        for part in ("plan", "lock", "log", "apply"):
+            milliseconds = getattr(result.timings, f"{part}_ms")
+            self._transaction.labels(part).observe(milliseconds / 1000)
+
+    def query(self, seconds: float) -> None:
+        self._query.observe(seconds)
+
+    async def render(self, db: Database | None) -> tuple[bytes, str]:
+        """Text and media type. A node that stands by is not ready, its totals are those of before,
+        and all else is NaN."""
+        if db is not None:
+            self._totals.values = _totals(db)
+        values = dict.fromkeys(self._gauges, math.nan) | {"ready": 0}
+        for name, value in (values if db is None else await _values(db)).items():
+            self._gauges[name].set(value)
+        self._lag.clear()
+        for group, lag_s in (await _lags(db)).items():
+            self._lag.labels(group).set(lag_s)
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+
+def _totals(db: Database) -> dict[str, int]:
+    manager = db.manager
+    return {
+        "transactions_committed": manager.committed,
+        "transactions_aborted": manager.aborted,
+        "transactions_retried": manager.retried,
+    }
+
+
+async def _values(db: Database) -> dict[str, float]:
+    """Of the gauges."""
+    catalog = db.catalog
+    return {
+        "locks_held": db.locks.held_count,
+        "locks_waiting": db.locks.waiting_count,
+        "log_bytes": await _log_bytes(db),
+        "watermark_lag_seconds": db.lag_s(),
+        "views_not_readable": sum(not catalog.readable(name) for name in catalog.view),
+        "ready": int(db.ready()),
+        **_slots(db.member),
+    }
+
+
+async def _lags(db: Database | None) -> dict[str, float]:
+    """By group; none while the coordination service does not answer."""
+    try:
+        groups = [] if db is None else await db.deferred.status()
+    except Unavailable:
+        return {}
+    return {g.name: math.nan if g.lag_s is None else g.lag_s for g in groups}
+
+
+def _slots(member: Member | None) -> dict[str, float]:
+    """What this node owns, and how much that is used."""
+    rates = None if member is None else member.rates.newest()
+    return {
+        "slots": math.nan if member is None else member.slots,
+        "slots_locks_per_minute": math.nan if rates is None else sum(rates.values()),
+        "hottest_slot_locks_per_minute": (
+            math.nan if rates is None else max(rates.values(), default=0)
+        ),
+    }
+
+
+async def _log_bytes(db: Database) -> float:
+    """Not known of a log that fails: that is when the other figures are needed most."""
+    try:
+        return sum(segment.bytes for segment in await db.log.segments())
+    except Unavailable:
+        return math.nan

@@ -1,0 +1,147 @@
+"""What every request passes first: limits, counting, and an answer to what nobody else answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hornbeam_server.api.rest import problems
+from hornbeam_server.api.rest.metrics import Metrics, now_s
+from hornbeam_server.node.settings import Settings
+from hornbeam_server.schema.errors import (
+    Corruption,
+    HornbeamError,
+    LimitExceeded,
+    OutcomeUnknown,
+    Overloaded,
+    Unavailable,
+)
+
+_LOG = structlog.get_logger(__name__)
+_ALWAYS = {"/livez", "/readyz", "/metrics", "/v1/status"}
+"""Answered however busy the server is: who watches it must not be turned away."""
+_READING, _QUERIES = {"GET", "HEAD"}, {"/v1/query", "/v1/explain"}
+"""Requests that have no effect."""
+BODY_S = 30.0
+"""The next piece of a body is waited for so long."""
+
+
+class Guard:
+    """The outermost layer of the application.
+
+    Refuses requests beyond `max_concurrent_requests` (429) and bodies over `max_body_bytes` (413),
+    by their declared and by their real length; does not wait for one that stops coming (408). An
+    exception that no handler knows is logged and
+    answered with a 500 that says nothing about it; one in the middle of an answer cuts the
+    connection, so that the client cannot take the answer for a whole one. A request that is ended
+    because the server stops is answered, too.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._app = app
+        self._settings = settings
+        self._metrics = metrics
+        self._inside = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            response = problems.response(refusal)
+            self._metrics.request(scope, response.status_code, 0.0)
+            await response(scope, receive, send)
+            return
+        self._inside += 1
+        try:
+            await self._observed(scope, receive, send)
+        finally:
+            self._inside -= 1
+
+    def _refusal(self, scope: Scope) -> HornbeamError | None:
+        limit = self._settings.max_concurrent_requests
+        if self._inside >= limit and scope["path"] not in _ALWAYS:
+            return Overloaded(
+                f"{limit} requests are under way already.", cure="Try again in a moment."
+            )
+        length = dict(scope["headers"]).get(b"content-length", b"")
+        if length.isdigit() and int(length[:20]) > self._settings.max_body_bytes:
+            return self._too_large()
+        return None
+
+    def _too_large(self) -> LimitExceeded:
+        return LimitExceeded(
+            f"The body is larger than {self._settings.max_body_bytes} bytes.",
+            cure="Send less at a time, or raise max_body_bytes.",
+        )
+
+    async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began, status, seen, more = now_s(), 0, 0, True
+
+        async def counted() -> Message:
+            nonlocal seen, more
+            message = await (_in_time(receive) if more else receive())
+            more = message.get("more_body", False)
+            seen += len(message.get("body", b""))
+            if seen > self._settings.max_body_bytes:
+                raise self._too_large()
+            return message
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        # Whoever asks for the head of an answer is given it as by GET; uvicorn leaves out the body.
+        asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        try:
+            await self._app(asked, counted, noted)
+        except asyncio.CancelledError:  # by uvicorn, which stops and has waited for long enough
+            if not status:
+                await problems.response(_stopped(scope))(scope, receive, noted)
+        except ClientDisconnect:
+            _LOG.debug("client gone", path=scope["path"])
+        except Exception as error:
+            _log(scope, error)
+            if not status:
+                await problems.unexpected()(scope, receive, noted)
+        self._metrics.request({**asked, "method": scope["method"]}, status, now_s() - began)
+
+
+def _stopped(scope: Scope) -> HornbeamError:
+    """Why a request that has not ended has no other answer."""
+    message = "The server was stopped before the request had ended."
+    if scope["method"] in _READING or scope["path"] in _QUERIES:
+        return Unavailable(message, cure="Try again when it is up, or at another node.")
+    return OutcomeUnknown(
+        message, cure="Look whether it had an effect, or repeat it with its idempotency key."
+    )
+
+
+async def _in_time(receive: Receive) -> Message:
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await receive()
+    except TimeoutError:
+        raise problems.Refused(
+            408,
+            f"No more of the body came for {BODY_S:g} s.",
+            cure="Send all of it without a pause.",
+            close=True,
+        ) from None
+
+
+def _log(scope: Scope, error: Exception) -> None:
+    cause: Any = error.__cause__ if isinstance(error, RuntimeError) else error
+    if isinstance(cause, Corruption):
+        problems.log_damage(scope, cause)
+    elif isinstance(cause, HornbeamError):
+        _LOG.warning("answer cut short", path=scope["path"], code=cause.code, error=cause.message)
+    else:
+        _LOG.error("unexpected error", path=scope["path"], exc_info=error)

@@ -1,0 +1,460 @@
+"""Models of the answers, for OpenAPI only: `api/rest/serializers.py` makes the answers.
+
+The contract tests compare the answers with these models.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hornbeam_server.api.rest.streams import ARROW, NDJSON
+
+Documented = dict[int | str, dict[str, Any]]
+Cell = None | bool | int | float | str
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details. Errors may add members, such as names, positions or counts."""
+
+    type: str = Field(examples=["urn:hornbeam:unique-violation"])
+    title: str = Field(examples=["unique violation"])
+    status: int = Field(examples=[409])
+    detail: str = Field(examples=["customer (c_email) holds this value already."])
+    code: str = Field(examples=["unique-violation"], description="Stable.")
+    cure: str = Field(description="What to do about it.")
+    retryable: bool = Field(description="Sending the same again may succeed.")
+    outcome: Literal["none", "committed", "unknown"] = Field(
+        description="What is known of the transaction; none: it had no effect."
+    )
+
+
+class Live(Answer):
+    status: Literal["live"]
+
+
+class Ready(Answer):
+    status: Literal["ready"]
+
+
+class OutputColumn(Answer):
+    name: str = Field(examples=["o_total"])
+    type: str = Field(examples=["DECIMAL(15,2)"], description='SQL type; "" if it has none.')
+
+
+class StatementAnswer(Answer):
+    affected: int
+    columns: list[OutputColumn] = Field(description="Of RETURNING.")
+    rows: list[list[Cell]]
+
+
+class TimingsAnswer(BaseModel):
+    plan: float
+    lock: float
+    compute: float
+    log: float
+    apply: float
+
+
+class MutationAnswer(Answer):
+    layout: str
+    key: dict[str, Cell]
+    old: dict[str, Cell] | None
+    new: dict[str, Cell] | None
+
+
+class Transaction(Answer):
+    transaction_id: str = Field(examples=["442a44457137672b3218c1007dc8f76a"])
+    commit_ts: int = Field(examples=[1795262813790], description="0 for a dry run.")
+    bookmark: int = Field(description="Pass it on to read this commit or anything newer.")
+    statements: list[StatementAnswer]
+    affected: dict[str, int] = Field(
+        examples=[{"orders": 1, "customer__orders": 1}],
+        description="Stored rows changed per relation, view and index.",
+    )
+    timings_ms: TimingsAnswer
+    applied: bool
+    mutations: list[MutationAnswer] | None = Field(None, description="Of a dry run.")
+    replay: dict[str, Any] | None = Field(
+        None, description="Of a dry run: send it with the commit, and its results stay true."
+    )
+
+
+class Outcome(Answer):
+    transaction_id: str
+    outcome: Literal["committed", "unknown"]
+    commit_ts: int | None
+    answer: Transaction | None
+
+
+class Rows(Answer):
+    columns: list[OutputColumn]
+    rows: list[list[Cell]] = Field(
+        examples=[[[1, "19.90", "2026-01-31"]]],
+        description="DECIMAL, DATE, TIMESTAMP and UUID as text, BLOB as base64.",
+    )
+    snapshot: int
+    served_by: list[str] = Field(examples=[["customer__orders"]])
+    reads: list[tuple[str, str, int | None]] | None = Field(
+        description="With `trace`: layout, key in hexadecimal, version."
+    )
+    elapsed_ms: float
+
+
+class Explained(BaseModel):
+    sql: str
+    rewritten: str = Field(description="The SQL over views.")
+    served_by: list[str]
+    steps: list[dict[str, Any]]
+    notes: list[str] = Field(description="Why joins are not covered by views.")
+    text: str
+
+
+class Plan(Answer):
+    plan_id: str = Field(examples=["0f3c9a5be2d14c77"])
+    base_version: int
+    text: str
+    plan: dict[str, Any]
+    changes: list[dict[str, str]]
+    mermaid: str
+    svg: str
+
+
+class Applied(Answer):
+    catalog_version: int
+    building: list[str]
+
+
+class Restarted(Answer):
+    relation: str = Field(examples=["orders"])
+    column: str = Field(examples=["o_id"])
+    next: int = Field(description="The number that the next row gets.")
+    value: int | None = Field(description="The number in the statement; setval's result.")
+    catalog_version: int
+
+
+class View(Answer):
+    name: str = Field(examples=["customer__orders"])
+    path: list[str] = Field(examples=[["customer", "orders"]])
+    key: list[str]
+    columns: list[dict[str, str]]
+    state: Literal["building", "catching up", "readable", "quarantined", "dropping"]
+    indexes: list[dict[str, Any]]
+    rows: int | None = Field(description="An estimate; null: not known.")
+    bytes: int | None = None
+    progress: dict[str, Any] | None
+    deferred: dict[str, Any] | None = Field(
+        description="Of a deferred view: its SELECT and group, as of when it is, how it is kept."
+    )
+
+
+class Schema(Answer):
+    version: int
+    ddl: str
+    relations: list[dict[str, Any]]
+    trees: dict[str, dict[str, str] | None]
+    views: list[View]
+    indexes: list[dict[str, Any]]
+    workload: list[dict[str, Any]]
+    method: str
+    budget: float | None
+
+
+class Graph(Answer):
+    relations: list[dict[str, Any]]
+    trees: dict[str, dict[str, str] | None]
+    views: list[dict[str, Any]]
+
+
+class MissingEnd(Answer):
+    """A log whose end is missing: acknowledged commits may be lost."""
+
+    log: str = Field(examples=["local"])
+    ends_at: str = Field(description="Segment and offset where the log that was found ended.")
+    known_to_reach: str = Field(description="Where what is stored says that it had reached.")
+
+
+class LogAnswer(Answer):
+    segments: int
+    bytes: int
+    missing: list[MissingEnd] = Field(
+        description="Logs whose end was missing when this process took them over."
+    )
+
+
+class Status(BaseModel):
+    uptime_s: float
+    data: str
+    catalog_version: int
+    watermark: int
+    wall_ms: int
+    transactions: dict[str, int]
+    queries: int
+    locks: dict[str, Any]
+    log: LogAnswer
+    views: dict[str, str]
+    builds: list[dict[str, Any]]
+    loading: list[str] = Field(description="Relations that an initial load is filling.")
+    nodes: dict[str, Any] | None = Field(description="Null for a database in a folder.")
+
+
+class Loaded(Answer):
+    rows: int = Field(examples=[5000])
+    commit_ts: int
+
+
+class Repaired(Answer):
+    repaired: int = Field(description="Rows that were not as they should be.", examples=[3])
+
+
+class Exported(Answer):
+    name: str = Field(examples=["1795262813790-442a44457137672b3218c1007dc8f76a"])
+    snapshot: int
+    catalog: str = Field(description="The whole catalog in its stored form, as JSON text.")
+    source: dict[str, Any] = Field(
+        examples=[{"type": "hbase", "gateways": ["gate1:9091"], "namespace": "shop"}]
+    )
+    until_ms: int = Field(description="Wall clock: rows of the snapshot are kept so long.")
+
+
+class LastBatch(Answer):
+    changes: int
+    rows: int
+    seconds: float
+
+
+class Group(Answer):
+    name: str = Field(examples=["default"])
+    views: list[str] = Field(examples=[["revenue"]])
+    readable: list[str] = Field(description="Those of them that can be read as of `as_of`.")
+    interval_s: float = Field(description="A batch begins so often, if somebody does them.")
+    as_of: int | None = Field(description="The snapshot that its views are of; null: not built.")
+    lag_s: float | None = Field(description="How long ago that was.")
+    under_way: int | None = Field(description="The snapshot that the batch under way leads to.")
+    last: LastBatch | None
+
+
+class Batch(Answer):
+    group: str = Field(examples=["default"])
+    as_of: int
+    upto: int
+    refreshed: list[str] = Field(description="Views that go from `as_of` to `upto`.")
+    built: list[str] = Field(description="Views that are made as of `upto`.")
+    usable: list[str] = Field(description="Indexes and views that can be read as of `as_of`.")
+    export: dict[str, Any] = Field(description="As of POST /v1/exports, as of `upto`.")
+    changes: dict[str, Any] = Field(description="As of POST /v1/changes.")
+
+
+class BatchFinished(Answer):
+    as_of: int
+
+
+class Agreed(Answer):
+    digest: str
+
+
+class Rebuilding(Answer):
+    views: list[str]
+
+
+class LogSegment(Answer):
+    log: str = Field(examples=["1795262813790442a44457137672b32"])
+    epoch: int
+    sequence: int
+    bytes: int
+
+
+class ChangesFound(Answer):
+    after: int
+    upto: int = Field(description="A snapshot: all that is committed at or below it is there.")
+    catalog: str = Field(description="That of `upto` in its stored form, as JSON text.")
+    begun: dict[str, int] = Field(
+        description="Relations that are newer than `after`: since when they are there.",
+        examples=[{"orders": 1795262813790}],
+    )
+    loaded: dict[str, int] = Field(
+        description="Relations whose initial load ended after `after`, and when: its rows are in no"
+        " log."
+    )
+    source: dict[str, Any] = Field(
+        examples=[{"type": "hdfs", "url": "hdfs://name1:8020", "folder": "/shop/log"}]
+    )
+    segments: list[LogSegment] = Field(
+        description="Sealed segments of logs, with all commits above `after` and up to `upto`"
+        " among others."
+    )
+
+
+class ExportEnded(Answer):
+    ended: str
+
+
+class Build(Answer):
+    name: str = Field(examples=["customer__orders"])
+    table: str = Field(examples=["v.customer__orders.3"], description="Where its rows go.")
+    source: str = Field(description="What it shows; all of one source are built together.")
+    relation: str = Field(examples=["orders"], description="That is scanned for it.")
+    state: str
+    missing: list[tuple[str, str | None]] = Field(
+        examples=[[["", "1510"], ["1520", None]]],
+        description="Ranges of the relation's keys, in hexadecimal, that are not finished; null: to"
+        " the last.",
+    )
+    scanned: int = Field(description="Rows that were scanned, about.")
+    total: int | None = Field(description="Rows to scan, about; null: not known.")
+
+
+class BuildCancelled(Answer):
+    cancelled: list[str]
+
+
+class LoadUnderWay(Answer):
+    relations: list[str] = Field(examples=[["customer", "orders"]])
+    identity: str
+    number: int = Field(description="Of its tables.")
+    missing: dict[str, list[tuple[str, str | None]]] = Field(
+        description="By relation, ranges of keys, in hexadecimal, that are not finished; null: to"
+        " the last.",
+    )
+    rows: dict[str, int] = Field(description="By relation, rows that were written, about.")
+
+
+class Loads(Answer):
+    load: LoadUnderWay | None
+
+
+class LoadEnded(Answer):
+    version: int = Field(description="Of the catalog that has the rows.")
+
+
+class LoadCancelled(Answer):
+    cancelled: list[str] = Field(description="Relations that were to be loaded.")
+
+
+class BulkPut(Answer):
+    rows: int
+
+
+class Key(Answer):
+    id: str = Field(examples=["4f0c7be21a93"], description="Public.")
+    name: str
+    role: Literal["reader", "writer", "admin"]
+    grants: dict[str, Literal["read", "write"]] | None
+    state: Literal["active", "expired", "revoked"]
+    created_ms: int
+    created_by: str = Field(description='Id of the key that made it; "" for none.')
+    expires_ms: int | None
+    revoked_ms: int | None
+
+
+class FreshKey(Key):
+    key: str = Field(description="The whole key, shown this once.")
+
+
+LOAD_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "text/csv": {
+                "schema": {"type": "string"},
+                "example": 'c_id,c_name,c_note\n1,Ann,\n2,"Bo, the second",""\n',
+            },
+            "application/csv": {"schema": {"type": "string"}},
+            ARROW: {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+PUTS_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+
+def of(model: Any, *statuses: int) -> Documented:
+    """OpenAPI responses of a route: a JSON answer, or a problem with one of these statuses."""
+    return {200: {"model": model}, **problems(*statuses)}
+
+
+def leading_to(answer: Documented, **links: dict[str, Any]) -> Documented:
+    """`answer` with OpenAPI links to operations that take its values."""
+    return {**answer, 200: {**answer[200], "links": links}}
+
+
+OUTCOME_OF_IT = {
+    "operationId": "outcome",
+    "parameters": {"transaction_id": "$response.body#/transaction_id"},
+    "description": "What became of the transaction.",
+}
+READ_OF_IT = {
+    "operationId": "query",
+    "requestBody": {
+        "sql": "SELECT c_fname, c_lname FROM customer WHERE c_id = 7",
+        "bookmark": "$response.body#/bookmark",
+    },
+    "description": "A read that is sure to see the commit.",
+}
+APPLY_IT = {
+    "operationId": "apply",
+    "requestBody": {
+        "plan_id": "$response.body#/plan_id",
+        "ddl": "$request.body#/ddl",
+        "workload": "$request.body#/workload",
+    },
+    "description": "The same body with the plan's id puts the plan into force.",
+}
+FIRST_OF_THEM = {
+    "operationId": "view",
+    "parameters": {"name": "$response.body#/0/name"},
+    "description": "One of the views.",
+}
+
+
+def problems(*statuses: int) -> Documented:
+    return {status: _problem(status) for status in statuses}
+
+
+def _problem(status: int) -> dict[str, Any]:
+    schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    content = {"application/problem+json": {"schema": schema}}
+    return {"description": HTTPStatus(status).phrase, "content": content}
+
+
+def text(description: str, *media_types: str) -> Documented:
+    content = {media_type: {"schema": {"type": "string"}} for media_type in media_types}
+    return {200: {"description": description, "content": content}}
+
+
+def query(*statuses: int) -> Documented:
+    """OpenAPI responses of a query: JSON rows, an Arrow stream, or a problem."""
+    arrow = {ARROW: {"schema": {"type": "string", "format": "binary"}}}
+    headers = {
+        name: {"schema": {"type": "string"}, "description": "Of an Arrow stream."}
+        for name in ("Hornbeam-Snapshot", "Hornbeam-Served-By")
+    }
+    answer = {"model": Rows, "content": arrow, "headers": headers}
+    return {200: answer, **problems(*statuses)}
+
+
+def graph(*statuses: int) -> Documented:
+    drawn = text("The graph.", "image/svg+xml", "text/plain")[200]
+    return {200: {**drawn, "model": Graph}, **problems(*statuses)}
+
+
+def verify(*statuses: int) -> Documented:
+    lines = (
+        '{"progress":{"name":"customer__orders","done":0,"total":2}}\n'
+        '{"report":{"snapshot":1795262813860,"differences":0,"checked":[]}}\n'
+    )
+    content = {NDJSON: {"schema": {"type": "string"}, "example": lines}}
+    return {200: {"description": "Lines of JSON.", "content": content}, **problems(*statuses)}

@@ -1,0 +1,83 @@
+"""Groups of deferred views: how fresh they are, and the batches that refresh them."""
+
+from __future__ import annotations
+
+from fastapi import Request, Response
+
+from hornbeam_server.api.rest import response_models
+from hornbeam_server.api.rest.audit import note
+from hornbeam_server.api.rest.dependencies import Asking, Db, ReadDb, encoded, tagged
+from hornbeam_server.api.rest.request_models import FinishBody, RebuildBody, ResultBody
+from hornbeam_server.api.rest.serializers import batch_document, group_document
+from hornbeam_server.api.security.roles import Role, needs
+
+router = tagged("groups")
+ADMIN = needs(Role.ADMIN)
+
+
+@router.get(
+    "/v1/groups",
+    responses=response_models.of(list[response_models.Group], 503),
+    openapi_extra=needs(Role.READER),
+)
+async def groups(db: ReadDb, asking: Asking) -> Response:
+    """All groups with a view that the API key may read: as of when they are, and how long ago."""
+    found = [group_document(group) for group in await db.deferred.status()]
+    shown = [
+        doc | {which: [*filter(asking.may_read, doc[which])] for which in ("views", "readable")}
+        for doc in found
+    ]
+    return encoded([document for document in shown if document["views"]])
+
+
+@router.post(
+    "/v1/groups/{group:path}/batches",
+    responses=response_models.of(response_models.Batch, 404, 410, 503, 507),
+    openapi_extra=ADMIN,
+)
+async def begin_batch(group: str, request: Request, db: Db) -> Response:
+    """The batch to do next, and what is needed for it: that which is under way, or a new one.
+
+    For administrators: whoever does it reads all relations.
+    """
+    batch = await db.begin_batch(group)
+    note(request.scope, group=group, upto=batch.work.upto)
+    return encoded(batch_document(batch))
+
+
+@router.post(
+    "/v1/groups/{group:path}/batches/{upto}/results",
+    responses=response_models.of(response_models.Agreed, 400, 404, 409, 422, 503, 507),
+    openapi_extra=ADMIN,
+)
+async def agree_on_result(group: str, upto: int, body: ResultBody, db: Db) -> Response:
+    """Before the first row of a view is put that is answered anew: which rows they are. Refused
+    when they were others the last time this batch was done. May be repeated."""
+    await db.deferred.agree(group, upto, body.view, body.digest)
+    return encoded({"digest": body.digest})
+
+
+@router.post(
+    "/v1/groups/{group:path}/batches/{upto}",
+    responses=response_models.of(response_models.BatchFinished, 400, 404, 409, 422, 503, 507),
+    openapi_extra=ADMIN,
+)
+async def finish_batch(
+    group: str, upto: int, body: FinishBody, request: Request, db: Db
+) -> Response:
+    """All rows of the batch are put: queries read there from now on. May be repeated."""
+    state = await db.deferred.finish(group, upto, body.finished())
+    note(request.scope, group=group, as_of=state.as_of)
+    return encoded({"as_of": state.as_of})
+
+
+@router.post(
+    "/v1/groups/rebuild",
+    responses=response_models.of(response_models.Rebuilding, 400, 404, 422, 503, 507),
+    openapi_extra=ADMIN,
+)
+async def rebuild(body: RebuildBody, request: Request, db: Db) -> Response:
+    """Have deferred views made anew by the next batch. Until then they cannot be read."""
+    await db.deferred.rebuild(body.views)
+    note(request.scope, rebuilt=body.views)
+    return encoded({"views": body.views})

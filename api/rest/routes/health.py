@@ -1,0 +1,69 @@
+"""Is the server alive, is it ready, and how is it doing?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+
+from hornbeam_server.api.rest import response_models
+from hornbeam_server.api.rest.authorization import shown_status
+from hornbeam_server.api.rest.dependencies import (
+    Asking,
+    Db,
+    encoded,
+    metrics_of,
+    serving_of,
+    tagged,
+)
+from hornbeam_server.api.security.roles import Role, needs
+
+router = tagged("health")
+ANYBODY, READER = needs(None), needs(Role.READER)
+
+
+@router.get("/livez", responses=response_models.of(response_models.Live), openapi_extra=ANYBODY)
+async def livez() -> Response:
+    """The process answers."""
+    return encoded({"status": "live"})
+
+
+@router.get(
+    "/readyz", responses=response_models.of(response_models.Ready, 503, 507), openapi_extra=ANYBODY
+)
+async def readyz(db: Db) -> Response:
+    """Requests may be sent here; if not, the problem says why."""
+    db.require_ready()
+    return encoded({"status": "ready"})
+
+
+@router.get(
+    "/metrics",
+    responses=response_models.text("Prometheus text format.", "text/plain"),
+    response_class=Response,
+    openapi_extra=READER,
+)
+async def metrics(request: Request) -> Response:
+    """Prometheus metrics."""
+    text, media_type = await metrics_of(request).render(serving_of(request).database)
+    return Response(text, media_type=media_type)
+
+
+@router.get(
+    "/v1/status",
+    responses=response_models.of(response_models.Status, 422, 503),
+    openapi_extra=READER,
+)
+async def status(
+    db: Db,
+    asking: Asking,
+    sizes: Annotated[bool, Query(description="Count the bytes of all tables; slow.")] = False,
+) -> Response:
+    """Version, watermark, locks, log, builds; with `sizes` also bytes per table.
+
+    Where the data is and which locks are hot is told to administrators only.
+    """
+    document = dict(await db.status())
+    if sizes:
+        document["bytes"] = await db.sizes()
+    return encoded(shown_status(document, asking, db.catalog))

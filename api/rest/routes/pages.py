@@ -1,0 +1,91 @@
+"""The page that shows the REST interface and tries it out: Swagger UI.
+
+Its script and its styles are those of the package fastapi-offline, which the lock file pins;
+nothing is asked of another server. Administrators type keys into this page, so its policy lets no
+other script run in it, however one comes there.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from fastapi import Response
+from starlette.responses import FileResponse, RedirectResponse
+
+from hornbeam_server.api.rest.dependencies import tagged
+from hornbeam_server.api.security.roles import needs
+
+router = tagged("pages")
+ANYBODY = needs(None)
+_ASSETS = Path(str(files("fastapi_offline"))) / "static"
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Hornbeam: REST interface</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="docs/swagger-ui.css">
+</head>
+<body>
+<div id="page"></div>
+<script src="docs/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script>
+</body>
+</html>
+"""
+_START = """SwaggerUIBundle({
+  url: "openapi.json",
+  dom_id: "#page",
+  deepLinking: true,
+  validatorUrl: null,
+});
+"""
+
+
+@router.get("/", include_in_schema=False, openapi_extra=ANYBODY)
+async def root() -> Response:
+    """To the page, until there is more."""
+    return RedirectResponse("docs", headers=_HEADERS)
+
+
+@router.get("/docs", include_in_schema=False, openapi_extra=ANYBODY)
+async def docs() -> Response:
+    return Response(_PAGE, media_type="text/html", headers=_HEADERS)
+
+
+@router.get("/docs/start.js", include_in_schema=False, openapi_extra=ANYBODY)
+async def start() -> Response:
+    return Response(_START, media_type="text/javascript", headers=_HEADERS)
+
+
+@router.get("/docs/swagger-ui-bundle.js", include_in_schema=False, openapi_extra=ANYBODY)
+async def script() -> Response:
+    return FileResponse(
+        _ASSETS / "swagger-ui-bundle.js", media_type="text/javascript", headers=_HEADERS
+    )
+
+
+@router.get("/docs/swagger-ui.css", include_in_schema=False, openapi_extra=ANYBODY)
+async def styles() -> Response:
+    return FileResponse(_ASSETS / "swagger-ui.css", media_type="text/css", headers=_HEADERS)

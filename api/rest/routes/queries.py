@@ -1,0 +1,103 @@
+"""Queries and their explanation."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Annotated
+
+from fastapi import Header, Request, Response
+
+from hornbeam_server.api.rest import response_models
+from hornbeam_server.api.rest.dependencies import (
+    Asking,
+    ReadDb,
+    authorizer_of,
+    check_parameters,
+    encoded,
+    metrics_of,
+    principal_of,
+    readable_of,
+    settings_of,
+    tagged,
+    timeout_s,
+)
+from hornbeam_server.api.rest.metrics import now_s
+from hornbeam_server.api.rest.request_models import ExplainBody, QueryBody
+from hornbeam_server.api.rest.serializers import explanation_document
+from hornbeam_server.api.rest.streams import ARROW, arrow_response, json_response, unless_gone
+from hornbeam_server.api.security.roles import Role, needs
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.settings import Settings
+
+router = tagged("queries")
+READER = needs(Role.READER)
+BEHIND = "Hornbeam-Behind-S"
+"""Of answers by a node that has lost the others: for so many seconds it has heard of no commits."""
+
+
+@router.post(
+    "/v1/query",
+    responses=response_models.query(400, 409, 410, 413, 422, 429, 503, 504, 507),
+    openapi_extra=READER,
+)
+async def query(
+    body: QueryBody,
+    request: Request,
+    accept: Annotated[str, Header(description=f"`{ARROW}` for an Arrow stream.")] = "",
+) -> Response:
+    """Run a SELECT at one snapshot. `Accept` chooses JSON or an Arrow stream.
+
+    A large JSON answer streams; an error in the middle of it ends it with an `error` member
+    instead of `snapshot`. An error in the middle of an Arrow stream cuts the connection.
+    """
+    began, limits, db = now_s(), settings_of(request), readable_of(request)
+    check_parameters(body.parameter_lists(), limits)
+    characters = len(body.sql) + sum(len(item.sql) for item in body.pending)
+    allow = partial(authorizer_of(request).query, principal_of(request), body, db.catalog)
+    await db.engine.read(characters, allow)
+    answering = _answer(body, db, limits, began, arrow=ARROW in accept)
+    response = await unless_gone(request.receive, answering)
+    if db.behind_s is not None:
+        response.headers[BEHIND] = f"{db.behind_s:.1f}"
+    metrics_of(request).query(now_s() - began)
+    return response
+
+
+async def _answer(
+    body: QueryBody, db: Database, limits: Settings, began: float, *, arrow: bool
+) -> Response:
+    async with AsyncExitStack() as stack:
+        query = db.query(
+            body.sql,
+            body.parameters,
+            bookmark=body.bookmark,
+            snapshot=body.snapshot,
+            strong=body.consistency == "strong",
+            pending=[item.statement() for item in body.pending],
+            replay=None if body.replay is None else body.replay.replay(),
+            trace=body.trace,
+            use_views=body.use_views,
+            timeout_s=timeout_s(body.timeout_ms, limits),
+            max_rows=body.max_rows,
+            columnar=arrow,
+            max_staleness_s=None if body.max_staleness_ms is None else body.max_staleness_ms / 1000,
+        )
+        result = await stack.enter_async_context(query)
+        if arrow:
+            return await arrow_response(result, stack)
+        return await json_response(result, stack, began, limits.max_json_rows)
+
+
+@router.post(
+    "/v1/explain",
+    responses=response_models.of(response_models.Explained, 400, 413, 422, 429, 503),
+    openapi_extra=READER,
+)
+async def explain(body: ExplainBody, request: Request, db: ReadDb, asking: Asking) -> Response:
+    """How a SELECT would be answered, and why."""
+    allow = partial(authorizer_of(request).explanation, asking, body, db.catalog)
+    await db.engine.read(len(body.sql), allow)
+    explain = partial(db.explain, body.sql, body.parameters, use_views=body.use_views)
+    explanation = await db.engine.read(len(body.sql), explain)
+    return encoded(explanation_document(explanation))

@@ -1,0 +1,179 @@
+"""The schema: planning, applying, showing, and the views that follow from it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from fastapi import Header, Query, Request, Response
+
+from hornbeam_server.api.rest import response_models
+from hornbeam_server.api.rest.audit import note
+from hornbeam_server.api.rest.dependencies import Asking, Db, ReadDb, encoded, settings_of, tagged
+from hornbeam_server.api.rest.request_models import ApplyBody, PlanBody, RestartBody
+from hornbeam_server.api.rest.serializers import (
+    deferred_view_document,
+    graph_document,
+    plan_document,
+    schema_document,
+    view_document,
+)
+from hornbeam_server.api.rest.streams import NDJSON, plan_response, unless_gone
+from hornbeam_server.api.security.roles import Role, needs, visible_catalog
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.schema_plans import in_thread
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.ddl import load_restart
+from hornbeam_server.schema.errors import NotFound, StatementTimeout
+from hornbeam_server.viewselect.picture import forest_mermaid, forest_svg
+from hornbeam_server.viewselect.watch import Report
+
+router = tagged("schema")
+READER, ADMIN = needs(Role.READER), needs(Role.ADMIN)
+
+
+@router.post(
+    "/v1/schema/plan",
+    responses=response_models.leading_to(
+        response_models.of(response_models.Plan, 400, 413, 422, 429, 503, 504),
+        apply=response_models.APPLY_IT,
+    ),
+    openapi_extra=ADMIN,
+)
+async def plan(
+    body: PlanBody,
+    request: Request,
+    db: Db,
+    accept: Annotated[str, Header(description=f"`{NDJSON}` for lines of progress.")] = "",
+) -> Response:
+    """Choose trees, views and indexes for a schema and a workload. Changes nothing.
+
+    `Accept` chooses the plan alone, or lines of progress (a share of the work that the search may
+    spend; most end before) and then a line with the plan under `plan`. A search that was cut says
+    so in `text` and in `plan.cut`. A client that leaves ends it.
+    """
+    asked, limit = body.request(), settings_of(request).max_timeout_s
+
+    async def planned(report: Report = lambda _: None) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(limit):
+                return await in_thread(
+                    lambda watch: plan_document(db.plan_schema(asked, watch)), report
+                )
+        except TimeoutError:
+            raise StatementTimeout(
+                f"Planning ran into the time limit of {limit:g} s.",
+                cure="Plan a smaller workload, or raise max_timeout_s.",
+            ) from None
+
+    if NDJSON in accept:
+        return await unless_gone(request.receive, plan_response(planned))
+    return encoded(await unless_gone(request.receive, planned()))
+
+
+@router.post(
+    "/v1/schema/apply",
+    responses=response_models.of(response_models.Applied, 400, 409, 413, 422, 429, 503, 507),
+    openapi_extra=ADMIN,
+)
+async def apply(body: ApplyBody, db: Db) -> Response:
+    """Put a plan into force. Views build in the background; see /v1/views.
+
+    409 when the plan made now is not the one that was looked at, or when stored rows break a
+    UNIQUE index or a foreign key that it adds.
+    """
+    catalog = await db.apply_schema(
+        body.request(),
+        body.plan_id,
+        allow_drop=body.allow_drop,
+        build_elsewhere=body.build == "spark",
+    )
+    building = [name for name, build in db.keeper.builds.items() if not build.finished]
+    return encoded({"catalog_version": catalog.version, "building": building})
+
+
+@router.post(
+    "/v1/schema/restart",
+    responses=response_models.of(response_models.Restarted, 400, 404, 413, 422, 429, 503, 507),
+    openapi_extra=ADMIN,
+)
+async def restart(body: RestartBody, request: Request, db: Db) -> Response:
+    """Say which number an identity column gives next, at all nodes from now on. Nothing keeps it
+    from giving numbers that rows have already."""
+    restart = load_restart(body.sql, db.catalog.schema)
+    note(request.scope, restarted=f"{restart.relation}.{restart.column}")
+    counter = await db.keeper.restart(restart.relation, restart.column, restart.at)
+    return encoded(
+        {
+            "relation": counter.relation,
+            "column": counter.column,
+            "next": counter.at,
+            "value": restart.value,
+            "catalog_version": db.catalog.version,
+        }
+    )
+
+
+@router.get(
+    "/v1/schema", responses=response_models.of(response_models.Schema, 503), openapi_extra=READER
+)
+async def show(db: ReadDb, asking: Asking) -> Response:
+    """The catalog in force, as far as the API key may read it."""
+    return encoded(schema_document(db, visible_catalog(asking, db.catalog)))
+
+
+@router.get("/v1/schema/graph", responses=response_models.graph(422, 503), openapi_extra=READER)
+async def graph(
+    db: ReadDb, asking: Asking, format: Literal["svg", "mermaid", "json"] = "svg"
+) -> Response:
+    """The schema graph with its trees and views, as far as the API key may read them."""
+    catalog = visible_catalog(asking, db.catalog)
+    match format:
+        case "svg":
+            return Response(forest_svg(catalog), media_type="image/svg+xml")
+        case "mermaid":
+            return Response(forest_mermaid(catalog), media_type="text/plain")
+    return encoded(graph_document(catalog))
+
+
+Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tables once.")]
+
+
+@router.get(
+    "/v1/views",
+    responses=response_models.leading_to(
+        response_models.of(list[response_models.View], 422, 503), view=response_models.FIRST_OF_THEM
+    ),
+    openapi_extra=READER,
+)
+async def views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
+    """All views with their states and progress."""
+    shown = visible_catalog(asking, db.catalog)
+    names = (*shown.view, *shown.deferred_view)
+    return encoded([await _view(db, shown, name, sizes, program=False) for name in names])
+
+
+@router.get(
+    "/v1/views/{name:path}",
+    responses=response_models.of(response_models.View, 404, 422, 503),
+    openapi_extra=READER,
+)
+async def view(name: str, db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
+    """One view."""
+    shown = visible_catalog(asking, db.catalog)
+    if not db.catalog.relations_of(name):
+        known = ", ".join((*shown.view, *shown.deferred_view))
+        raise NotFound(f"There is no view {name}.", cure=f"There are: {known or 'none'}.")
+    asking.require_read([name])
+    return encoded(await _view(db, shown, name, sizes, program=True))
+
+
+async def _view(
+    db: Database, shown: Catalog, name: str, sizes: bool, *, program: bool
+) -> dict[str, Any]:
+    if name in shown.deferred_view:
+        document = await deferred_view_document(db, name, program=program)
+    else:
+        document = view_document(db, shown, name)
+    counted = (await db.sizes([name]))[name] if sizes else None
+    return document | {"bytes": counted}

@@ -1,0 +1,115 @@
+"""Write transactions, and what became of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import Path, Request, Response
+
+from hornbeam_server.api.rest import response_models
+from hornbeam_server.api.rest.audit import note
+from hornbeam_server.api.rest.authorization import discreet_violation, shown_transaction
+from hornbeam_server.api.rest.dependencies import (
+    Asking,
+    Db,
+    IdempotencyKey,
+    authorizer_of,
+    check_parameters,
+    database_of,
+    encoded,
+    metrics_of,
+    principal_of,
+    settings_of,
+    tagged,
+    timeout_s,
+)
+from hornbeam_server.api.rest.request_models import TransactionBody
+from hornbeam_server.api.rest.serializers import transaction_document
+from hornbeam_server.api.security.roles import Principal, Role, needs
+from hornbeam_server.schema.errors import ConstraintViolation, NotFound
+
+router = tagged("transactions")
+WRITER = needs(Role.WRITER)
+
+
+@router.post(
+    "/v1/transactions",
+    responses=response_models.leading_to(
+        response_models.of(
+            response_models.Transaction, 400, 404, 409, 412, 413, 422, 429, 503, 504, 507
+        ),
+        outcome=response_models.OUTCOME_OF_IT,
+        read=response_models.READ_OF_IT,
+    )
+    | {202: {"model": response_models.Transaction, "description": "Committed, not applied yet."}},
+    openapi_extra=WRITER,
+)
+async def transact(
+    body: TransactionBody,
+    request: Request,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Run INSERT, UPDATE and DELETE statements as one transaction."""
+    db, limits, principal = database_of(request), settings_of(request), principal_of(request)
+    check_parameters(body.parameter_lists(), limits)
+    characters = sum(len(statement.sql) for statement in body.statements)
+    allow = partial(authorizer_of(request).transaction, principal, body, db.catalog)
+    await db.engine.read(characters, allow)
+    time_s = timeout_s(body.timeout_ms, limits)
+    try:
+        result = await db.transact(body.request(idempotency_key, time_s, principal.key))
+    except ConstraintViolation as error:
+        raise discreet_violation(error, principal, db.catalog) from None
+    metrics_of(request).transaction(result)
+    note(request.scope, transaction=result.transaction_id, changed=sorted(result.affected))
+    document = shown_transaction(transaction_document(db.catalog, result), principal, db.catalog)
+    return encoded(document, 200 if result.applied else 202)
+
+
+TransactionId = Annotated[
+    str,
+    Path(pattern="^[0-9a-f]{32}$", description="32 lower-case hexadecimal digits."),
+]
+
+
+@router.get(
+    "/v1/transactions/{transaction_id}",
+    responses=response_models.of(response_models.Outcome, 404, 422, 503),
+    openapi_extra=WRITER,
+)
+async def outcome(transaction_id: TransactionId, db: Db, asking: Asking) -> Response:
+    """What became of a transaction: "committed", or "unknown" while the log has not answered.
+
+    404 when no commit of it is recorded: it was not committed, or longer ago than answers are
+    kept (`outcome_retention_s`); or by another API key, unless an administrator asks.
+    """
+    owner = await db.unfinished(transaction_id)
+    found = await db.outcome(transaction_id)
+    if found is not None and _may_know(asking, found.owner):
+        answer = transaction_document(db.catalog, found.answer)
+        return encoded(
+            {
+                "transaction_id": transaction_id,
+                "outcome": "committed",
+                "commit_ts": found.commit_ts,
+                "answer": shown_transaction(answer, asking, db.catalog),
+            }
+        )
+    if found is not None or owner is None or not _may_know(asking, owner):
+        raise NotFound(
+            f"No commit of transaction {transaction_id} is recorded.",
+            cure="It was not committed, or longer ago than answers are kept.",
+        )
+    return encoded(
+        {
+            "transaction_id": transaction_id,
+            "outcome": "unknown",
+            "commit_ts": None,
+            "answer": None,
+        }
+    )
+
+
+def _may_know(principal: Principal, owner: str) -> bool:
+    return principal.key == owner or principal.role is Role.ADMIN

@@ -1,0 +1,103 @@
+"""Verification and bulk loading."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import Header, Request, Response
+
+from hornbeam_server.api.rest import response_models
+from hornbeam_server.api.rest.audit import note
+from hornbeam_server.api.rest.authorization import discreet_violation, require_verify
+from hornbeam_server.api.rest.dependencies import (
+    Asking,
+    Db,
+    IdempotencyKey,
+    encoded,
+    metrics_of,
+    settings_of,
+    tagged,
+)
+from hornbeam_server.api.rest.load_bodies import name_bad_row, name_orphan, read_rows
+from hornbeam_server.api.rest.request_models import RepairBody, VerifyBody
+from hornbeam_server.api.rest.streams import verify_response
+from hornbeam_server.api.security.roles import Role, needs
+from hornbeam_server.schema.errors import ConstraintViolation, NotFound, TypeMismatch
+
+router = tagged("upkeep")
+
+
+@router.post(
+    "/v1/verify",
+    responses=response_models.verify(400, 404, 422, 429, 503),
+    response_class=Response,
+    openapi_extra=needs(Role.READER),
+)
+async def verify(body: VerifyBody, request: Request, db: Db, asking: Asking) -> Response:
+    """Recompute and compare views and indexes: lines of progress, then the report.
+
+    To repair is for administrators.
+    """
+    require_verify(asking, body.names, body.repair, db.catalog)
+    if body.repair:
+        note(request.scope, repaired=body.names)
+    return await verify_response(db, body.names, body.repair)
+
+
+@router.post(
+    "/v1/repair/{name:path}",
+    responses=response_models.of(response_models.Repaired, 400, 404, 409, 422, 429, 503, 504, 507),
+    openapi_extra=needs(Role.ADMIN),
+)
+async def repair(name: str, body: RepairBody, request: Request, db: Db) -> Response:
+    """Compute some rows of a view or index anew from the base relations, under their locks, and
+    write those that are not so."""
+    note(request.scope, repaired=[name])
+    return encoded({"repaired": await db.repair(name, body.decoded())})
+
+
+@router.post(
+    "/v1/load/{relation:path}",
+    responses=response_models.of(
+        response_models.Loaded, 404, 409, 413, 415, 422, 429, 503, 504, 507
+    ),
+    openapi_extra=needs(Role.WRITER, **response_models.LOAD_BODY),
+)
+async def load(
+    relation: str,
+    request: Request,
+    db: Db,
+    asking: Asking,
+    idempotency_key: IdempotencyKey = None,
+    content_type: Annotated[str, Header()] = "",
+) -> Response:
+    """Insert the rows of a CSV (with a header row) or an Arrow stream as one transaction.
+
+    In CSV an empty field is NULL, and a quoted empty field is the empty text.
+    """
+    if relation not in db.catalog.schema:
+        raise NotFound(f"There is no relation {relation}.")
+    asking.require_write(relation)
+    into = db.catalog.schema.relation(relation)
+    body, limits = await request.body(), settings_of(request)
+    columns, rows = await asyncio.to_thread(
+        read_rows, body, content_type, into, limits.max_load_rows
+    )
+    try:
+        result = await db.load(
+            relation,
+            columns,
+            rows,
+            idempotency_key=idempotency_key,
+            timeout_s=limits.max_timeout_s,
+            owner=asking.key,
+        )
+    except TypeMismatch as error:
+        raise name_bad_row(error, into, columns, rows) from None
+    except ConstraintViolation as error:
+        named = name_orphan(error, into, columns, rows)
+        raise discreet_violation(named, asking, db.catalog) from None
+    metrics_of(request).transaction(result)
+    note(request.scope, transaction=result.transaction_id, changed=sorted(result.affected))
+    return encoded({"rows": result.statements[0].affected, "commit_ts": result.commit_ts})

@@ -1,0 +1,428 @@
+"""JSON documents of what the database gives: plain dictionaries that msgspec encodes.
+
+msgspec writes decimals, dates, timestamps and UUIDs as text and bytes as base64, all exact. JSON
+has no infinities and NaN: they are written "Infinity", "-Infinity" and "NaN", which DOUBLE reads.
+Instants carry the offset +00:00.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hornbeam_server.api.rest.metrics import now_s
+from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.maintain.recompute import scanned_relation
+from hornbeam_server.maintain.spans import Span
+from hornbeam_server.node.schema_plans import program_of
+from hornbeam_server.query.binding.binder import OutputColumn
+from hornbeam_server.query.explain import Explanation
+from hornbeam_server.schema.catalog import Catalog, Index
+from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.ddl import render_ddl
+from hornbeam_server.schema.diff import DiffRow
+from hornbeam_server.schema.model import DefaultKind, Identity, Relation
+from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.types import Kind, Row, Value
+from hornbeam_server.txlayer.transactions.requests import StatementResult, TransactionResult
+from hornbeam_server.txlayer.views.verify import VerifyReport
+
+if TYPE_CHECKING:
+    from hornbeam_server.node.change_feed import Changes
+    from hornbeam_server.node.database import Database, DeferredBatch, QueryResult
+    from hornbeam_server.node.deferred_views import GroupStatus
+    from hornbeam_server.node.exports import Export
+    from hornbeam_server.node.schema_plans import PlannedSchema
+
+_SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, None}
+"""Kinds with values that JSON or msgspec would not write as we do; None: not known."""
+
+
+def json_value(value: Value) -> Value:
+    """`value`, or its text where msgspec would write it otherwise."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.isoformat()
+    return value
+
+
+def json_rows(rows: Sequence[Row], columns: Sequence[OutputColumn]) -> Sequence[Row]:
+    """`rows` ready to be encoded; the same rows if no column needs care."""
+    kinds = [None if column.type is None else column.type.kind for column in columns]
+    if _SPELLED.isdisjoint(kinds):
+        return rows
+    return [tuple(map(json_value, row)) for row in rows]
+
+
+def column_documents(columns: Sequence[OutputColumn]) -> list[dict[str, Any]]:
+    """Names and SQL types; a NULL without a type is "" ."""
+    return [{"name": c.name, "type": c.type.sql() if c.type is not None else ""} for c in columns]
+
+
+def tail_document(result: QueryResult, began: float) -> dict[str, Any]:
+    """What is known once all rows are read. `began` is a time of `metrics.now_s`."""
+    reads = result.reads
+    return {
+        "snapshot": result.snapshot,
+        "served_by": list(result.served_by),
+        "reads": None if reads is None else [[r.layout, r.key.hex(), r.ts] for r in reads],
+        "elapsed_ms": round((now_s() - began) * 1000, 3),
+    }
+
+
+def explanation_document(explanation: Explanation) -> dict[str, Any]:
+    served_by = dict.fromkeys(step.layout for step in explanation.steps)
+    return explanation.json() | {"served_by": list(served_by)}
+
+
+# ---------------------------------------------------------------- transactions
+
+
+def transaction_document(catalog: Catalog, result: TransactionResult) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "transaction_id": result.transaction_id,
+        "commit_ts": result.commit_ts,
+        "bookmark": result.commit_ts,
+        "statements": [_statement_document(statement) for statement in result.statements],
+        "affected": dict(result.affected),
+        "timings_ms": {
+            name.removesuffix("_ms"): round(value, 3)
+            for name, value in asdict(result.timings).items()
+        },
+        "applied": result.applied,
+    }
+    if result.replay is not None:
+        document["replay"] = result.replay
+    if result.mutations:
+        document["mutations"] = [_mutation_document(catalog, m) for m in result.mutations]
+    return document
+
+
+def _statement_document(statement: StatementResult) -> dict[str, Any]:
+    named = zip(statement.columns, statement.types, strict=True)
+    return {
+        "affected": statement.affected,
+        "columns": [{"name": name, "type": type_} for name, type_ in named],
+        "rows": [tuple(map(json_value, row)) for row in statement.rows],
+    }
+
+
+def _mutation_document(catalog: Catalog, mutation: Mutation) -> dict[str, Any]:
+    layout = catalog.layout(mutation.layout)
+
+    def named(row: Row | None) -> dict[str, Any] | None:
+        if row is None:
+            return None
+        return dict(zip(layout.column_names, map(json_value, row), strict=True))
+
+    old, new = named(mutation.old), named(mutation.new)
+    known = new or old or {}
+    key = {part.column: known[part.column] for part in layout.key}
+    return {"layout": mutation.layout, "key": key, "old": old, "new": new}
+
+
+# ---------------------------------------------------------------- schema
+
+
+def plan_document(planned: PlannedSchema) -> dict[str, Any]:
+    selection = planned.plan
+    return {
+        "plan_id": planned.plan_id,
+        "base_version": planned.base_version,
+        "text": selection.text(),
+        "plan": selection.json(),
+        "changes": [asdict(row) for row in [*planned.changes.rows(), *_rebuilt(planned)]],
+        "mermaid": selection.mermaid(),
+        "svg": selection.svg(),
+    }
+
+
+def _rebuilt(planned: PlannedSchema) -> list[DiffRow]:
+    why = "made anew: what it reads is another"
+    return [DiffRow("rebuild", "view", name, why) for name in planned.rebuilt]
+
+
+def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
+    """The catalog in force, as far as `catalog` shows it."""
+    return {
+        "version": catalog.version,
+        "ddl": render_ddl(catalog.schema),
+        "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
+        "trees": _trees_document(catalog),
+        "views": [
+            *(view_document(db, catalog, name) for name in catalog.view),
+            *(_declared_document(catalog, name) for name in catalog.deferred_view),
+        ],
+        "indexes": [_index_document(catalog, index) for index in catalog.indexes],
+        "workload": [{"name": s.name, "sql": s.sql, "weight": s.weight} for s in catalog.workload],
+        "method": catalog.method,
+        "budget": catalog.budget,
+    }
+
+
+def graph_document(catalog: Catalog) -> dict[str, Any]:
+    """Relations, their trees and the views along them."""
+    return {
+        "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
+        "trees": _trees_document(catalog),
+        "views": [{"name": view.name, "path": list(view.path)} for view in catalog.views],
+    }
+
+
+def _identity_document(identity: Identity) -> dict[str, Any]:
+    """In the words of SQLAlchemy."""
+    least, most = (None, identity.last) if identity.increment > 0 else (identity.last, None)
+    said = {"always": identity.always, "start": identity.start, "increment": identity.increment}
+    bounds = {"minvalue": least, "maxvalue": most}
+    return said | {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+def _relation_document(catalog: Catalog, relation: Relation) -> dict[str, Any]:
+    return {
+        "name": relation.name,
+        "columns": [
+            {
+                "name": c.name,
+                "type": c.type.sql(),
+                "nullable": c.nullable,
+                "default": None if c.default is None else c.default.kind.value,
+                "default_sql": None
+                if c.default is None or c.default.kind is not DefaultKind.LITERAL
+                else literal_sql(c.default.value),
+                "identity": None
+                if c.default is None or c.default.kind is not DefaultKind.IDENTITY
+                else _identity_document(c.default.identity),
+            }
+            for c in relation.columns
+        ],
+        "primary_key": list(relation.primary_key),
+        "foreign_keys": [
+            {
+                "name": fk.name,
+                "columns": list(fk.columns),
+                "parent": fk.parent,
+                "parent_columns": list(fk.parent_columns),
+                "on_delete": fk.on_delete.value,
+            }
+            for fk in relation.foreign_keys
+        ],
+        "root": catalog.forest.root(relation.name),
+        "rows": catalog.row_count.get(relation.name),
+    }
+
+
+def _trees_document(catalog: Catalog) -> dict[str, Any]:
+    edges = {name: catalog.forest.parent.get(name) for name in catalog.schema.names}
+    return {
+        name: None if edge is None else {"parent": edge.parent, "foreign_key": edge.name}
+        for name, edge in edges.items()
+    }
+
+
+def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
+    return {
+        "name": index.name,
+        "on": index.on,
+        "columns": [
+            {"column": part.column, "descending": part.descending} for part in index.columns
+        ],
+        "include": list(index.include),
+        "unique": index.unique,
+        "purpose": index.purpose.value,
+        "reason": index.reason,
+        "state": catalog.state[index.name].value,
+    }
+
+
+def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
+    """A view, those of its indexes that are shown, and how far its build is. Raises KeyError."""
+    catalog = db.catalog
+    view, layout = catalog.view[name], catalog.layout(name)
+    return {
+        "name": name,
+        "path": list(view.path),
+        "key": [part.column for part in layout.key],
+        "columns": [
+            {"name": c.name, "type": c.type.sql(), "relation": v.relation, "column": v.column}
+            for c, v in zip(layout.columns, view.columns, strict=True)
+        ],
+        "state": catalog.state[name].value,
+        "indexes": [
+            {
+                "name": index.name,
+                "columns": [part.column for part in index.columns],
+                "purpose": index.purpose.value,
+                "reason": index.reason,
+                "state": catalog.state[index.name].value,
+            }
+            for index in shown.indexes_on(name)
+        ],
+        "rows": db.keeper.counts().get(name, 0),
+        "progress": _progress_document(db, name),
+        "deferred": None,
+    }
+
+
+async def deferred_view_document(db: Database, name: str, *, program: bool) -> dict[str, Any]:
+    """A deferred view: how it is stored, how fresh it is, and by which `program` it is kept.
+    Raises KeyError."""
+    catalog, document = db.catalog, _declared_document(db.catalog, name)
+    (group,) = [g for g in await db.deferred.status() if g.name == document["deferred"]["group"]]
+    fresh = group_document(group)
+    fresh = {key: fresh[key] for key in ("interval_s", "as_of", "lag_s", "under_way", "last")}
+    lines = list(program_of(catalog, name).explain()) if program else None
+    return document | {"deferred": document["deferred"] | fresh | {"program": lines}}
+
+
+def _declared_document(catalog: Catalog, name: str) -> dict[str, Any]:
+    """What a deferred view is."""
+    view = catalog.deferred_view[name]
+    return {
+        "name": name,
+        "path": list(view.relations),
+        "key": [part.column for part in view.key],
+        "columns": [
+            {"name": c.name, "type": c.type.sql(), "relation": "", "column": ""}
+            for c in view.columns
+        ],
+        "state": catalog.state[name].value,
+        "indexes": [],
+        "rows": None,
+        "progress": None,
+        "deferred": {
+            "sql": view.declared.sql,
+            "refresh": view.declared.refresh.value,
+            "group": view.declared.group,
+            "states": [state.name for state in view.states],
+        },
+    }
+
+
+def _progress_document(db: Database, name: str) -> dict[str, Any] | None:
+    build = db.keeper.builds.get(name)
+    if build is None:
+        return None
+    return {
+        "rows": build.rows,
+        "total": build.total,
+        "finished": build.finished,
+        "error": build.error,
+        "elsewhere": build.elsewhere,
+        "scanned": build.scanned,
+    }
+
+
+def build_document(db: Database, name: str) -> dict[str, Any]:
+    """A view or index that is built, or was to be, beside the nodes. Raises KeyError."""
+    catalog, build = db.catalog, db.keeper.builds.get(name)
+    relation = scanned_relation(catalog, name)
+    layout = catalog.layout(name)
+    return {
+        "name": name,
+        "table": layout.table,
+        "source": layout.source,
+        "relation": relation,
+        "state": catalog.state[name].value,
+        "missing": _ranges(db.keeper.missing(name)),
+        "scanned": 0 if build is None else build.scanned,
+        "total": catalog.row_count.get(relation),
+    }
+
+
+def load_document(db: Database) -> dict[str, Any]:
+    """The initial load under way. Raises Unavailable when another node leads."""
+    known, load = db.keeper.loaded(), db.catalog.load
+    if load is None:
+        return {"load": None}
+    return {
+        "load": {
+            "relations": load.relations,
+            "identity": load.identity,
+            "number": load.number,
+            "missing": {name: _ranges(done.missing) for name, done in known.items()},
+            "rows": {name: done.rows for name, done in known.items()},
+        }
+    }
+
+
+def _ranges(spans: Iterable[Span]) -> list[tuple[str, str | None]]:
+    return [(start.hex(), None if end is None else end.hex()) for start, end in spans]
+
+
+# ---------------------------------------------------------------- upkeep
+
+
+def verify_document(report: VerifyReport) -> dict[str, Any]:
+    return {
+        "snapshot": report.snapshot,
+        "differences": report.differences,
+        "checked": [
+            {
+                "name": item.name,
+                "kind": item.kind,
+                "rows": item.rows,
+                "missing": item.missing,
+                "extra": item.extra,
+                "different": item.different,
+                "misplaced": item.misplaced,
+                "repaired": item.repaired,
+            }
+            for item in report.checked
+        ],
+    }
+
+
+def changes_document(changes: Changes) -> dict[str, Any]:
+    return {
+        "after": changes.after,
+        "upto": changes.upto,
+        "catalog": encode_catalog(changes.catalog).decode(),
+        "begun": changes.begun,
+        "loaded": changes.loaded,
+        "source": msgspec.to_builtins(changes.source),
+        "segments": msgspec.to_builtins(changes.segments),
+    }
+
+
+def group_document(group: GroupStatus) -> dict[str, Any]:
+    batch, last = group.state.batch, group.state.last
+    return {
+        "name": group.name,
+        "views": list(group.views),
+        "readable": list(group.readable),
+        "interval_s": group.interval_s,
+        "as_of": group.as_of,
+        "lag_s": group.lag_s,
+        "under_way": None if batch is None else batch.upto,
+        "last": None if last is None else msgspec.to_builtins(last),
+    }
+
+
+def batch_document(batch: DeferredBatch) -> dict[str, Any]:
+    work = batch.work
+    return {
+        "group": work.group,
+        "as_of": work.as_of,
+        "upto": work.upto,
+        "refreshed": list(work.refreshed),
+        "built": list(work.built),
+        "usable": sorted(work.usable),
+        "export": export_document(batch.export),
+        "changes": changes_document(batch.changes),
+    }
+
+
+def export_document(export: Export) -> dict[str, Any]:
+    return {
+        "name": export.name,
+        "snapshot": export.snapshot,
+        "catalog": encode_catalog(export.catalog).decode(),
+        "source": msgspec.to_builtins(export.source),
+        "until_ms": export.until_ms,
+    }

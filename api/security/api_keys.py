@@ -1,0 +1,192 @@
+"""API keys: what they look like, and how they are kept.
+
+A key is `hb_<id>_<secret>`: 12 hexadecimal digits that name it everywhere, also in logs, and 64
+that are secret. Kept is the SHA-256 of the whole key. A slow hash (bcrypt, Argon2) would be wrong
+here: it makes guessing dear where people choose secrets, while 256 random bits cannot be guessed at
+any speed; and it would be paid by every request.
+
+Keys are rows of a system table, read and written through the store's port by compare-and-set, so
+all nodes over one store share them. A row is never deleted: a revoked key stays in the list, and
+its id is never given again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hornbeam_server.api.security.roles import Grant, Principal, Role
+from hornbeam_server.schema.errors import Corruption, InvalidRequest, NotFound, Unavailable
+from hornbeam_server.storage.local.system import RandomIds
+from hornbeam_server.storage.ports import NEWEST, TableStore
+
+TABLE = "s.keys"
+BOOTSTRAP = "bootstrap"
+"""Name of the key that the settings bring along."""
+_KEY = re.compile(r"hb_([0-9a-f]{12})_[0-9a-f]{64}")
+ID = slice(3, 15)
+"""Where a key has its id. Whatever else stands there names no key."""
+_ATTEMPTS = 10
+
+
+class ApiKey(msgspec.Struct, frozen=True, array_like=True):
+    """A row. Fields are only ever appended. `expires_ms` and `revoked_ms` 0: never, not.
+
+    `repr` and the list show no digest: it is of no use to anybody.
+    """
+
+    id: str
+    digest: bytes
+    name: str
+    role: Role
+    grants: dict[str, Grant] | None
+    created_ms: int
+    created_by: str = ""
+    """Id of the key that made it."""
+    expires_ms: int = 0
+    revoked_ms: int = 0
+
+    def __repr__(self) -> str:
+        return f"<ApiKey {self.id} {self.name!r} {self.role}>"
+
+    @property
+    def principal(self) -> Principal:
+        return Principal(self.id, self.name, self.role, self.grants)
+
+    def state(self, wall_ms: int) -> str:
+        if self.revoked_ms:
+            return "revoked"
+        return "expired" if self.expires_ms and self.expires_ms <= wall_ms else "active"
+
+
+class Fresh(NamedTuple):
+    """A new key, the only time it is seen. Told to whoever asked for it, kept nowhere."""
+
+    id: str
+    text: str
+
+    def __repr__(self) -> str:
+        return f"<Fresh {self.id}>"
+
+
+def fresh() -> Fresh:
+    """From the system's source of randomness, also where other ids are simulated."""
+    digits = RandomIds().new() + RandomIds().new() + RandomIds().new()[:12]
+    return Fresh(digits[64:], f"hb_{digits[64:]}_{digits[:64]}")
+
+
+def digest_of(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def matches(text: str, key: ApiKey) -> bool:
+    """Is `text` that key? Takes equally long for every `text`."""
+    return hmac.compare_digest(digest_of(text), key.digest)
+
+
+def id_in(text: str) -> str | None:
+    """The public part of a key; None for what is none."""
+    found = _KEY.fullmatch(text)
+    return None if found is None else found[1]
+
+
+def bootstrap_line(key: Fresh) -> str:
+    """What the setting `bootstrap_key` takes: no secret."""
+    return f"{key.id}:{digest_of(key.text).hex()}"
+
+
+def bootstrap_key(line: str) -> ApiKey:
+    """The administrator's key of the setting `bootstrap_key`, whose pattern was checked."""
+    key_id, _, digest = line.partition(":")
+    return ApiKey(key_id, bytes.fromhex(digest), BOOTSTRAP, Role.ADMIN, None, 0)
+
+
+# ---------------------------------------------------------------- the table
+
+
+async def read_keys(store: TableStore) -> dict[str, ApiKey]:
+    """All keys by id. Raises Corruption, Unavailable."""
+    found: dict[str, ApiKey] = {}
+    async for batch in store.scan(TABLE, b"", None, NEWEST):
+        for cell in batch:
+            key = _decoded(cell.value)
+            found[key.id] = key
+    return found
+
+
+async def add_key(store: TableStore, key: ApiKey, ts: int) -> None:
+    """Raises Unavailable when a key has that id, or the outcome is unknown."""
+    if not await store.check_and_put(TABLE, key.id.encode(), None, _encoder.encode(key), ts):
+        raise Unavailable("The new key's id is taken.", cure="Try again.")
+    await store.flush()
+
+
+async def revoke_key(store: TableStore, key_id: str, wall_ms: int, ts: int) -> ApiKey:
+    """The key as it is now; one that was revoked before stays as it was. Raises NotFound."""
+    row = key_id.encode()
+    for _ in range(_ATTEMPTS):
+        (cell,) = await store.get(TABLE, [row], NEWEST)
+        if cell is None:
+            raise NotFound(
+                f"No API key {key_id} is stored.",
+                cure="See: hornbeam keys list. The key of the settings is revoked there.",
+            )
+        key = _decoded(cell.value)
+        if key.revoked_ms:
+            return key
+        revoked = msgspec.structs.replace(key, revoked_ms=wall_ms)
+        if await store.check_and_put(TABLE, row, cell.value, _encoder.encode(revoked), ts):
+            await store.flush()
+            return revoked
+    raise Unavailable(f"API key {key_id} is being changed by others.", cure="Try again.")
+
+
+def _decoded(value: bytes) -> ApiKey:
+    try:
+        return _decoder.decode(value)
+    except msgspec.MsgspecError as error:
+        raise Corruption(f"A row of {TABLE} cannot be read: {error}.") from None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(ApiKey)
+
+
+# ---------------------------------------------------------------- new keys
+
+
+def checked_grants(
+    role: Role, grants: Mapping[str, Grant] | None, relations: frozenset[str], views: frozenset[str]
+) -> dict[str, Grant] | None:
+    """Grants that fit the role and what there is. Raises InvalidRequest, NotFound."""
+    if grants is None:
+        return None
+    if role is Role.ADMIN:
+        raise InvalidRequest("An administrator's key has no grants: it may do everything.")
+    for name, grant in grants.items():
+        if name not in relations | views:
+            raise NotFound(f"There is no relation or view {name}.", cure="Apply its schema first.")
+        if grant is Grant.WRITE and (role is Role.READER or name in views):
+            what = "A reader writes nothing" if role is Role.READER else f"{name} is a view"
+            raise InvalidRequest(f"{what}: there is no grant to write {name}.")
+    return dict(grants)
+
+
+def document(key: ApiKey, wall_ms: int) -> dict[str, Any]:
+    """What is shown of a key."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "role": str(key.role),
+        "grants": None if key.grants is None else {n: str(g) for n, g in key.grants.items()},
+        "state": key.state(wall_ms),
+        "created_ms": key.created_ms,
+        "created_by": key.created_by,
+        "expires_ms": key.expires_ms or None,
+        "revoked_ms": key.revoked_ms or None,
+    }

@@ -1,0 +1,324 @@
+"""Deferred views at a node: reads, and the batches that refresh the views.
+
+A statement that reads deferred views reads everything at the `as_of` of their group
+(`txlayer/views/refresh_groups.py`), so its relations and views show the same snapshot. Spark does
+the batches (`pipeline/refresh/driver.py`); a node only determines their two snapshots and their
+inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hornbeam_server.query.engine import PreparedQuery
+from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.schema.errors import (
+    InvalidRequest,
+    NotFound,
+    SnapshotTooOld,
+    Unavailable,
+    Unsupported,
+)
+from hornbeam_server.schema.model import Refresh
+from hornbeam_server.storage.ports import Clock, Coordination, TableStore
+from hornbeam_server.txlayer.ddl.catalog_manager import CatalogKeeper, load_catalog
+from hornbeam_server.txlayer.views.refresh_groups import (
+    Finished,
+    Groups,
+    GroupState,
+    groups_of,
+    members,
+    usable,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWork:
+    """The task of a batch: it takes the views in `refreshed` from `as_of` to `upto`, and builds
+    those in `built` as of `upto`. The views and indexes in `usable` are readable at both."""
+
+    group: str
+    as_of: int
+    upto: int
+    catalog: Catalog
+    refreshed: tuple[str, ...]
+    built: tuple[str, ...]
+    usable: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The state of a group for operators. The `readable` ones of `views` show the snapshot
+    `as_of`. `lag_s` is the age of that snapshot in seconds; None: no view was ever built."""
+
+    name: str
+    views: tuple[str, ...]
+    readable: tuple[str, ...]
+    interval_s: float
+    as_of: int | None
+    lag_s: float | None
+    state: GroupState
+
+
+class DeferredViews:
+    """One node's access to the deferred views of the database."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        store: TableStore,
+        keeper: CatalogKeeper,
+        clock: Clock,
+        hold_s: float,
+        use_s: float,
+    ) -> None:
+        """`hold_s`: for how many seconds a group that is not refreshed keeps its inputs; `use_s`:
+        for how many seconds a batch may use the inputs that were kept when it began."""
+        self._groups = Groups(coordination)
+        self._store = store
+        self._keeper = keeper
+        self._clock = clock
+        self._hold_ms = int(hold_s * 1000)
+        self._use_ms = int(use_s * 1000)
+
+    # ------------------------------------------------------------ reading
+
+    async def read_at(
+        self,
+        query: PreparedQuery,
+        *,
+        asked: int | None,
+        max_staleness_s: float | None,
+    ) -> int:
+        """The snapshot at which a query that names deferred views reads: `asked`, the snapshot that
+        the request names, or else `as_of` of their group.
+
+        Raises Unsupported for several groups, or an `asked` that the group did not show;
+        SnapshotTooOld; Unavailable when a view is not built, or the snapshot is older than
+        `max_staleness_s`.
+        """
+        catalog, names = query.catalog, query.deferred
+        groups = {catalog.deferred_view[name].declared.group for name in names}
+        if len(groups) > 1:
+            raise Unsupported(
+                f"{', '.join(names)} belong to several groups, which are as of different moments.",
+                cure="Read them in several statements, or declare them with one group.",
+            )
+        (group,) = groups
+        state = await self._groups.state(group)
+        if not all(state.holds(catalog, name) for name in names):
+            raise Unavailable(
+                f"{', '.join(names)} are not built, or are being rebuilt.", cure="Ask again."
+            )
+        at = state.as_of if asked is None else asked
+        if not state.was_as_of(at):
+            raise Unsupported(
+                f"{', '.join(names)} cannot be read as of snapshot {at}: that of the group is"
+                f" {state.as_of}.",
+                cure="Read them in autocommit, or first of all in their transaction.",
+            )
+        self._require_held(group, at)
+        if len(query.served_by) > len(names) and at < catalog.since:
+            raise SnapshotTooOld(
+                f"{', '.join(names)} are as of a moment before the last schema change.",
+                cure="Read them alone until they are refreshed.",
+            )
+        stale_s = self._lag_s(at)
+        if max_staleness_s is not None and stale_s > max_staleness_s:
+            raise Unavailable(
+                f"{', '.join(names)} are {stale_s:.1f} s old, older than {max_staleness_s:g} s.",
+                cure="Repeat it after the next batch, or allow for more.",
+                as_of=at,
+            )
+        return at
+
+    def _lag_s(self, as_of: int) -> float:
+        return max(self._clock.wall_ms() - as_of, 0) / 1000
+
+    async def as_of(self, catalog: Catalog, names: Sequence[str] | None) -> dict[int, list[str]]:
+        """The readable deferred views among `names` (None: all of them), by the snapshot that they
+        show.
+
+        Raises NotFound or SnapshotTooOld when one of `names` cannot be read.
+        """
+        found: dict[int, list[str]] = {}
+        for group in groups_of(catalog):
+            state = await self._groups.state(group)
+            views = [
+                name for name in _readable(catalog, group, state) if names is None or name in names
+            ]
+            if views and names is not None:
+                self._require_held(group, state.as_of)
+            if views and self._is_held(state.as_of):
+                found.setdefault(state.as_of, []).extend(views)
+        lost = [name for name in names or () if not any(name in one for one in found.values())]
+        if lost:
+            raise NotFound(f"There is no readable deferred view {', '.join(lost)}.")
+        return found
+
+    # ------------------------------------------------------------ batches
+
+    async def begin(
+        self, group: str, moment: Callable[[], Awaitable[tuple[Catalog, int]]]
+    ) -> BatchWork:
+        """The batch to do next: the one under way, or a new one up to the snapshot of `moment`.
+
+        Raises NotFound, Unavailable; SnapshotTooOld when inputs of the batch may be gone.
+        """
+        self._require_known(group)
+        catalog = self._keeper.state.catalog
+        # A recorded batch whose first snapshot is not kept any more could never be done.
+        self._require_beginning(group, await self._groups.state(group), members(catalog, group))
+        state = await self._groups.begin(group, moment)
+        batch, catalog = state.batch, self._keeper.state.catalog
+        assert batch is not None
+        numbers = members(catalog, group)
+        wanted = [name for name, number in batch.views.items() if numbers.get(name) == number]
+        refreshed = self._require_beginning(group, state, wanted)
+        if wanted:
+            self._require_held(group, batch.upto)
+        versions = {batch.catalog_version, *([state.catalog_version] if refreshed else [])}
+        before = [await load_catalog(self._store, v) for v in versions - {catalog.version}]
+        return BatchWork(
+            group,
+            state.as_of if refreshed else batch.upto,
+            batch.upto,
+            catalog,
+            refreshed,
+            tuple(name for name in wanted if name not in refreshed),
+            usable(before, catalog),
+        )
+
+    def _require_beginning(
+        self, group: str, state: GroupState, names: Iterable[str]
+    ) -> tuple[str, ...]:
+        """Those of `names` that show `as_of`, so that a batch takes them on from there. Raises
+        SnapshotTooOld if `as_of` is not kept any more."""
+        catalog = self._keeper.state.catalog
+        follow = tuple(name for name in names if state.holds(catalog, name))
+        if follow:
+            self._require_held(group, state.as_of)
+        return follow
+
+    def require_logged(self, work: BatchWork, loaded: Mapping[str, int]) -> None:
+        """Raises SnapshotTooOld if a view that the batch maintains from changes reads a relation in
+        `loaded`: the rows of its initial load are in no log."""
+        views = work.catalog.deferred_view
+        lost = [
+            name
+            for name in work.refreshed
+            if views[name].declared.refresh is Refresh.DEFERRED
+            and not loaded.keys().isdisjoint(views[name].relations)
+        ]
+        if lost:
+            raise SnapshotTooOld(
+                f"{', '.join(lost)} cannot go on from {work.as_of}: what they are made of was"
+                f" loaded since, beside the logs ({', '.join(loaded)}).",
+                cure=f"Rebuild them: hornbeam refresh --rebuild {' '.join(lost)}.",
+            )
+
+    async def agree(self, group: str, upto: int, view: str, digest: str) -> None:
+        """Fix the digest of the rows of a view that the batch recomputes: no process puts rows with
+        another digest. Raises NotFound, StalePlan, Unavailable."""
+        self._require_known(group)
+        await self._groups.agree(group, upto, view, digest)
+
+    async def finish(self, group: str, upto: int, last: Finished) -> GroupState:
+        """Finish a batch whose rows are all put: queries read at `upto` from now on. Returns the
+        new state. Raises NotFound, StalePlan, Unavailable."""
+        self._require_known(group)
+        await self._store.flush()
+        now = self._clock.wall_ms()
+        state = await self._groups.finish(group, upto, last, now, self._use_ms)
+        await self._keeper.adopt(state.views)
+        return state
+
+    def use_ms(self, upto: int) -> int:
+        """The milliseconds from now during which the rows of a batch up to `upto` may be put
+        (`GroupState.needed`)."""
+        age_ms = max(self._clock.wall_ms() - upto, 0)
+        return max(self._use_ms - age_ms, self._use_ms // 2)
+
+    async def rebuild(self, names: Sequence[str]) -> None:
+        """Let the next batch rebuild views. They cannot be read until then.
+
+        Raises InvalidRequest for no names, NotFound, Unavailable.
+        """
+
+        async def anew(current: Catalog) -> Catalog:
+            unknown = [name for name in names if name not in current.deferred_view]
+            if unknown:
+                raise NotFound(f"There is no deferred view {', '.join(unknown)}.")
+            numbers, states = dict(current.incarnations), dict(current.states)
+            for name in names:
+                numbers[name] = numbers.get(name, 0) + 1
+                states[name] = State.BUILDING
+            return replace(
+                current,
+                version=current.version + 1,
+                incarnations=tuple(numbers.items()),
+                states=tuple(states.items()),
+            )
+
+        if not names:
+            raise InvalidRequest("No views are named.")
+        await self._keeper.change(anew)
+
+    # ------------------------------------------------------------ upkeep
+
+    async def held(self) -> list[int]:
+        """The oldest snapshot that each group needs, unless it has expired (`hold_s`). Versions
+        that later snapshots need must not be purged, nor later commits dropped from the logs."""
+        now = self._clock.wall_ms()
+        groups = groups_of(self._keeper.state.catalog)
+        states = [await self._groups.state(group) for group in groups]
+        needed = [state.needed(now, self._use_ms) for state in states]
+        return [at for at in needed if at and now - at <= self._hold_ms + self._use_ms]
+
+    async def status(self) -> list[GroupStatus]:
+        """The status of all groups."""
+        catalog = self._keeper.state.catalog
+        return [await self._status(catalog, group) for group in groups_of(catalog)]
+
+    async def _status(self, catalog: Catalog, group: str) -> GroupStatus:
+        state = await self._groups.state(group)
+        views = [view for view in catalog.deferred if view.declared.group == group]
+        return GroupStatus(
+            group,
+            tuple(view.name for view in views),
+            _readable(catalog, group, state),
+            min(view.declared.interval_s for view in views),
+            state.as_of or None,
+            self._lag_s(state.as_of) if state.as_of else None,
+            state,
+        )
+
+    def _is_held(self, as_of: int) -> bool:
+        return self._clock.wall_ms() - as_of <= self._hold_ms
+
+    def _require_held(self, group: str, as_of: int) -> None:
+        if not self._is_held(as_of):
+            lag_s = self._lag_s(as_of)
+            raise SnapshotTooOld(
+                f"Group {group} was not refreshed for {lag_s:.0f} s: what its views need is not"
+                " kept any more.",
+                cure="Rebuild its views: hornbeam refresh --rebuild.",
+            )
+
+    def _require_known(self, group: str) -> None:
+        known = groups_of(self._keeper.state.catalog)
+        if group not in known:
+            raise NotFound(
+                f"There is no group {group} of deferred views.",
+                cure=f"There are: {', '.join(known) or 'none'}.",
+            )
+
+
+def _readable(catalog: Catalog, group: str, state: GroupState) -> tuple[str, ...]:
+    """The readable views of a group that show its snapshot `as_of`."""
+    return tuple(
+        name
+        for name in members(catalog, group)
+        if catalog.readable(name) and state.holds(catalog, name)
+    )

@@ -1,0 +1,284 @@
+"""Plan DDL and workload texts: the plan, and the catalog that it would put into force."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import TypeVar
+
+import msgspec
+
+from hornbeam_server.maintain.deltas.nesting import written_out
+from hornbeam_server.maintain.deltas.program import (
+    DeltaProgram,
+    compile_view,
+    outline,
+    stored_program,
+)
+from hornbeam_server.query.binding.algebra import BoundStatement
+from hornbeam_server.query.binding.binder import bind
+from hornbeam_server.schema.build import Place
+from hornbeam_server.schema.catalog import Catalog, DeferredView, Forest, State, WorkloadStatement
+from hornbeam_server.schema.codec import encode_catalog
+from hornbeam_server.schema.ddl import load_ddl
+from hornbeam_server.schema.diff import SchemaDiff, diff
+from hornbeam_server.schema.errors import SchemaError, SqlError, Unsupported
+from hornbeam_server.schema.model import DeclaredView, Refresh, Schema
+from hornbeam_server.schema.trees import unlink
+from hornbeam_server.schema.workload import load_query_log, load_workload, weighted_by_log
+from hornbeam_server.viewselect.plan import PlanOptions, SelectionPlan, Statistics, plan
+from hornbeam_server.viewselect.watch import Report, Watch
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """The inputs of a plan, as an administrator uploads them. `roots` None: learn the roots."""
+
+    ddl: str
+    workload: str = ""
+    roots: tuple[str, ...] | None = None
+    method: str = "optimal"
+    budget: float | None = None
+    row_counts: Mapping[str, int] = field(default_factory=dict)
+    ddl_file: str = "<ddl>"
+    workload_file: str = "<workload>"
+    query_log: str = ""
+    """One statement per line, or JSON lines with `sql` and `count`. It weighs the workload."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSchema:
+    """A plan, the changes that it makes, and the catalog that it would put into force. `rebuilt`
+    names deferred views with an unchanged declaration that must be rebuilt because the relations or
+    views that they read have changed."""
+
+    plan_id: str
+    base_version: int
+    plan: SelectionPlan
+    changes: SchemaDiff
+    rebuilt: tuple[str, ...]
+    catalog: Catalog
+
+
+async def in_thread(work: Callable[[Watch], T], report: Report = lambda _: None) -> T:
+    """The result of `work`, which plans in a thread and ends when the caller is cancelled.
+    `report` is called in that thread with the share of the work that is done, from 0 to 1."""
+    watch = Watch(report)
+    try:
+        return await asyncio.to_thread(work, watch)
+    except asyncio.CancelledError:
+        watch.stop()
+        raise
+
+
+def plan_schema(
+    request: PlanRequest, current: Catalog, watch: Watch | None = None
+) -> PlannedSchema:
+    """Plan against the catalog in force. Raises SchemaError and SqlError with their places in the
+    texts, and StatementTimeout when `watch` is stopped."""
+    watch = Watch() if watch is None else watch
+    schema = load_ddl(request.ddl, request.ddl_file)
+    changes = diff(current.schema, schema)
+    if changes.refused:
+        raise SchemaError(
+            "This schema cannot follow the one in force: "
+            + "; ".join(
+                f"{r.change} of {r.relation}.{r.name}: {r.reason}" for r in changes.refused
+            ),
+            cure="; ".join(dict.fromkeys(refused.cure for refused in changes.refused)),
+        )
+    statements = load_workload(request.workload, request.workload_file)
+    if request.query_log:
+        log = load_query_log(request.query_log.splitlines(), "<query log>")
+        statements = weighted_by_log(statements, log)
+    base = _with_outlines(schema, current, request)
+    bound = []
+    for statement in statements:
+        watch.check()
+        bound.append((statement, _bound(statement, base, request)))
+    counts = {**current.row_count, **request.row_counts}
+    selection = plan(
+        schema,
+        bound,
+        PlanOptions(
+            roots=request.roots,
+            learn_roots=request.roots is None,
+            method=request.method,
+            budget=request.budget,
+        ),
+        Statistics(
+            row_counts={n: c for n, c in counts.items() if n in schema},
+            expected=frozenset(request.row_counts),
+        ),
+        base=current,
+        watch=watch,
+    )
+    catalog = _with_deferred(selection.to_catalog(current.version + 1, current), current, request)
+    plan_id = _plan_id(request, current, catalog)
+    rebuilt = _rebuilt(catalog, current, changes)
+    return PlannedSchema(plan_id, current.version, selection, changes, rebuilt, catalog)
+
+
+def _with_outlines(schema: Schema, current: Catalog, request: PlanRequest) -> Catalog:
+    """A catalog of the names that a workload may use: relations, and the views of `schema`.
+
+    Raises SqlError with the place in the DDL file where the view's SELECT begins.
+    """
+    base = Catalog(0, schema, Forest(schema.names))
+    # The error for a declared view that names a chosen view must not say that there is none.
+    chosen = tuple(view for view in current.views if set(view.path) <= set(schema.names))
+    known = replace(base, views=chosen, states=tuple((v.name, State.READABLE) for v in chosen))
+    views = []
+    for declared in schema.views:
+        with _told(declared, known, request):
+            views.append(outline(declared, known))
+    states = ((view.name, State.READABLE) for view in views)
+    return replace(base, deferred=tuple(views), states=tuple(states))
+
+
+def _bound(statement: WorkloadStatement, base: Catalog, request: PlanRequest) -> BoundStatement:
+    """Bind a statement. Raises SqlError with the place in the workload file where it begins."""
+    try:
+        bound = bind(statement.sql, base)
+    except SqlError as error:
+        begins = request.workload.find(statement.sql)
+        place = Place.at(request.workload, begins, request.workload_file)
+        error.details["statement"] = statement.name
+        raise _located(error, f"in statement {statement.name}", place) from None
+    unlink(bound.ast)
+    return bound.statement
+
+
+def _located(error: SqlError, what: str, place: Place) -> SqlError:
+    message = f"{what}: {error.message}"
+    return type(error)(message, cure=error.cure, **error.details | asdict(place))
+
+
+def _with_deferred(catalog: Catalog, base: Catalog, request: PlanRequest) -> Catalog:
+    """`catalog` with the views that its schema declares. A view of `base` keeps its rows if it is
+    stored in the same way, and reads the same tables by the same SELECT.
+
+    Raises SqlError with the place in the DDL file where the view's SELECT begins.
+    """
+    numbers, states = dict(catalog.incarnations), dict(catalog.states)
+    views = tuple(_deferred(declared, catalog, request) for declared in catalog.schema.views)
+    for view in views:
+        number = dict(base.incarnations).get(view.name, 0)
+        kept = _keeps_rows(view, catalog, base)
+        numbers[view.name] = number if kept else number + 1
+        states[view.name] = base.state[view.name] if kept else State.BUILDING
+    return replace(
+        catalog,
+        deferred=views,
+        incarnations=tuple(numbers.items()),
+        states=tuple(states.items()),
+    )
+
+
+def _rebuilt(catalog: Catalog, base: Catalog, changes: SchemaDiff) -> tuple[str, ...]:
+    new = {view.name for view in changes.added_views}
+    return tuple(
+        view.name
+        for view in catalog.deferred
+        if view.name not in new
+        and dict(catalog.incarnations)[view.name] != dict(base.incarnations)[view.name]
+    )
+
+
+def _deferred(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> DeferredView:
+    with _told(declared, catalog, request):
+        program = _compiled(declared, catalog)
+    return DeferredView(
+        declared,
+        program.relations,
+        program.columns,
+        program.hidden,
+        program.key,
+        program.states,
+    )
+
+
+@contextmanager
+def _told(declared: DeclaredView, catalog: Catalog, request: PlanRequest) -> Iterator[None]:
+    """Add the view's name and its place to errors. If recomputing the view in each batch would
+    work, the cure says so."""
+    try:
+        yield
+    except SqlError as error:
+        place = Place.at(request.ddl, request.ddl.find(declared.sql), request.ddl_file)
+        if isinstance(error, Unsupported) and _can_be_answered(declared, catalog):
+            error.cure = "; or ".join(
+                filter(None, [error.cure, "have it recomputed: refresh = 'recompute'"])
+            )
+        raise _located(error, f"in view {declared.name}", place) from None
+
+
+def _can_be_answered(declared: DeclaredView, catalog: Catalog) -> bool:
+    """Could the view be recomputed in each batch, instead of being maintained from changes?"""
+    if declared.refresh is Refresh.RECOMPUTE:
+        return False
+    try:
+        _compiled(replace(declared, refresh=Refresh.RECOMPUTE), catalog)
+    except SqlError:
+        return False
+    return True
+
+
+def _compiled(declared: DeclaredView, catalog: Catalog) -> DeltaProgram:
+    """The program of a view once all indexes and views are readable: they are built before the
+    first batch that looks rows up in them."""
+    return compile_view(declared, _all_readable(catalog))
+
+
+def _all_readable(catalog: Catalog) -> Catalog:
+    return replace(catalog, states=tuple((name, State.READABLE) for name, _ in catalog.states))
+
+
+def program_of(catalog: Catalog, name: str) -> DeltaProgram:
+    """The program that maintains a deferred view. Raises KeyError."""
+    view = catalog.deferred_view[name]
+    return stored_program(view, _all_readable(catalog)) or _compiled(view.declared, catalog)
+
+
+def _keeps_rows(view: DeferredView, catalog: Catalog, base: Catalog) -> bool:
+    before = base.deferred_view.get(view.name)
+    if before is None:
+        return False
+    interval_s = view.declared.interval_s
+    same = replace(before, declared=replace(before.declared, interval_s=interval_s)) == view
+    rows = all(
+        name in base.schema and base.layout(name).table == catalog.layout(name).table
+        for name in view.relations
+    )
+    return same and rows and _select(view, catalog) == _select(before, base)
+
+
+def _select(view: DeferredView, catalog: Catalog) -> str:
+    """The SELECT of a view, with the SELECTs of the views that it names written out."""
+    return written_out(view.declared, catalog.schema.views).sql()
+
+
+def _plan_id(request: PlanRequest, current: Catalog, planned: Catalog) -> str:
+    """A digest of the inputs, the catalog in force and the planned catalog: equal ids mean equal
+    plans. States are left out, because builds end at any time. Row counts drift all the time, so
+    they matter only if they change the choice."""
+    inputs = msgspec.json.encode(
+        (
+            request.ddl,
+            request.workload,
+            request.query_log,
+            request.roots,
+            request.method,
+            request.budget,
+        )
+    )
+    catalogs = [
+        encode_catalog(replace(c, version=0, row_counts=(), states=(), since=0))
+        for c in (current, planned)
+    ]
+    return hashlib.sha256(b"\0".join([inputs, *catalogs])).hexdigest()[:16]

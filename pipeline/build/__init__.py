@@ -1,0 +1,1 @@
+"""Builds of views and indexes by Spark."""

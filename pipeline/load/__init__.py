@@ -1,0 +1,1 @@
+"""Initial loads and appends of files by Spark."""

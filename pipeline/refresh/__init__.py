@@ -1,0 +1,1 @@
+"""Deferred views kept up to date by Spark, batch by batch."""

@@ -1,0 +1,333 @@
+"""Batches of deferred views on Spark: their delta programs, run set-at-a-time.
+
+    with open_transport(parse_url(url), TIMEOUT_S) as node:
+        done = refresh(spark.sparkContext, node, url, "default")
+
+`POST /v1/groups/{group}/batches` answers the two snapshots of a batch, and its views. Executors
+read the changes between the snapshots from the logs, or all rows of the relations of a view that is
+being built. They run the stages of the programs (`maintain/deltas`), with lookups in the store as
+of the first snapshot. They put the rows that differ, with the second snapshot as their timestamp
+(`pipeline/spark/sink.py`). The driver itself runs a small batch. When all rows are put, the driver
+reports the batch as finished (`…/batches/{upto}`); from then on queries read the views at the
+second snapshot. If a job dies before that report, the next job runs the batch again, with the same
+result: see `txlayer/views/refresh_groups.py`.
+
+**Levels.** All views of a group are refreshed together. The level of a stage is one above the
+highest level of its inputs. All stages of a level, of all views, run as one Spark stage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from urllib.parse import quote
+
+import msgspec
+from pyspark import RDD, SparkContext, StorageLevel
+
+from hornbeam.transport import Transport, persistently
+from hornbeam_server.maintain.deltas.program import DeltaProgram, stored_program
+from hornbeam_server.maintain.deltas.stages import Input, Stage
+from hornbeam_server.pipeline.refresh.executor import (
+    COUNTS,
+    MADE,
+    Counts,
+    Job,
+    RelationTask,
+    Source,
+    StageRow,
+    Task,
+    counted,
+    puts_in,
+    reading,
+    reading_relations,
+    running,
+)
+from hornbeam_server.pipeline.refresh.recompute import recompute
+from hornbeam_server.pipeline.sources.changes import Changes
+from hornbeam_server.pipeline.spark.errors import about
+from hornbeam_server.pipeline.spark.export import Export
+from hornbeam_server.schema.catalog import Catalog, DeferredView, State
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.model import Refresh
+from hornbeam_server.storage.ports import Put
+
+HERE_BYTES = 2 << 20
+"""Up to this many bytes of logs, a batch runs in the driver."""
+BUCKET_BYTES = 32 << 20
+"""Approximate bytes of logs or rows for each bucket of a stage's input."""
+SHARE_BYTES = 1 << 20
+"""Approximate bytes of a segment for each task."""
+ROW_BYTES = 100
+"""Estimated size of a row, where only the number of rows is known."""
+SPILLING = StorageLevel.MEMORY_AND_DISK
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A batch, as `POST /v1/groups/{group}/batches` answers it."""
+
+    group: str
+    as_of: int
+    upto: int
+    refreshed: tuple[str, ...]
+    built: tuple[str, ...]
+    usable: frozenset[str]
+    export: Export
+    changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A batch that is finished."""
+
+    group: str
+    upto: int
+    views: tuple[str, ...]
+    counts: Counts
+    seconds: float
+
+
+def refresh(context: SparkContext, node: Transport, url: str, group: str) -> Done:
+    """Run the batch of a group that is under way, or else the next. `url` is that of a node, for
+    executors. Raises DatabaseError, Unsupported, and Spark's errors."""
+    began = time.monotonic()
+    path = f"/v1/groups/{quote(group, safe='')}/batches"
+    batch = msgspec.convert(persistently(lambda: node.json("POST", path, {})), Batch)
+    counts = run(context, batch, node, url)
+    seconds = time.monotonic() - began
+    body = {"changes": counts.changes, "rows": counts.rows, "seconds": seconds}
+    persistently(lambda: node.json("POST", f"{path}/{batch.upto}", body))
+    return Done(group, batch.upto, (*batch.refreshed, *batch.built), counts, seconds)
+
+
+def run(context: SparkContext, batch: Batch, node: Transport, url: str) -> Counts:
+    """Put all rows of a batch."""
+    catalog = _usable(batch.export.codecs().catalog, batch.usable)
+    counts = Counts()
+    if batch.built or batch.changes.segments:
+        counts = _follow(context, batch, _job(batch, catalog, url))
+    for name in (*batch.refreshed, *batch.built):
+        if _is_answered(batch, catalog.deferred_view[name]):
+            counts += Counts(rows=_answer(batch, catalog, name, node, url))
+    return counts
+
+
+def _follow(context: SparkContext, batch: Batch, job: Job) -> Counts:
+    """Refresh or build the views that are maintained from changes (`Refresh.DEFERRED`)."""
+    if not job.stages:
+        return Counts()
+    if not batch.built and _size(batch.changes) <= HERE_BYTES:
+        return _run_here(batch, job)
+    return _run_there(context, batch, job)
+
+
+def _is_answered(batch: Batch, view: DeferredView) -> bool:
+    """Whether the batch recomputes the view. It does not if nothing was committed since the last
+    batch."""
+    changed = batch.changes.segments or not batch.changes.loaded.keys().isdisjoint(view.relations)
+    anew = view.declared.refresh is Refresh.RECOMPUTE
+    return anew and bool(changed or view.name in batch.built)
+
+
+def _answer(batch: Batch, catalog: Catalog, name: str, node: Transport, url: str) -> int:
+    path = f"/v1/groups/{quote(batch.group, safe='')}/batches/{batch.upto}/results"
+
+    def agree(digest: str) -> None:
+        persistently(lambda: node.json("POST", path, {"view": name, "digest": digest}))
+
+    as_of = None if name in batch.built else batch.as_of
+    program = program_of(catalog, catalog.deferred_view[name])
+    with about(name):
+        return asyncio.run(recompute(batch.export, url, catalog, program, as_of, agree))
+
+
+def _size(changes: Changes) -> int:
+    return sum(segment.bytes for segment in changes.segments)
+
+
+def _run_here(batch: Batch, job: Job) -> Counts:
+    """Run a small batch in this process: Spark would take longer to distribute the data."""
+    read, here = reading(job, batch.changes.source), running(job)
+    rows = [row for task in _tasks(batch, job, 1) for row in read(task)]
+    counts = counted(rows)
+    if counts.changes:
+        rows += job.seeds()
+        for level in sorted(set(job.levels)):
+            targets = job.targets(level)
+            made = list(here([row for row in rows if row[0][0] in targets]))
+            counts += counted(made)
+            rows += made
+    return counts
+
+
+def _run_there(context: SparkContext, batch: Batch, job: Job) -> Counts:
+    """Run a batch in Spark's executors."""
+    tasks = _tasks(batch, job, context.defaultParallelism)
+    read = context.parallelize(tasks, max(len(tasks), 1)).flatMap(
+        reading(job, batch.changes.source)
+    )
+    made = [read.persist(SPILLING), context.parallelize(job.seeds(), 1)]
+    try:
+        counts = _counted(made[0])
+        if not batch.built and not counts.changes:
+            return counts
+        for level in sorted(set(job.levels)):
+            made.append(_level(context.union(made), job, level).persist(SPILLING))
+            counts += _counted(made[-1])
+    finally:
+        for rows in made:
+            rows.unpersist()
+    return counts
+
+
+@contextmanager
+def made_anew(
+    context: SparkContext, export: Export, names: Sequence[str]
+) -> Iterator[RDD[tuple[str, Put]]]:
+    """The rows that a build of `Refresh.DEFERRED` views would put as of an export, with their
+    layouts. Nothing is put. Spark computes the rows when they are used."""
+    at = export.snapshot
+    job = _job_of(export, export.codecs().catalog, "", at, at, built=names, dry=True)
+    tasks = _relation_tasks(export, job)
+    read = context.parallelize(tasks, max(len(tasks), 1)).flatMap(reading_relations(job))
+    rows = [read.persist(SPILLING), context.parallelize(job.seeds(), 1)]
+    try:
+        for level in sorted(set(job.levels)):
+            rows.append(_level(context.union(rows), job, level).persist(SPILLING))
+        yield context.union(rows).filter(lambda row: row[0][0] == MADE).flatMap(_made)
+    finally:
+        for each in rows:
+            each.unpersist()
+
+
+def _made(row: StageRow) -> Iterator[tuple[str, Put]]:
+    return ((name, put) for name, puts in puts_in(row).items() for put in puts)
+
+
+def _level(made: RDD[StageRow], job: Job, level: int) -> RDD[StageRow]:
+    """The rows that the stages of one level compute from their input rows."""
+    targets = job.targets(level)
+    mine = made.filter(lambda row: row[0][0] in targets)
+    parts = min(job.buckets * len(targets), job.buckets + 2 * made.context.defaultParallelism)
+    return mine.partitionBy(parts).mapPartitions(running(job))
+
+
+def _counted(rows: RDD[StageRow]) -> Counts:
+    """The sum of the counts. Makes Spark compute all of the rows."""
+    return counted(rows.filter(lambda row: row[0][0] == COUNTS).collect())
+
+
+def _job(batch: Batch, catalog: Catalog, url: str) -> Job:
+    return _job_of(
+        batch.export,
+        catalog,
+        url,
+        batch.as_of,
+        batch.upto,
+        batch.refreshed,
+        batch.built,
+        size=_size(batch.changes),
+    )
+
+
+def _job_of(
+    export: Export,
+    catalog: Catalog,
+    url: str,
+    as_of: int,
+    upto: int,
+    refreshed: Sequence[str] = (),
+    built: Sequence[str] = (),
+    *,
+    size: int = 0,
+    dry: bool = False,
+) -> Job:
+    """The job of a batch. `size`: bytes to read, without the relations that are read whole."""
+    stages: list[Stage] = []
+    views: list[str] = []
+    levels: list[int] = []
+    of_built: set[int] = set()
+    feeds: dict[Source, list[tuple[int, Input]]] = {}
+    for name in (*refreshed, *built):
+        view = catalog.deferred_view[name]
+        if view.declared.refresh is not Refresh.DEFERRED:
+            continue
+        program = program_of(catalog, view)
+        whole, first = name in built, len(stages)
+        if whole:
+            rows = sum(catalog.row_count.get(relation, 0) for relation in program.relations)
+            size = max(size, rows * ROW_BYTES)
+        for number, stage in enumerate(program.stages, first):
+            level = 0
+            for part in stage.inputs:
+                source: Source = (
+                    first + part.source if isinstance(part.source, int) else (whole, part.source)
+                )
+                feeds.setdefault(source, []).append((number, part))
+                level = max(level, levels[source] + 1 if isinstance(source, int) else 0)
+            stages.append(stage)
+            views.append(name)
+            levels.append(level)
+            if whole:
+                of_built.add(number)
+    return Job(
+        export,
+        url,
+        as_of,
+        upto,
+        tuple(stages),
+        tuple(views),
+        tuple(levels),
+        frozenset(of_built),
+        {source: tuple(parts) for source, parts in feeds.items()},
+        size // BUCKET_BYTES + 1,
+        dry,
+    )
+
+
+def program_of(catalog: Catalog, view: DeferredView) -> DeltaProgram:
+    """The delta program of a view. Raises Corruption when the view's stored layouts are not those
+    of the program."""
+    program = stored_program(view, catalog)
+    if program is None:
+        raise Corruption(
+            f"View {view.name} was planned by another version of Hornbeam, and stored otherwise.",
+            cure="Plan and apply the schema again; the view is then rebuilt.",
+        )
+    return program
+
+
+def _usable(catalog: Catalog, usable: Iterable[str]) -> Catalog:
+    """The catalog in which only `usable` views and indexes are readable: those that were readable
+    all the time since the last batch. Lookups use no others."""
+    states = ((name, state if name in usable else State.BUILDING) for name, state in catalog.states)
+    return replace(catalog, states=tuple(states))
+
+
+def _tasks(batch: Batch, job: Job, most: int) -> list[Task]:
+    """The reading tasks of a batch. A large segment is cut into up to `most` shares. Each task
+    reads the whole segment, which is quick, but decodes only its share of the rows."""
+    tasks = list[Task]()
+    for segment in batch.changes.segments if job.relations(whole=False) else ():
+        shares = min(segment.bytes // SHARE_BYTES + 1, most)
+        tasks += [(segment, share, shares) for share in range(shares)]
+    return [*tasks, *_relation_tasks(batch.export, job)]
+
+
+def _relation_tasks(export: Export, job: Job) -> list[RelationTask]:
+    catalog, tasks = export.codecs().catalog, list[RelationTask]()
+    for name in job.relations(whole=True):
+        cuts = asyncio.run(_splits(export, catalog.layout(name).table))
+        tasks += [(name, a, b) for a, b in zip([b"", *cuts], [*cuts, None], strict=True)]
+    return tasks
+
+
+async def _splits(export: Export, table: str) -> list[bytes]:
+    store = export.open()
+    try:
+        return await store.splits(table)
+    finally:
+        await store.close()

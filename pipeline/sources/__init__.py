@@ -1,0 +1,1 @@
+"""Spark data sources: relations and their changes, read and written."""

@@ -1,0 +1,70 @@
+"""Conversion of column types to Spark's types, and of rows to Arrow batches for Spark.
+
+Types are converted exactly, except that UUID and JSON, which Spark lacks, become text. A TIMESTAMP
+without a time zone is Spark's TIMESTAMP_NTZ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+
+from hornbeam_server.query.duckdb.types import arrow_type
+from hornbeam_server.schema.catalog import Layout
+from hornbeam_server.schema.errors import NotFound
+from hornbeam_server.schema.model import Column
+from hornbeam_server.schema.types import MAX_DECIMAL_PRECISION, ColumnType, Kind, Row
+
+_TEXT = frozenset({Kind.UUID, Kind.JSON})
+_SPARK: dict[Kind, spark.DataType] = {
+    Kind.INTEGER: spark.IntegerType(),
+    Kind.BIGINT: spark.LongType(),
+    Kind.DOUBLE: spark.DoubleType(),
+    Kind.BOOLEAN: spark.BooleanType(),
+    Kind.TEXT: spark.StringType(),
+    Kind.BYTES: spark.BinaryType(),
+    Kind.DATE: spark.DateType(),
+    Kind.TIMESTAMP: spark.TimestampNTZType(),
+    Kind.TIMESTAMPTZ: spark.TimestampType(),
+    Kind.UUID: spark.StringType(),
+    Kind.JSON: spark.StringType(),
+}
+
+
+def spark_type(type_: ColumnType) -> spark.DataType:
+    if type_.kind is Kind.DECIMAL:
+        return spark.DecimalType(type_.precision or MAX_DECIMAL_PRECISION, type_.scale or 0)
+    return _SPARK[type_.kind]
+
+
+def spark_schema(columns: Iterable[Column]) -> spark.StructType:
+    """Columns as a Spark schema. All are nullable: Spark would rely on NOT NULL, which rows of
+    older schemas may violate."""
+    return spark.StructType([spark.StructField(c.name, spark_type(c.type)) for c in columns])
+
+
+def chosen(layout: Layout, names: str | None) -> list[Column]:
+    """Columns by their names, separated by commas; None: all. Raises NotFound."""
+    if names is None:
+        return list(layout.columns)
+    wanted = [name.strip() for name in names.split(",")]
+    unknown = [name for name in wanted if name not in layout.positions]
+    if unknown:
+        raise NotFound(f"{layout.name} has no column {', '.join(unknown)}.")
+    return [layout.columns[layout.positions[name]] for name in wanted]
+
+
+def to_batch(columns: Sequence[Column], at: Sequence[int], rows: Sequence[Row]) -> pa.RecordBatch:
+    """The values at the positions `at` of rows, at least one, which have the types of `columns`."""
+    values = list(zip(*rows, strict=True))
+    arrays = [_array(column.type, values[i]) for column, i in zip(columns, at, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def _array(type_: ColumnType, values: Sequence[object]) -> pa.Array:
+    if type_.kind not in _TEXT:
+        return pa.array(values, arrow_type(type_))
+    return pa.array([str(v) if isinstance(v, UUID) else v for v in values], pa.string())

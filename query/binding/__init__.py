@@ -1,0 +1,1 @@
+"""From SQL text to bound blocks: parsing, names, types, constants."""

@@ -1,0 +1,1224 @@
+"""The binder: resolve every name of a statement against a catalog and collect its SELECT blocks.
+
+The binder walks the tree once. The tree stays as written (identifiers folded). The results are
+annotations in the nodes' `meta`, which copies keep and which rewriting and execution read:
+
+* `Table.meta["source"]` = (index in `statement.blocks`, alias): a relation or view of the catalog
+  that the statement reads (not the target of an INSERT);
+* `Column.meta["column"]` = (index of the block, alias, column): the referenced column. The index
+  is None for a column of a CTE, subquery or function; the alias is "" if the item has none.
+  `meta["shadowed"]`: an inner SELECT uses the same alias, so only the bare name resolves;
+* `Star.meta["columns"]` = the columns that the star expands to, each as in `Column.meta`, followed
+  by its visible name and its output name;
+* `Column.meta["alias"]` = True: the reference means an output column of its own SELECT;
+* `Join.meta["pairs"]` = the columns that USING or NATURAL equates, each as in `Column.meta`,
+  followed by its visible name;
+* `Placeholder.meta["parameter"]` = its `Parameter` (`query/binding/parse.py`), and `meta["use"]` =
+  its `Use`, if it is compared or cast.
+
+The binder also settles comparisons with constants (`query/binding/comparisons.py`).
+
+The binder refuses everything that `query/binding/parse.py` refuses; FROM items other than
+relations, readable views, CTEs, VALUES, subqueries and the table functions `range`,
+`generate_series`, `unnest`; PIVOT, TABLESAMPLE, AT, POSITIONAL JOIN, whole rows as values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from sqlglot import exp
+
+from hornbeam_server.query.binding.algebra import (
+    BoundStatement,
+    Order,
+    Parameter,
+    Source,
+    StatementKind,
+)
+from hornbeam_server.query.binding.blocks import (
+    Conjunct,
+    Gathered,
+    Resolve,
+    SourceColumn,
+    make_block,
+    split,
+)
+from hornbeam_server.query.binding.comparisons import EXCHANGED, is_assignment, settle
+from hornbeam_server.query.binding.constants import named_type
+from hornbeam_server.query.binding.literals import typed
+from hornbeam_server.query.binding.names import (
+    ANONYMOUS,
+    Frame,
+    Item,
+    OutputColumn,
+    Target,
+    ambiguous,
+    unknown,
+)
+from hornbeam_server.query.binding.nesting import too_deep
+from hornbeam_server.query.binding.parse import DIALECT, TABLE_FUNCTIONS, at, parse
+from hornbeam_server.query.binding.spellings import read_text
+from hornbeam_server.query.dialect.duckdb_sql import (
+    CAST_FROM,
+    PARAMETER_TYPE,
+    SUMMED,
+    number_kind,
+    sum_type,
+    written_text,
+)
+from hornbeam_server.query.dialect.functions import DISPLAY, function_name
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import LimitExceeded, SqlError, UnknownName, Unsupported
+from hornbeam_server.schema.trees import unlink, unlink_gone, written
+from hornbeam_server.schema.types import ColumnType, Kind
+
+__all__ = ["BoundQuery", "OutputColumn", "bind", "bind_tree"]
+
+MAX_COLUMNS = 1_664
+"""Maximum number of columns of a SELECT, as in PostgreSQL."""
+_BIGINT = ColumnType(Kind.BIGINT)
+_DOUBLE = ColumnType(Kind.DOUBLE)
+_TEXT = ColumnType(Kind.TEXT)
+_TEXT_FUNCTIONS = (
+    exp.Concat, exp.Lower, exp.Upper, exp.Substring, exp.Trim, exp.Left, exp.Right,
+    exp.SplitPart, exp.RegexpReplace, exp.RegexpExtract, exp.JSONExtractScalar, exp.Replace,
+)  # fmt: skip
+_COMPARISONS = (*EXCHANGED, exp.Between, exp.In, exp.Case, exp.Nullif, exp.Like, exp.ILike)
+USE = "use"
+"""Key in the meta of a parameter's node: its `Use`."""
+_TABLE_PARTS = {"this", "alias", "joins", "db", "catalog"}
+"""The allowed parts of a FROM item. Other parts, such as PIVOT, TABLESAMPLE and AT, are refused."""
+_CALL_PARTS = _TABLE_PARTS | {"ordinality"}
+_PART_NAMES = {"pivots": "PIVOT", "sample": "TABLESAMPLE", "when": "AT", "version": "AT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of a parameter: a comparison with an operand of `type` (None if unknown), or a `cast`
+    to it."""
+
+    type: ColumnType | None
+    cast: bool = False
+
+
+@dataclass(frozen=True)
+class BoundQuery:
+    """A statement with its names resolved.
+
+    `parameter_types` has every parameter: `?` by number, names in order of first mention; the type
+    is None if unknown. `uses` has the distinct uses of the parameters that are compared or cast.
+    """
+
+    statement: BoundStatement
+    ast: exp.Expr
+    columns: tuple[OutputColumn, ...]
+    parameter_types: Mapping[int | str, ColumnType | None]
+    uses: Mapping[int | str, tuple[Use, ...]]
+
+
+def bind(sql: str, catalog: Catalog) -> BoundQuery:
+    """Parse and bind one statement. Raises SqlError, UnknownName, Unsupported."""
+    return bind_tree(parse(sql), sql, catalog)
+
+
+def bind_tree(tree: exp.Expr, sql: str, catalog: Catalog) -> BoundQuery:
+    """Bind a parsed tree; `sql` is the text that its positions refer to. After an error the tree
+    is unusable."""
+    binder = _Binder(sql, catalog)
+    try:
+        columns = binder.statement(tree)
+        return binder.finish(tree, columns)
+    except RecursionError:
+        unlink(tree)
+        raise too_deep() from None
+    except BaseException:
+        unlink(tree)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The columns of a query. `open`: only DuckDB knows the names of some columns."""
+
+    columns: tuple[OutputColumn, ...]
+    open: bool = False
+
+
+_Entry = tuple[int, Item, OutputColumn, str]
+"""(number of the SELECT, item, column, visible name of the column there)."""
+
+Scope = dict[str, _Shape]
+"""The visible CTEs by name."""
+
+
+@dataclass
+class _Select:
+    """The binder's state for one SELECT or write."""
+
+    frame: Frame
+    gathered: Gathered
+    ctes: Scope
+    aliases: dict[str, exp.Expr] = field(default_factory=dict)
+    nullable: set[str] = field(default_factory=set)
+
+
+class _Binder:
+    def __init__(self, sql: str, catalog: Catalog) -> None:
+        self.sql = sql
+        self.catalog = catalog
+        self.gathered: list[Gathered] = []
+        self.visited: set[int] = set()
+        self.targets: dict[int, Target] = {}
+        self.nodes: list[exp.Column] = []
+        self.stars: list[tuple[exp.Expr, list[tuple[_Entry, str]]]] = []
+        self.pairs: list[tuple[exp.Join, list[tuple[_Entry, _Entry]]]] = []
+        self.parameters: dict[int | str, ColumnType | None] = {}
+        self.uses: dict[int | str, tuple[Use, ...]] = {}
+        self.kind = StatementKind.SELECT
+        self.target: str | None = None
+        self.written: tuple[str, ...] = ()
+
+    # -- statements
+
+    def statement(self, tree: exp.Expr) -> tuple[OutputColumn, ...]:
+        match tree:
+            case exp.Insert():
+                return self._insert(tree)
+            case exp.Update():
+                return self._update(tree)
+            case exp.Delete():
+                return self._delete(tree)
+            case _:
+                return self._query(tree, None, {}).columns
+
+    def finish(self, tree: exp.Expr, columns: tuple[OutputColumn, ...]) -> BoundQuery:
+        """Number the blocks, annotate the nodes, and collect parameter types."""
+        before = list(tree.walk())
+        self._check_visited(before)
+        settle(tree, self._compared_type)
+        nodes = list(tree.walk())
+        unlink_gone(before, nodes)
+        with_sources = [gathered for gathered in self.gathered if gathered.sources]
+        index = {gathered.select: i for i, gathered in enumerate(with_sources)}
+        for number, gathered in enumerate(with_sources):
+            for source, table in zip(gathered.sources, gathered.nodes, strict=True):
+                table.meta["source"] = (number, source.alias)
+
+        def place(select: int, item: Item, column: OutputColumn) -> tuple[int | None, str, str]:
+            number = index.get(select) if item.relation is not None else None
+            return number, item.name, column.name
+
+        for node in self.nodes:
+            target = self.targets[id(node)]
+            node.meta["column"] = place(target.select, target.item, target.column)
+        for star, entries in self.stars:
+            star.meta["columns"] = tuple(
+                (*place(*entry[:3]), entry[3], name) for entry, name in entries
+            )
+        for join, pairs in self.pairs:
+            join.meta["pairs"] = tuple(
+                tuple((*place(*side[:3]), side[3]) for side in pair) for pair in pairs
+            )
+        self._type_parameters(nodes)
+        blocks = tuple(
+            make_block(g, _resolver(self.targets, g.select), self.catalog.schema)
+            for g in with_sources
+        )
+        statement = BoundStatement(
+            self.kind,
+            self.sql,
+            blocks,
+            self.target,
+            self.written,
+            tuple(Parameter(name) for name in self.parameters),
+        )
+        types, uses = MappingProxyType(self.parameters), MappingProxyType(self.uses)
+        return BoundQuery(statement, tree, columns, types, uses)
+
+    def _insert(self, tree: exp.Insert) -> tuple[OutputColumn, ...]:
+        self.kind = StatementKind.INSERT
+        ctes = self._ctes(tree, None, {})
+        table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+        select = self._target(table, ctes)
+        select.gathered.sources.clear()  # an INSERT does not read its target: no block
+        select.gathered.nodes.clear()
+        item = select.frame.items[0]
+        names = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
+        columns = [self._target_column(name, item) for name in names]
+        columns = columns or [column for _, column in item.columns]
+        source = tree.args.get("expression")
+        if isinstance(source, exp.Values):
+            self._insert_values(source, columns, ctes)
+        elif source is not None:
+            self._insert_query(tree, source, columns, ctes)
+        conflict = tree.args.get("conflict")
+        if conflict is not None:
+            self._on_conflict(conflict, select)
+        return self._returning(tree, select)
+
+    def _insert_values(
+        self, values: exp.Values, columns: Sequence[OutputColumn], ctes: Scope
+    ) -> None:
+        outside = _Select(Frame(-1), Gathered(-1), ctes)
+        for row in values.expressions:
+            cells = row.expressions if isinstance(row, exp.Tuple) else [row]
+            self._same_width(len(cells), len(columns), row)
+            for cell, column in zip(cells, columns, strict=True):
+                self._assign(cell, column, outside)
+
+    def _insert_query(
+        self, tree: exp.Insert, source: exp.Expr, columns: Sequence[OutputColumn], ctes: Scope
+    ) -> None:
+        shape = self._query(source, None, ctes)
+        if tree.args.get("by_name"):
+            known = {column.name: column for column in columns}
+            for column in shape.columns:
+                if column.name not in known:
+                    raise unknown("column", column.name, at(source, self.sql), known)
+            return
+        if not shape.open:
+            self._same_width(len(shape.columns), len(columns), source)
+        selects = [s for s in _branches(source) if len(s.expressions) == len(columns)]
+        for branch in selects:
+            for cell, column in zip(branch.expressions, columns, strict=True):
+                self._set_type(cell.unalias(), column.type)
+                self._read_bytes(cell.unalias(), column.type)
+
+    def _same_width(self, given: int, wanted: int, node: exp.Expr) -> None:
+        if given != wanted:
+            raise SqlError(
+                f"{given} values for {wanted} columns{at(node, self.sql)}",
+                cure="name the columns that are written, and give each a value",
+            )
+
+    def _on_conflict(self, conflict: exp.Expr, select: _Select) -> None:
+        item = select.frame.items[0]
+        for key in conflict.args.get("conflict_keys") or ():
+            name = key.this if isinstance(key, exp.Ordered) else key
+            self._target_column(name, item)
+        new_row = Item("excluded", item.columns)
+        inner = replace(select, frame=replace(select.frame, items=[item, new_row]))
+        for assignment in conflict.expressions:
+            self._assignment(assignment, inner, item)
+        where = conflict.args.get("where")
+        if where is not None:
+            self._expression(where.this, inner)
+
+    def _update(self, tree: exp.Update) -> tuple[OutputColumn, ...]:
+        self.kind = StatementKind.UPDATE
+        select = self._target(tree.this, self._ctes(tree, None, {}))
+        item = select.frame.items[0]
+        origin = tree.args.get("from_")
+        if origin is not None:
+            self._from_and_joins(origin.this, (), select)
+        written = [self._assignment(node, select, item) for node in tree.expressions]
+        self.written = tuple(name for names in written for name in names)
+        if len(set(self.written)) < len(self.written):
+            raise SqlError(f"a column of {item.relation} is assigned twice")
+        self._where(tree, select)
+        return self._returning(tree, select)
+
+    def _delete(self, tree: exp.Delete) -> tuple[OutputColumn, ...]:
+        self.kind = StatementKind.DELETE
+        if tree.args.get("tables") or not tree.this:
+            raise SqlError(
+                f"DELETE needs FROM and one relation{at(tree, self.sql)}",
+                cure="write DELETE FROM relation WHERE …",
+            )
+        select = self._target(tree.this, self._ctes(tree, None, {}))
+        for node in tree.args.get("using") or ():
+            self._from_and_joins(node, (), select)
+        self._where(tree, select)
+        return self._returning(tree, select)
+
+    def _target(self, table: exp.Expr, ctes: Scope) -> _Select:
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+            raise Unsupported(f"the target of a write is one relation{at(table, self.sql)}")
+        self._visit(table)
+        name = table.name
+        if above := self.catalog.relations_of(name):
+            raise Unsupported(
+                f"{name} is a view: it follows its relations{at(table, self.sql)}",
+                cure=f"write to {', '.join(above)}",
+            )
+        if name not in self.catalog.schema or table.args.get("db"):
+            raise self._unknown_relation(table, {})
+        select = self._open(None, ctes)
+        self._add_source(table, select)
+        self.target = name
+        return select
+
+    def _assignment(self, node: exp.Expr, select: _Select, item: Item) -> list[str]:
+        """Bind `column = value`, or tuples of both, and return the column names."""
+        if not isinstance(node, exp.EQ):
+            raise SqlError(f"an assignment is column = value{at(node, self.sql)}")
+        lefts, rights = [node.this], [node.expression]
+        if isinstance(node.this, exp.Tuple):
+            lefts = node.this.expressions
+            right = node.expression
+            rights = right.expressions if isinstance(right, exp.Tuple) else [right]
+        columns = [self._target_column(left, item) for left in lefts]
+        if len(rights) == len(columns):
+            for value, column in zip(rights, columns, strict=True):
+                self._assign(value, column, select)
+        else:
+            self._expression(node.expression, select)
+        return [column.name for column in columns]
+
+    def _assign(self, value: exp.Expr, column: OutputColumn, select: _Select) -> None:
+        if _is_default(value):
+            value.replace(exp.Var(this="DEFAULT"))  # the parser's node for DEFAULT in VALUES
+            return
+        self._expression(value, select)
+        self._set_type(value, column.type)
+        self._read_bytes(value, column.type)
+
+    def _read_bytes(self, value: exp.Expr, type_: ColumnType | None) -> None:
+        """Replace a string literal assigned to BYTES by its bytes: TEXT values cannot be
+        assigned to BYTES."""
+        if type_ is not None and type_.kind is Kind.BYTES:
+            written = written_text(value.unnest())
+            if written is not None:
+                value.unnest().replace(typed(type_, read_text(type_, written)))
+
+    def _target_column(self, node: exp.Expr, item: Item) -> OutputColumn:
+        if not isinstance(node, exp.Column | exp.Identifier):
+            raise SqlError(f"only a column can be assigned to{at(node, self.sql)}")
+        if isinstance(node, exp.Column) and node.table not in ("", item.name):
+            raise SqlError(f"{node.table} is not what is written to{at(node, self.sql)}")
+        column = item.find(node.name)
+        if column is None:
+            names = [name for name, _ in item.columns]
+            raise self._unknown_column(node, f"{item.relation}.{node.name}", names)
+        return column
+
+    def _returning(self, tree: exp.Expr, select: _Select) -> tuple[OutputColumn, ...]:
+        returning = tree.args.get("returning")
+        if returning is None:
+            return ()
+        own = replace(select, frame=replace(select.frame, items=select.frame.items[:1]))
+        return self._projections(returning.expressions, own).columns
+
+    # -- queries
+
+    def _query(self, node: exp.Expr, parent: Frame | None, ctes: Scope) -> _Shape:
+        match node:
+            case exp.Select():
+                return self._select(node, parent, ctes)
+            case exp.SetOperation():
+                return self._set_operation(node, parent, ctes)
+            case exp.Subquery():
+                return self._subquery(node, parent, ctes)
+            case exp.Values():
+                return self._values(node, parent, ctes)
+            case _:
+                what = type(node).__name__.upper()
+                raise Unsupported(f"{what} is not supported here{at(node, self.sql)}")
+
+    def _ctes(self, node: exp.Expr, parent: Frame | None, ctes: Scope) -> Scope:
+        """The CTEs visible inside `node`. An inner CTE shadows an outer CTE of the same name."""
+        with_ = node.args.get("with_")
+        if with_ is None:
+            return ctes
+        known = dict(ctes)
+        for cte in with_.expressions:
+            query = cte.this
+            if not isinstance(query, exp.Query | exp.Values):
+                raise Unsupported(f"a CTE is a query{at(cte, self.sql)}")
+            names = [column.name for column in cte.args["alias"].columns]
+            if with_.args.get("recursive") and isinstance(query, exp.SetOperation):
+                shape = self._recursive(query, cte.alias, names, parent, known)
+            else:
+                shape = self._query(query, parent, known)
+            known[cte.alias] = _renamed(shape, names)
+        return known
+
+    def _recursive(
+        self,
+        query: exp.SetOperation,
+        name: str,
+        names: Sequence[str],
+        parent: Frame | None,
+        ctes: Scope,
+    ) -> _Shape:
+        inner = self._ctes(query, parent, ctes)
+        first = self._query(query.this, parent, inner)
+        # The recursive part may widen a type; only its names are certain.
+        untyped = replace(first, columns=tuple(OutputColumn(c.name, None) for c in first.columns))
+        known = _renamed(untyped, names)
+        self._query(query.expression, parent, {**inner, name: known})
+        self._modifiers(query, parent, inner)
+        return untyped
+
+    def _set_operation(self, node: exp.SetOperation, parent: Frame | None, ctes: Scope) -> _Shape:
+        inner = self._ctes(node, parent, ctes)
+        left = self._query(node.this, parent, inner)
+        right = self._query(node.expression, parent, inner)
+        self._modifiers(node, parent, inner, left)
+        if node.args.get("by_name"):
+            return _by_name(left, right)
+        if not (left.open or right.open) and len(left.columns) != len(right.columns):
+            raise SqlError(
+                f"{len(left.columns)} columns meet {len(right.columns)} in "
+                f"{type(node).__name__.upper()}"
+            )
+        pairs = zip(left.columns, right.columns, strict=False)
+        columns = tuple(
+            OutputColumn(a.name, a.type if a.type == b.type else None) for a, b in pairs
+        )
+        return _Shape(columns, left.open)
+
+    def _subquery(self, node: exp.Subquery, parent: Frame | None, ctes: Scope) -> _Shape:
+        inner = self._ctes(node, parent, ctes)
+        if isinstance(node.this, exp.Table):
+            raise Unsupported(f"a join in parentheses is no query{at(node, self.sql)}")
+        shape = self._query(node.this, parent, inner)
+        self._modifiers(node, parent, inner, shape)
+        return shape
+
+    def _values(self, node: exp.Values, parent: Frame | None, ctes: Scope) -> _Shape:
+        select = _Select(Frame(-1, parent), Gathered(-1), ctes)
+        width = 0
+        for row in node.expressions:
+            width = len(row.expressions)
+            for cell in row.expressions:
+                self._expression(cell, select)
+        return _Shape(tuple(OutputColumn(f"col{i}", None) for i in range(width)))
+
+    def _modifiers(
+        self, node: exp.Expr, parent: Frame | None, ctes: Scope, shape: _Shape | None = None
+    ) -> None:
+        """Bind ORDER BY, LIMIT and OFFSET of a whole query. Names refer to the query's columns."""
+        columns = tuple((c.name, c) for c in shape.columns) if shape else ()
+        item = Item("", columns, open=shape.open if shape else True)
+        frame = Frame(-1, parent, [item])
+        select = _Select(frame, Gathered(-1), ctes)
+        order = node.args.get("order")
+        for ordered in order.expressions if order else ():
+            if not isinstance(ordered.this, exp.Var):
+                self._expression(ordered.this, select)
+        self._limits(node, select)
+
+    # -- one SELECT
+
+    def _open(self, parent: Frame | None, ctes: Scope) -> _Select:
+        number = len(self.gathered)
+        gathered = Gathered(number)
+        self.gathered.append(gathered)
+        return _Select(Frame(number, parent), gathered, ctes)
+
+    def _select(self, node: exp.Select, parent: Frame | None, ctes: Scope) -> _Shape:
+        select = self._open(parent, ctes)
+        select.ctes = self._ctes(node, parent, ctes)
+        origin = node.args.get("from_")
+        joins = node.args.get("joins") or ()
+        if origin is not None:
+            self._from_and_joins(origin.this, joins, select)
+        for lateral in node.args.get("laterals") or ():
+            self._from_and_joins(lateral, (), select)
+        shape = self._projections(node.expressions, select)
+        self._where(node, select)
+        for part in ("group", "having", "qualify", "windows", "distinct"):
+            for clause in _listed(node.args.get(part)):
+                self._expression(clause, select)
+        self._order(node, select)
+        self._limits(node, select)
+        return shape
+
+    def _visit(self, node: exp.Expr) -> None:
+        """Mark a FROM item as checked. Raises Unsupported for parts that would change its rows."""
+        self.visited.add(id(node))
+        parts = node.args if isinstance(node, exp.Table) else ("pivots", "sample")
+        known = _TABLE_PARTS if isinstance(node.this, exp.Identifier) else _CALL_PARTS
+        for part in parts:
+            if node.args.get(part) and part not in known:
+                what = _PART_NAMES.get(part, part.upper())
+                raise Unsupported(f"{what} is not supported{at(node, self.sql)}")
+
+    def _check_visited(self, nodes: Iterable[exp.Expr]) -> None:
+        """Raise Unsupported for a table that `_visit` has not checked: the grammar allows tables in
+        more places than the binder supports."""
+        for node in nodes:
+            if isinstance(node, exp.Table) and id(node) not in self.visited:
+                raise Unsupported(f"{node.name} may not stand here{at(node, self.sql)}")
+
+    def _where(self, node: exp.Expr, select: _Select) -> None:
+        where = node.args.get("where")
+        if where is None:
+            return
+        self._expression(where.this, select)
+        settle(where, self._compared_type)
+        nullable = frozenset(select.nullable)
+        select.gathered.conjuncts += [
+            Conjunct(part, nullable, where=True) for part in split(where.this)
+        ]
+
+    def _limits(self, node: exp.Expr, select: _Select) -> None:
+        for key in ("limit", "offset"):
+            clause = node.args.get(key)
+            value = clause.args.get("expression") or clause.args.get("count") if clause else None
+            if value is not None:
+                self._expression(value, select)
+        select.gathered.limit = select.gathered.limit or node.args.get("limit") is not None
+
+    def _order(self, node: exp.Select, select: _Select) -> None:
+        order = node.args.get("order")
+        plain: list[Order] = []
+        expressions = order.expressions if order else []
+        for ordered in expressions:
+            if isinstance(ordered.this, exp.Var):  # ORDER BY ALL
+                continue
+            self._expression(ordered.this, select, aliases_first=True)
+            found = self._plain(ordered.this, select)
+            if found is not None:
+                flags = bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
+                plain.append(Order(*found.name, *flags))
+        if len(plain) == len(expressions):
+            select.gathered.order = plain
+
+    def _plain(self, node: exp.Expr, select: _Select) -> SourceColumn | None:
+        """The source column that an ORDER BY element means, directly or through an output alias."""
+        node = node.unnest()
+        if isinstance(node, exp.Column) and node.meta.get("alias"):
+            node = select.aliases[node.name].unnest()
+        return _resolver(self.targets, select.gathered.select)(node)
+
+    # -- FROM
+
+    def _from_and_joins(
+        self, first: exp.Expr, joins: Iterable[exp.Join], select: _Select
+    ) -> set[str]:
+        """Bind a FROM item and the items joined to it, and return all their aliases."""
+        left = self._from_item(first, select)
+        for join in [*(first.args.get("joins") or ()), *joins]:
+            self._join(join, left, select)
+        return left
+
+    def _from_item(self, node: exp.Expr, select: _Select) -> set[str]:
+        self._visit(node)
+        match node:
+            case exp.Table() if isinstance(node.this, exp.Identifier):
+                return self._table(node, select)
+            case exp.Subquery() if isinstance(node.this, exp.Table):
+                if node.alias:
+                    raise Unsupported(f"an alias for a join{at(node, self.sql)}")
+                return self._from_and_joins(node.this, (), select)
+            case exp.Subquery() | exp.Values():
+                shape = self._query(node, select.frame, select.ctes)
+                return self._derived(node, shape, select)
+            case exp.Lateral() if isinstance(node.this, exp.Subquery):
+                shape = self._query(node.this, select.frame, select.ctes)
+                return self._derived(node, shape, select)
+            case _:
+                return self._table_function(node, select)
+
+    def _table(self, node: exp.Table, select: _Select) -> set[str]:
+        name = node.name
+        if name in select.ctes and not node.args.get("db"):
+            return self._derived(node, select.ctes[name], select, name)
+        self._check_relation(node, select)
+        return {self._add_source(node, select)}
+
+    def _check_relation(self, node: exp.Table, select: _Select) -> None:
+        name = node.name
+        above = self.catalog.relations_of(name)
+        if not (name in self.catalog.schema or above) or node.args.get("db"):
+            raise self._unknown_relation(node, select.ctes)
+        if above and not self.catalog.readable(name):
+            state = self.catalog.state.get(name)
+            raise UnknownName(
+                f"view {name} cannot be read: it is {state or 'not built'}{at(node, self.sql)}",
+                cure=f"query {', '.join(above)} instead",
+                name=name,
+            )
+
+    def _unknown_relation(self, node: exp.Table, ctes: Mapping[str, object]) -> UnknownName:
+        name = ".".join(part.name for part in node.parts)
+        made = (*self.catalog.view, *self.catalog.deferred_view)
+        views = [view for view in made if self.catalog.readable(view)]
+        known = [*self.catalog.schema.names, *views, *ctes]
+        return unknown("relation", name, at(node, self.sql), known)
+
+    def _add_source(self, node: exp.Table, select: _Select) -> str:
+        seen = self.catalog.visible(node.name)
+        columns = [OutputColumn(column.name, column.type.stored()) for column in seen]
+        alias = node.alias or node.name
+        item = Item(alias, tuple(self._visible(node, columns)), node.name)
+        self._add_item(item, node, select)
+        select.gathered.sources.append(Source(alias, node.name))
+        select.gathered.nodes.append(node)
+        return alias
+
+    def _visible(
+        self, node: exp.Expr, columns: Sequence[OutputColumn]
+    ) -> Iterator[tuple[str, OutputColumn]]:
+        """Columns under their visible names: `AS t (a, b)` renames the first two."""
+        alias = node.args.get("alias")
+        names = [column.name for column in alias.columns] if alias else []
+        if len(names) > len(columns) > 0:
+            raise SqlError(f"{len(names)} names for {len(columns)} columns{at(node, self.sql)}")
+        for i, column in enumerate(columns):
+            yield (names[i] if i < len(names) else column.name), column
+
+    def _derived(self, node: exp.Expr, shape: _Shape, select: _Select, name: str = "") -> set[str]:
+        alias = node.alias or name or f"{ANONYMOUS}{len(select.frame.items)}"
+        visible = tuple(self._visible(node, shape.columns))
+        columns = tuple((name, OutputColumn(name, column.type)) for name, column in visible)
+        self._add_item(Item(alias, columns, open=shape.open), node, select)
+        return {alias}
+
+    def _table_function(self, node: exp.Expr, select: _Select) -> set[str]:
+        call = node.this if isinstance(node, exp.Table | exp.Lateral) else node
+        name = function_name(call) if isinstance(call, exp.Func) else type(call).__name__.lower()
+        if name not in TABLE_FUNCTIONS:
+            raise Unsupported(
+                f"{name} may not stand in FROM{at(node, self.sql)}",
+                cure=f"FROM takes relations, CTEs, VALUES and {', '.join(sorted(TABLE_FUNCTIONS))}",
+            )
+        for argument in call.iter_expressions():
+            if not isinstance(argument, exp.TableAlias):
+                self._expression(argument, select)
+        self._add_item(self._rows_of(name, node, call, select), node, select)
+        return {select.frame.items[-1].alias}
+
+    def _rows_of(self, name: str, node: exp.Expr, call: exp.Expr, select: _Select) -> Item:
+        """The item for a table function: one column, named by the alias or else by the function,
+        and the row number with ORDINALITY."""
+        alias = node.args.get("alias")
+        given = [column.name for column in alias.columns] if alias else []
+        names = [node.alias or name]
+        number = call.args.get("offset") or node.args.get("ordinality")
+        if number:
+            names.append("ordinality")
+        if isinstance(number, exp.Identifier):  # the parser stores the last alias column here
+            given.append(number.name)
+        if len(given) > len(names):
+            raise SqlError(f"{len(given)} names for {len(names)} columns{at(node, self.sql)}")
+        names[: len(given)] = given
+        visible = tuple((each, OutputColumn(each, None)) for each in names)
+        hidden = ((name, OutputColumn(name, None)),) if not given and node.alias else ()
+        return Item(node.alias or f"{ANONYMOUS}{len(select.frame.items)}", visible, hidden=hidden)
+
+    def _add_item(self, item: Item, node: exp.Expr, select: _Select) -> None:
+        if any(other.alias == item.alias for other in select.frame.items):
+            raise SqlError(
+                f"alias {item.alias} is used twice in one FROM{at(node, self.sql)}",
+                cure="give each occurrence an alias of its own",
+            )
+        select.frame.items.append(item)
+
+    # -- joins
+
+    def _join(self, join: exp.Join, left: set[str], select: _Select) -> None:
+        """Bind a join with the items left of it, and record which aliases its condition restricts.
+        Adds the joined aliases to `left`."""
+        method, kind, side = (join.args.get(key) or "" for key in ("method", "kind", "side"))
+        if method == "POSITIONAL":
+            raise Unsupported(f"POSITIONAL JOIN{at(join, self.sql)}", cure="join on a column")
+        before = frozenset(select.nullable)
+        right = self._from_and_joins(join.this, (), select)
+        inner = not side and method in ("", "NATURAL") and kind in ("", "INNER", "CROSS")
+        select.gathered.inner_only = select.gathered.inner_only and inner
+        if method == "ASOF":
+            select.gathered.whole |= right
+        restricts = _restricted(side, kind, left, right)
+        pairs = self._merge(join, left, right, select)
+        condition = join.args.get("on")
+        if condition is not None:
+            self._expression(condition, select)
+            settle(join, self._compared_type)
+            condition = join.args["on"]
+        nullable = before | frozenset(select.nullable)
+        conjuncts = [Conjunct(part, nullable, restricts) for part in split(condition)]
+        if restricts is None:
+            conjuncts += [Conjunct(None, nullable, pair=pair) for pair in pairs]
+        select.gathered.conjuncts += conjuncts
+        select.nullable |= _made_nullable(side, left, right)
+        if kind in ("SEMI", "ANTI"):
+            items = [item for item in select.frame.items if item.alias not in right]
+            select.frame.items[:] = items
+        else:
+            left |= right
+
+    def _merge(
+        self, join: exp.Join, left: set[str], right: set[str], select: _Select
+    ) -> list[tuple[SourceColumn, SourceColumn]]:
+        """Merge the columns of USING or NATURAL, and return the pairs of source columns."""
+        names = [name.name for name in join.args.get("using") or ()]
+        if join.args.get("method") == "NATURAL":
+            names = self._common(left, right, select)
+        pairs, entries = [], []
+        number = select.frame.select
+        for name in names:
+            a = self._one_side(name, left, join, select)
+            b = self._one_side(name, right, join, select)
+            sides = [(number, item, column, name) for item in (a, b) if (column := item.find(name))]
+            for _, item, column, _ in sides:
+                self._use(item, column, select.gathered)
+            entries.append((sides[0], sides[1]))
+            pair = _source_column(a, name), _source_column(b, name)
+            if pair[0] is not None and pair[1] is not None:
+                pairs.append((pair[0], pair[1]))
+            self._hide(join.args.get("side") or "", name, a, b, select)
+        self.pairs.append((join, entries))
+        return pairs
+
+    def _hide(self, side: str, name: str, a: Item, b: Item, select: _Select) -> None:
+        frame = select.frame
+        already = frame.merged.get(name, a) if name in frame.merged else a
+        frame.dropped.add((b.alias, name))
+        frame.merged[name] = {"RIGHT": b, "FULL": None}.get(side, already)
+
+    def _common(self, left: set[str], right: set[str], select: _Select) -> list[str]:
+        def names(aliases: set[str]) -> list[str]:
+            items = (item for item in select.frame.items if item.alias in aliases)
+            return [name for item in items for name, _ in item.columns]
+
+        others = set(names(right))
+        return [name for name in dict.fromkeys(names(left)) if name in others]
+
+    def _one_side(self, name: str, aliases: set[str], join: exp.Join, select: _Select) -> Item:
+        frame = select.frame
+        found = [
+            item
+            for item in frame.items
+            if item.alias in aliases
+            and item.find(name) is not None
+            and (item.alias, name) not in frame.dropped
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise ambiguous(name, at(join, self.sql), found)
+        items = [item for item in frame.items if item.alias in aliases]
+        known = [visible for item in items for visible, _ in item.columns]
+        raise unknown("USING column", name, at(join, self.sql), known)
+
+    # -- projections and expressions
+
+    def _projections(self, nodes: Sequence[exp.Expr], select: _Select) -> _Shape:
+        if len(nodes) > MAX_COLUMNS:
+            raise LimitExceeded(f"a SELECT has more than {MAX_COLUMNS} columns")
+        columns: list[OutputColumn] = []
+        open_ = False
+        for node in nodes:
+            star = _star(node)
+            if star is not None:
+                columns += self._star(node, star, select)
+                open_ = open_ or select.frame.open()
+                continue
+            self._expression(node, select)
+            value = node.unalias()
+            columns.append(OutputColumn(output_name(node), self._type(value)))
+            open_ = open_ or not isinstance(node.unnest(), exp.Alias | exp.Column)
+            if isinstance(node, exp.Alias):
+                select.aliases.setdefault(node.alias, value)
+        return _Shape(tuple(columns), open_)
+
+    def _star(self, node: exp.Expr, star: exp.Star, select: _Select) -> list[OutputColumn]:
+        table = node.args.get("table") if isinstance(node, exp.Column) else None
+        entries = list(self._star_entries(node, table, select))
+        excluded = {column.name for column in star.args.get("except_") or ()}
+        replaced = {alias.alias: alias.this for alias in star.args.get("replace") or ()}
+        renames = {a.this.name: a.alias for a in star.args.get("rename") or ()}
+        known = {name for _, _, _, name in entries}
+        for name in [*excluded, *replaced, *renames]:
+            if name not in known and not select.frame.open():
+                raise self._unknown_column(star, name, known)
+        for value in replaced.values():
+            self._expression(value, select)
+        kept = [entry for entry in entries if entry[3] not in excluded]
+        for _, item, column, name in kept:
+            if name not in replaced:
+                self._use(item, column, self._gathered_of(item, select))
+        self.stars.append((star, [(entry, renames.get(entry[3], entry[3])) for entry in kept]))
+        return [
+            OutputColumn(
+                renames.get(name, name),
+                self._type(replaced[name]) if name in replaced else column.type,
+            )
+            for _, _, column, name in kept
+        ]
+
+    def _star_entries(
+        self, node: exp.Expr, table: exp.Expr | None, select: _Select
+    ) -> Iterator[_Entry]:
+        if table is None:
+            if not select.frame.items:
+                raise SqlError(f"* without FROM{at(node, self.sql)}")
+            for item, name, column in select.frame.star():
+                yield select.frame.select, item, column, name
+            return
+        found = select.frame.item(table.name)
+        if found is None:
+            raise self._unknown_alias(table, table.name, select)
+        frame, item = found
+        for name, column in item.columns:
+            yield frame.select, item, column, name
+
+    def _gathered_of(self, item: Item, select: _Select) -> Gathered:
+        found = select.frame.item(item.alias)
+        number = found[0].select if found else select.frame.select
+        return self.gathered[number] if number >= 0 else select.gathered
+
+    def _expression(
+        self, node: exp.Expr, select: _Select, *, aliases_first: bool = False,
+        bound: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        """Resolve every name in an expression. `bound`: lambda and comprehension variables."""
+        match node:
+            case exp.Query() | exp.Values():
+                self._query(node, select.frame, select.ctes)
+            case exp.Column():
+                if node.name not in bound:
+                    self._column(node, select, aliases_first)
+            case exp.Star():
+                if not isinstance(node.parent, exp.Count):
+                    raise _row_as_value(f"*{at(node, self.sql)}")
+            case exp.Placeholder():
+                self.parameters.setdefault(node.meta["parameter"].name, None)
+            case exp.Lambda():
+                inner = bound | {name.name for name in node.expressions}
+                self._expression(node.this, select, aliases_first=aliases_first, bound=inner)
+            case exp.Comprehension():
+                inner = bound | {node.expression.name}
+                self._children(node, select, aliases_first, inner)
+            case _:
+                self._children(node, select, aliases_first, bound)
+
+    def _children(
+        self, node: exp.Expr, select: _Select, aliases_first: bool, bound: frozenset[str]
+    ) -> None:
+        for child in node.iter_expressions():
+            self._expression(child, select, aliases_first=aliases_first, bound=bound)
+
+    def _column(self, node: exp.Column, select: _Select, aliases_first: bool) -> None:
+        if isinstance(node.this, exp.Star):
+            raise _row_as_value(f"{node.table}.*{at(node, self.sql)}")
+        if node.args.get("db"):
+            raise self._unknown_column(node, written(node, DIALECT), ())
+        if node.table:
+            self._qualified(node, select)
+        else:
+            self._unqualified(node, select, aliases_first)
+
+    def _qualified(self, node: exp.Column, select: _Select) -> None:
+        found = select.frame.item(node.table)
+        if found is None:
+            self._struct_field(node, select)
+            return
+        frame, item = found
+        column = item.find(node.name)
+        if column is not None:
+            self._bind(node, frame, item, column)
+        elif not item.open:
+            names = [name for name, _ in item.columns]
+            raise self._unknown_column(node, f"{node.table}.{node.name}", names)
+
+    def _struct_field(self, node: exp.Column, select: _Select) -> None:
+        """Accept `s.k` where `s` may be a computed column, whose fields only DuckDB knows. Raises
+        UnknownName otherwise."""
+        for frame in select.frame.around():
+            for item in frame.local(node.table):
+                column = item.find(node.table)
+                if item.relation is None and column is not None and column.type is None:
+                    return
+            if frame.open():
+                return
+        raise self._unknown_alias(node, node.table, select)
+
+    def _unqualified(self, node: exp.Column, select: _Select, aliases_first: bool) -> None:
+        name = node.name
+        if aliases_first and name in select.aliases:
+            node.meta["alias"] = True
+            return
+        for frame in select.frame.around():
+            found = frame.local(name)
+            if len(found) > 1:
+                raise ambiguous(name, at(node, self.sql), found)
+            if found:
+                column = found[0].find(name)
+                assert column is not None
+                self._bind(node, frame, found[0], column)
+                called = select.frame.item(found[0].alias)
+                if called is None or called[0] is not frame:
+                    node.meta["shadowed"] = True
+                return
+            if name in frame.merged or frame.open():
+                return
+            if frame is select.frame and name in select.aliases:
+                node.meta["alias"] = True
+                return
+        self._no_column(node, select)
+
+    def _no_column(self, node: exp.Column, select: _Select) -> None:
+        if select.frame.item(node.name) is not None:
+            raise _row_as_value(f"{node.name}{at(node, self.sql)}")
+        known = [*select.frame.visible(), *select.aliases]
+        raise self._unknown_column(node, node.name, known)
+
+    def _bind(self, node: exp.Column, frame: Frame, item: Item, column: OutputColumn) -> None:
+        self.targets[id(node)] = Target(frame.select, item, column)
+        self.nodes.append(node)
+        if frame.select >= 0:
+            self._use(item, column, self.gathered[frame.select])
+
+    def _use(self, item: Item, column: OutputColumn | None, gathered: Gathered) -> None:
+        if item.relation is not None and column is not None:
+            gathered.used.setdefault(item.alias, set()).add(column.name)
+
+    def _unknown_column(self, node: exp.Expr, name: str, known: Iterable[str]) -> UnknownName:
+        qualifier, _, _ = name.rpartition(".")
+        names = [f"{qualifier}.{other}" if qualifier else other for other in known]
+        return unknown("column", name, at(node, self.sql), names)
+
+    def _unknown_alias(self, node: exp.Expr, name: str, select: _Select) -> UnknownName:
+        aliases = [item.alias for frame in select.frame.around() for item in frame.items]
+        return unknown("relation or alias", name, at(node, self.sql), aliases)
+
+    # -- types
+
+    def _type(self, node: exp.Expr) -> ColumnType | None:
+        """The type of an expression if it follows from the syntax; None if only DuckDB knows it."""
+        match node:
+            case exp.Paren():
+                return self._type(node.this)
+            case exp.Column():
+                target = self.targets.get(id(node))
+                return target.column.type if target is not None else None
+            case exp.Cast() if not isinstance(node, exp.TryCast):
+                return self._cast_type(node)
+            case exp.Window() | exp.Filter():
+                return self._type(node.this)
+            case exp.AggFunc():
+                return self._aggregate_type(node)
+            case exp.Literal() if node.is_string:
+                return _TEXT
+            case exp.Literal() if node.name.isdigit() and len(node.name) < 10:
+                return ColumnType(Kind.INTEGER)
+            case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
+                return ColumnType(Kind.BOOLEAN)
+            case exp.DPipe():
+                return _TEXT if _TEXT in map(self._type, (node.this, node.expression)) else None
+            case _:
+                return _TEXT if isinstance(node, _TEXT_FUNCTIONS) else None
+
+    def _aggregate_type(self, node: exp.AggFunc) -> ColumnType | None:
+        match node:
+            case exp.Count():
+                return _BIGINT
+            case exp.Min() | exp.Max() if not node.expressions:
+                return self._type(node.this)
+            case exp.Sum():
+                return sum_type(self._type(node.this))
+            case exp.Avg():
+                return _DOUBLE
+        return None
+
+    def _double(self, node: exp.Expr) -> ColumnType | None:
+        return _DOUBLE if number_kind(node, self._type) is Kind.DOUBLE else None
+
+    def _cast_type(self, node: exp.Cast) -> ColumnType | None:
+        """The type of a cast. NUMERIC without precision keeps a decimal argument's type; for other
+        arguments it is unknown."""
+        type_ = named_type(node.args.get("to"))
+        if type_ is None or type_.declared is None:
+            return type_
+        inner = self._type(node.this)
+        return inner if inner is not None and inner.kind is Kind.DECIMAL else None
+
+    def _set_type(self, node: exp.Expr, type_: ColumnType | None) -> None:
+        """Record `type_` for a parameter; the first known type wins."""
+        node = node.unnest()
+        if isinstance(node, exp.Placeholder) and type_ is not None:
+            name = node.meta["parameter"].name
+            if self.parameters.get(name) is None:
+                self.parameters[name] = type_
+
+    def _compared_type(self, node: exp.Expr) -> ColumnType | None:
+        """The type of a comparison's operand, if it is certain; None otherwise."""
+        node = node.unnest()
+        match node:
+            case exp.Literal() | exp.Boolean() | exp.SubqueryPredicate():
+                return None
+            case exp.Neg():
+                return self._compared_type(node.this)
+            case exp.Add() | exp.Sub() | exp.Mul():
+                return self._whole_type(node)
+            case _:
+                return self._type(node)
+
+    def _whole_type(self, node: exp.Binary) -> ColumnType | None:
+        """The type of a sum, difference or product of integers; None for other operands."""
+        kinds = set()
+        for side in (node.this.unnest(), node.expression.unnest()):
+            type_ = self._type(side) or self._compared_type(side)
+            if type_ is None or type_.kind not in (Kind.INTEGER, Kind.BIGINT):
+                return None
+            kinds.add(type_.kind)
+        return _BIGINT if Kind.BIGINT in kinds else ColumnType(Kind.INTEGER)
+
+    def _type_parameters(self, nodes: Sequence[exp.Expr]) -> None:
+        for node in nodes:
+            if isinstance(node, _COMPARISONS) and not is_assignment(node):
+                pattern = isinstance(node, exp.Like | exp.ILike)
+                self._alike(_compared_with(node), _TEXT if pattern else None)
+            elif isinstance(node, exp.Cast):
+                self._compare(node.this, Use(named_type(node.args.get("to")), cast=True))
+                node.meta[CAST_FROM] = self._type(node.this) or self._double(node.this)
+            elif isinstance(node, exp.Sum):
+                node.meta[SUMMED] = number_kind(node.this, self._type)
+            elif isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
+                for value in (node.args.get("expression"), node.args.get("count")):
+                    if value is not None:
+                        self._compare(value, Use(_BIGINT, cast=True))
+        if all(isinstance(name, int) for name in self.parameters):
+            in_order = sorted(self.parameters.items(), key=lambda entry: entry[0])
+            self.parameters = dict(in_order)
+        for node in nodes:
+            if not isinstance(node, exp.Placeholder):
+                continue
+            if USE not in node.meta and _is_compared(node):
+                self._compare(node, Use(None))
+            node.meta[PARAMETER_TYPE] = self.parameters[node.meta["parameter"].name]
+
+    def _alike(self, nodes: Sequence[exp.Expr], known: ColumnType | None) -> None:
+        """Give parameters among compared `nodes` the type `known`, or else the first known type of
+        an operand."""
+        if known is None:
+            types = map(self._compared_type, nodes)
+            known = next((type_ for type_ in types if type_ is not None), None)
+        for node in nodes:
+            self._compare(node, Use(known))
+
+    def _compare(self, node: exp.Expr, use: Use) -> None:
+        node = node.unnest()
+        if not isinstance(node, exp.Placeholder):
+            return
+        self._set_type(node, use.type)
+        name = node.meta["parameter"].name
+        node.meta[USE] = use
+        self.uses[name] = tuple(dict.fromkeys((*self.uses.get(name, ()), use)))
+
+
+def _compared_with(node: exp.Expr) -> list[exp.Expr]:
+    """The operands of a comparison."""
+    match node:
+        case exp.Between():
+            return [node.this, node.args["low"], node.args["high"]]
+        case exp.In():
+            return [node.this, *node.expressions]
+        case exp.Case():
+            return [] if node.this is None else [node.this, *(b.this for b in node.args["ifs"])]
+        case _:
+            return [node.this, node.expression]
+
+
+def _is_compared(node: exp.Expr) -> bool:
+    """Whether the node is inside a comparison of its own query."""
+    parent = node.parent
+    while parent is not None and not isinstance(parent, exp.Query):
+        if isinstance(parent, _COMPARISONS) and not is_assignment(parent):
+            return True
+        parent = parent.parent
+    return False
+
+
+def _resolver(targets: Mapping[int, Target], select: int) -> Resolve:
+    def resolve(node: exp.Expr) -> SourceColumn | None:
+        target = targets.get(id(node))
+        if target is None or target.select != select or target.item.relation is None:
+            return None
+        assert target.column.type is not None
+        return SourceColumn(target.item.alias, target.column.name, target.column.type)
+
+    return resolve
+
+
+def _is_default(value: exp.Expr) -> bool:
+    """Whether the value is the keyword DEFAULT, which the parser reads as a column name in SET."""
+    if not isinstance(value, exp.Column) or not isinstance(value.this, exp.Identifier):
+        return False
+    return value.name == "default" and not value.table and not value.this.args.get("quoted")
+
+
+def _row_as_value(what: str) -> Unsupported:
+    return Unsupported(f"a whole row as a value: {what}", cure="name the columns")
+
+
+def _source_column(item: Item, name: str) -> SourceColumn | None:
+    column = item.find(name)
+    if item.relation is None or column is None or column.type is None:
+        return None
+    return SourceColumn(item.alias, column.name, column.type)
+
+
+def _restricted(side: str, kind: str, left: set[str], right: set[str]) -> frozenset[str] | None:
+    """The aliases that an ON condition restricts; None for all (see `query/binding/blocks.py`)."""
+    if side == "FULL":
+        return frozenset()
+    if side == "RIGHT":
+        return frozenset(left)
+    if side == "LEFT" or kind == "ANTI":
+        return frozenset(right)
+    return None
+
+
+def _made_nullable(side: str, left: set[str], right: set[str]) -> set[str]:
+    return {"LEFT": right, "RIGHT": left, "FULL": left | right}.get(side, set())
+
+
+def _renamed(shape: _Shape, names: Sequence[str]) -> _Shape:
+    columns = tuple(
+        OutputColumn(names[i] if i < len(names) else column.name, column.type)
+        for i, column in enumerate(shape.columns)
+    )
+    return _Shape(columns, shape.open and len(names) < len(columns))
+
+
+def _by_name(left: _Shape, right: _Shape) -> _Shape:
+    known = {column.name for column in left.columns}
+    added = tuple(column for column in right.columns if column.name not in known)
+    columns = (OutputColumn(column.name, None) for column in (*left.columns, *added))
+    return _Shape(tuple(columns), left.open or right.open)
+
+
+def _branches(node: exp.Expr) -> Iterator[exp.Select]:
+    """Yield the SELECTs whose rows a query returns."""
+    if isinstance(node, exp.Select):
+        yield node
+    elif isinstance(node, exp.Subquery):
+        yield from _branches(node.this)
+    elif isinstance(node, exp.SetOperation):
+        yield from _branches(node.this)
+        yield from _branches(node.expression)
+
+
+def _listed(value: exp.Expr | list[exp.Expr] | None) -> list[exp.Expr]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _star(node: exp.Expr) -> exp.Star | None:
+    if isinstance(node, exp.Star):
+        return node
+    if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+        return node.this
+    return None
+
+
+def output_name(node: exp.Expr) -> str:
+    """The name of a projection: its alias, its column, or the expression as written."""
+    value = node.unnest()
+    if isinstance(node, exp.Alias):
+        return node.alias
+    if isinstance(value, exp.Column | exp.Dot):
+        return value.name
+    if isinstance(value, exp.Count) and isinstance(value.this, exp.Star):
+        return "count_star()"
+    name: str = node.meta.get(DISPLAY) or written(value, DIALECT, normalize_functions="lower")
+    return name

@@ -1,0 +1,419 @@
+"""The SQL parser: SQL text to one checked syntax tree. All SQL enters through this module.
+
+Names are folded to lower case unless quoted. Parameters are numbered or named, so that they do not
+depend on their order in generated SQL: `?` number *i* (from 0) becomes DuckDB's `$i+1`, `:name`
+becomes `$name`, so that `ast.sql("duckdb")` runs with the caller's own list or mapping. Each
+placeholder carries its `Parameter` in `meta["parameter"]`.
+
+Comparisons of rows become comparisons of their values: `(a, b) = (c, d)` is `(a = c AND b = d)`,
+and `(a, b) > (c, d)` is `(a >= c AND (a > c OR (a = c AND b > d)))`, so that later stages recognise
+the join, the filter or the range. In DuckDB rows with NULLs in the same place are equal; in SQL,
+and here, the comparison is unknown.
+
+The parser refuses several statements in one text, statements that are neither queries nor row
+changes, and functions that reach outside the database.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from hornbeam_server.query.binding.algebra import Parameter
+from hornbeam_server.query.binding.nesting import check_nesting, list_equalities, shallow, too_deep
+from hornbeam_server.query.dialect import grammar
+from hornbeam_server.query.dialect.duckdb_sql import check_cast
+from hornbeam_server.query.dialect.fidelity import check as check_faithful
+from hornbeam_server.query.dialect.functions import DISPLAY, function_name, in_duckdb, is_translated
+from hornbeam_server.schema.errors import LimitExceeded, SqlError, Unsupported
+from hornbeam_server.schema.trees import supersede, unlink, unlink_gone, written
+
+DIALECT = grammar.NAME
+MAX_SQL_CHARACTERS = 1_000_000
+MAX_TOKENS = 100_000
+"""Maximum number of tokens of a statement; enough for a list of about ten thousand values."""
+STATEMENTS = (
+    exp.Select,
+    exp.SetOperation,
+    exp.Subquery,
+    exp.Values,
+    exp.Insert,
+    exp.Update,
+    exp.Delete,
+)
+_FIRST_WORDS = frozenset(
+    {"select", "with", "from", "values", "table", "insert", "update", "delete", "("}
+)
+TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest"})
+"""The only functions allowed in FROM: they compute rows from their arguments alone."""
+
+_OUTSIDE = re.compile(
+    r"(read|sniff|write|from_substrait|get_substrait|http|query|pragma|duckdb|copy|load|shell"
+    r"|sqlite|postgres|mysql|iceberg|delta|parquet|arrow|json_execute)_.*"
+    r"|.*_(scan|attach|metadata)|glob|query|getenv|current_setting|set_config"
+    r"|getvariable|file_.*|checkpoint|force_checkpoint"
+)
+"""Functions that read files, the network, settings or the process. DuckDB also runs with
+external access switched off; this list makes the refusal early and clear."""
+
+OVERRIDING = "overriding"
+"""Argument of an INSERT node for OVERRIDING … VALUE: "system" or "user"."""
+_OVERRIDING = (["OVERRIDING", "SYSTEM", "VALUE"], ["OVERRIDING", "USER", "VALUE"])
+_SEQUENCES = frozenset({"nextval", "currval", "lastval", "setval"})
+
+_WAITING = frozenset({"pg_sleep", "sleep_ms"})
+"""Functions that only block a thread."""
+
+_BEFORE_SLICE_OR_KEY = frozenset(
+    {
+        TokenType.VAR,
+        TokenType.IDENTIFIER,
+        TokenType.STRING,
+        TokenType.NUMBER,
+        TokenType.R_PAREN,
+        TokenType.R_BRACKET,
+    }
+)
+
+
+def parse(sql: str) -> exp.Expr:
+    """The tree of the single statement in `sql`; the caller owns it. Raises SqlError, Unsupported,
+    LimitExceeded, TypeMismatch."""
+    if len(sql) > MAX_SQL_CHARACTERS:
+        raise SqlError(f"the statement is longer than {MAX_SQL_CHARACTERS} characters")
+    tokens, tree = _only_statement(sql)
+    if not isinstance(tree, STATEMENTS):
+        raise _not_a_statement(type(tree).__name__.upper())
+    try:
+        _work_up(tree, tokens, sql)
+    except BaseException:
+        unlink(tree)
+        raise
+    return tree
+
+
+def _work_up(tree: exp.Expr, tokens: Sequence[Token], sql: str) -> None:
+    """Check a parsed tree and normalise it in place for the later stages."""
+    nodes = shallow(tree)
+    for node in nodes:
+        _prepare(node, sql)
+    check_faithful(tokens, tree, sql)
+    list_equalities(nodes)
+    for cast in nodes:
+        if isinstance(cast, exp.Cast):
+            check_cast(cast)
+    _translate(tree, sql)
+    _compare_values(tree)
+    unlink_gone(nodes, shallow(tree))
+
+
+def place(node: exp.Expr, sql: str) -> str:
+    """The position of `node` in `sql`, as "line L, column C" counted from 1; "" when unknown."""
+    starts = [found.meta["start"] for found in node.walk() if "start" in found.meta]
+    if not starts:
+        return ""
+    return grammar.place(min(starts), sql)
+
+
+def at(node: exp.Expr, sql: str) -> str:
+    """`place` as a suffix for a message."""
+    where = place(node, sql)
+    return f" ({where})" if where else ""
+
+
+def _only_statement(sql: str) -> tuple[Sequence[Token], exp.Expr]:
+    try:
+        tokens = grammar.tokenize(sql)
+        _check_length(tokens)
+        _check_first_word(tokens)
+        check_nesting(tokens)
+        tokens, overriding = _without_overriding(list(tokens))
+        numbered = list(_number_parameters(tokens))
+        trees = grammar.read(numbered, sql)
+    except SqlglotError as error:
+        raise SqlError(_readable(error)) from None
+    except RecursionError:
+        raise too_deep() from None
+    statements = [tree for tree in trees if tree is not None]
+    if len(statements) > 1:
+        raise Unsupported(
+            f"{len(statements)} statements in one text", cure="send one statement at a time"
+        )
+    if overriding:
+        if not isinstance(statements[0], exp.Insert):
+            raise SqlError("OVERRIDING stands in INSERT only")
+        statements[0].set(OVERRIDING, overriding)
+    return numbered, statements[0]
+
+
+def _without_overriding(tokens: list[Token]) -> tuple[list[Token], str]:
+    """(tokens without OVERRIDING SYSTEM VALUE or OVERRIDING USER VALUE, "system", "user" or ""):
+    the library's parser does not know the clause."""
+    for i, token in enumerate(tokens):
+        words = [_text(tokens, i + n).upper() for n in range(3)]
+        if words in _OVERRIDING and token.token_type is TokenType.VAR:
+            return [*tokens[:i], *tokens[i + 3 :]], words[1].lower()
+    return tokens, ""
+
+
+def _readable(error: SqlglotError) -> str:
+    details = getattr(error, "errors", None)
+    if not details:
+        return "the statement cannot be read: " + str(error).splitlines()[0]
+    first = details[0]
+    missing = re.search(r"missing for <class '.*\.(\w+)'>", first["description"])
+    what = f"{missing[1].upper()} is incomplete" if missing else first["description"].rstrip(".")
+    return (
+        f"the statement cannot be read: {what}, near "
+        f"{first['highlight']!r} (line {first['line']}, column {first['col']})"
+    )
+
+
+def _number_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
+    count, named = 0, False
+    for i, token in enumerate(tokens):
+        if token.token_type in (TokenType.PLACEHOLDER, TokenType.QDCOLON):
+            count += 1
+            yield _token(TokenType.PARAMETER, "$", token)
+            yield _token(TokenType.NUMBER, str(count), token)
+            if token.token_type is TokenType.QDCOLON:  # ?::TYPE, where ?:: is one token
+                yield _token(TokenType.DCOLON, "::", token)
+        elif token.token_type is TokenType.PARAMETER:
+            raise Unsupported(
+                f"{token.text}{_text(tokens, i + 1)} is no parameter here",
+                cure="write ? or :name",
+            )
+        elif _starts_named(tokens, i):
+            named = True
+            yield _token(TokenType.PARAMETER, "$", token)
+        else:
+            yield token
+    if count and named:
+        raise Unsupported("? and :name in one statement", cure="use one of the two")
+
+
+def _starts_named(tokens: Sequence[Token], i: int) -> bool:
+    """Whether token `i` is the colon of `:name`, not the colon of a slice, a struct or a cast."""
+    token = tokens[i]
+    return (
+        token.token_type is TokenType.COLON
+        and _text(tokens, i + 1).isidentifier()
+        and tokens[i + 1].start == token.end + 1
+        and not (i and tokens[i - 1].token_type in _BEFORE_SLICE_OR_KEY)
+        and not _starts_slice(tokens[max(i - 2, 0) : i])
+    )
+
+
+def _starts_slice(before: Sequence[Token]) -> bool:
+    """Whether the two tokens are a subscripted operand and its bracket. The bracket of a list has
+    no operand."""
+    kinds = [token.token_type for token in before]
+    return kinds[1:] == [TokenType.L_BRACKET] and kinds[0] in _BEFORE_SLICE_OR_KEY
+
+
+def _text(tokens: Sequence[Token], i: int) -> str:
+    return tokens[i].text if i < len(tokens) else ""
+
+
+def _token(kind: TokenType, text: str, like: Token) -> Token:
+    return Token(kind, text, like.line, like.col, like.start, like.end, [])
+
+
+def _check_length(tokens: Sequence[Token]) -> None:
+    """Raise LimitExceeded for too many tokens: parsing a token takes about 30 µs, and memory."""
+    if len(tokens) > MAX_TOKENS:
+        raise LimitExceeded(
+            f"the statement has more than {MAX_TOKENS} words, values and signs",
+            cure="send less at a time, or values as parameters",
+        )
+
+
+def _check_first_word(tokens: Sequence[Token]) -> None:
+    """Refuse, by the first word, statements that are neither queries nor writes, before the
+    library's parser guesses at them."""
+    words = [token.text for token in tokens if token.token_type is not TokenType.SEMICOLON]
+    if not words:
+        raise SqlError("there is no statement in the text")
+    if words[0].lower() not in _FIRST_WORDS:
+        raise _not_a_statement(words[0].upper())
+
+
+def _not_a_statement(what: str) -> Unsupported:
+    return Unsupported(
+        f"{what} does not begin a query, INSERT, UPDATE or DELETE",
+        cure="change the schema with the schema commands; settings are not SQL here",
+    )
+
+
+def _prepare(node: exp.Expr, sql: str) -> None:
+    if isinstance(node, exp.Identifier):
+        if not node.args.get("quoted"):
+            node.set("this", node.name.lower())
+    elif isinstance(node, exp.Placeholder):
+        name = node.name
+        node.meta["parameter"] = Parameter(int(name) - 1 if name.isdigit() else name)
+    elif isinstance(node, exp.PropertyEQ) and isinstance(node.this, exp.Column):
+        node.set("this", node.this.this)  # f(name := value): the name is not a column
+    elif isinstance(node, exp.Columns):
+        raise Unsupported(f"COLUMNS(…) is not supported{at(node, sql)}", cure="name the columns")
+    elif isinstance(node, exp.Into):
+        raise Unsupported(f"INTO is not supported{at(node, sql)}", cure="write INSERT … SELECT")
+    elif isinstance(node, exp.Func):
+        _check_function(node, sql)
+
+
+def _translate(tree: exp.Expr, sql: str) -> None:
+    """Translate functions that differ in DuckDB (`query/dialect/functions.py`). Projections keep
+    their names as written."""
+    nodes = [node for node in tree.dfs() if is_translated(node)]
+    lists = {id(found): found for node in nodes if (found := _list_of(node)) is not None}
+    names = [(found, [_shown(node) for node in found.expressions]) for found in lists.values()]
+    for node in reversed(nodes):  # parts first
+        try:
+            supersede(node, in_duckdb(node))
+        except Unsupported as error:
+            raise Unsupported(f"{error.message}{at(node, sql)}", cure=error.cure) from None
+    for found, shown in names:
+        for node, name in zip(found.expressions, shown, strict=True):
+            node.meta[DISPLAY] = name
+
+
+def _list_of(node: exp.Expr) -> exp.Expr | None:
+    """The SELECT or RETURNING that contains `node`."""
+    found: exp.Expr | None = node.find_ancestor(exp.Select, exp.Returning)
+    return found
+
+
+def _shown(node: exp.Expr) -> str:
+    return written(node, DIALECT, normalize_functions="lower")
+
+
+def _compare_values(tree: exp.Expr) -> None:
+    """Replace comparisons of rows by comparisons of their values."""
+    comparisons: list[exp.Expr] = list(tree.find_all(*_OF_ROWS))
+    for node in comparisons:
+        if not isinstance(node.parent, exp.Update | exp.OnConflict):  # an assignment
+            found = _taken_apart(node)
+            if found is not node:
+                supersede(node, found if isinstance(found, exp.Paren) else exp.Paren(this=found))
+
+
+_STRICT: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.LT: exp.LT,
+    exp.LTE: exp.LT,
+    exp.GT: exp.GT,
+    exp.GTE: exp.GT,
+}
+_OR_EQUAL: dict[type[exp.Binary], type[exp.Binary]] = {exp.LT: exp.LTE, exp.GT: exp.GTE}
+_EQUAL = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
+_OF_ROWS = (*_STRICT, *_EQUAL, exp.In)
+
+
+def _taken_apart(node: exp.Expr) -> exp.Expr:
+    """A comparison of rows of equal length as comparisons of their values; any other unchanged."""
+    if (items := _array(node)) is not None:
+        member = exp.In(this=node.this, expressions=items)
+        return member if isinstance(node, exp.EQ) else exp.Not(this=member)
+    left = _row(node.this)
+    if left is None:
+        return node
+    if isinstance(node, exp.In):
+        rows = [_row(item) for item in node.expressions]
+        if not rows or any(row is None or len(row) != len(left) for row in rows):
+            return node
+        found = [row for row in rows if row is not None]
+        firsts = exp.In(this=left[0].copy(), expressions=[row[0].copy() for row in found])
+        either = _chain(exp.Or, [_compare_rows(exp.EQ, left, row) for row in found])
+        return exp.And(this=_taken_apart(firsts), expression=exp.Paren(this=either))
+    right = _row(node.expression)
+    if right is None or len(left) != len(right):
+        return node
+    return _compare_rows(type(node), left, right)
+
+
+def _chain(joined: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
+    return functools.reduce(lambda left, right: joined(this=left, expression=right), parts)
+
+
+def _compare_rows(kind: type[exp.Expr], left: Row, right: Row) -> exp.Expr:
+    if kind in _STRICT:
+        return _ordered_rows(kind, left, right)
+    pairs = zip(left, right, strict=True)
+    each = [_compare_cells(kind, a, b) for a, b in pairs]
+    joined = exp.And if kind in (exp.EQ, exp.NullSafeEQ) else exp.Or
+    return exp.Paren(this=_chain(joined, each))
+
+
+def _ordered_rows(kind: type[exp.Expr], left: Row, right: Row) -> exp.Expr:
+    """An ordering comparison of rows: the first values decide unless they are equal. The first
+    condition is a range, which an access path can use."""
+    first, other = left[0], right[0]
+    if len(left) == 1:
+        return _compare_cells(kind, first, other)
+    strict = _STRICT[kind]
+    rest = exp.And(
+        this=_compare_cells(exp.EQ, first, other),
+        expression=_ordered_rows(kind, left[1:], right[1:]),
+    )
+    either = exp.Or(this=_compare_cells(strict, first, other), expression=exp.Paren(this=rest))
+    return exp.Paren(
+        this=exp.And(
+            this=_compare_cells(_OR_EQUAL[strict], first, other),
+            expression=exp.Paren(this=either),
+        )
+    )
+
+
+def _compare_cells(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return _taken_apart(kind(this=left.copy(), expression=right.copy()))
+
+
+def _array(node: exp.Expr) -> list[exp.Expr] | None:
+    """The values of `= ANY (ARRAY[…])` and `<> ALL (ARRAY[…])`, which mean IN and NOT IN; None for
+    other nodes."""
+    side = node.expression if isinstance(node, exp.EQ | exp.NEQ) else None
+    array = None
+    if isinstance(node, exp.EQ) and isinstance(side, exp.Any):
+        array = side.this.unnest()
+    elif isinstance(node, exp.NEQ) and isinstance(side, exp.Anonymous):
+        array = side.expressions[0].unnest() if side.name.lower() == "all" else None
+    return array.expressions or None if isinstance(array, exp.Array) else None
+
+
+Row = list[exp.Expr]
+
+
+def _row(node: Any) -> Row | None:
+    node = node.unnest() if isinstance(node, exp.Expr) else node
+    return list(map(_cell, node.expressions)) if isinstance(node, exp.Tuple) else None
+
+
+def _cell(value: exp.Expr) -> exp.Expr:
+    plain = isinstance(value, exp.Column | exp.Literal | exp.Placeholder | exp.Tuple)
+    return value if plain else exp.Paren(this=value)
+
+
+def _check_function(node: exp.Func, sql: str) -> None:
+    name = function_name(node)
+    if name in _SEQUENCES:
+        raise Unsupported(
+            f"function {name} is not supported here: sequences belong to identity columns"
+            f"{at(node, sql)}",
+            cure="take a number by INSERT … RETURNING; set the next one by ALTER TABLE … ALTER"
+            " COLUMN … RESTART WITH, or by SELECT setval(…) alone through the client",
+        )
+    if _OUTSIDE.fullmatch(name):
+        raise Unsupported(
+            f"function {name} reaches outside the database{at(node, sql)}",
+            cure="load the data into a relation first",
+        )
+    if name == "columns":
+        raise Unsupported(f"COLUMNS(…) is not supported{at(node, sql)}", cure="name the columns")
+    if name in _WAITING:
+        raise Unsupported(f"function {name} only waits{at(node, sql)}", cure="wait in the client")

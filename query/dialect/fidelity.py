@@ -1,0 +1,167 @@
+"""Check that the SQL generated for DuckDB says the same as the SQL that was parsed.
+
+The library that parses and generates SQL knows many dialects. It silently drops or rephrases a
+clause that DuckDB's dialect does not have. The check therefore compares the words of the text with
+the words of the generated SQL and refuses a statement that would lose or gain a word. Punctuation,
+optional words, and types, which have several names, are not compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel
+from sqlglot.tokenizer_core import Token, TokenType
+
+from hornbeam_server.query.dialect.grammar import NAME, place, tokenize
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.trees import written
+
+_TYPES = DuckDB.Parser.TYPE_TOKENS - {
+    TokenType.INTERVAL, TokenType.NULL, TokenType.RANGE, TokenType.UNION, TokenType.MAP,
+}  # fmt: skip
+_UNCOUNTED = _TYPES | {
+    TokenType.L_PAREN, TokenType.R_PAREN, TokenType.L_BRACKET, TokenType.R_BRACKET,
+    TokenType.COMMA, TokenType.SEMICOLON, TokenType.DOT, TokenType.PARAMETER, TokenType.DCOLON,
+    TokenType.ALIAS, TokenType.INNER, TokenType.OUTER, TokenType.ASC, TokenType.ALL, TokenType.ROW,
+}  # fmt: skip
+_UNCOUNTED_WORDS = frozenset(
+    {"cast", "nulls", "last", "array", "as", "only", "rows", "recursive", "table", "asymmetric"}
+)
+_LITERALS = {TokenType.STRING, TokenType.BYTE_STRING}
+_ZERO = re.compile(r"0\.")
+_SPELLINGS: dict[str, tuple[str, ...]] = {
+    "!": ("not",),
+    "!=": ("<>",),
+    "==": ("=",),
+    "~~": ("like",),
+    "~~*": ("ilike",),
+    "isnull": ("is", "null"),
+    "notnull": ("not", "is", "null"),
+    "regexp_matches": ("~",),
+    "~*": ("~", "i"),
+    "unknown": ("null",),
+    "extract": ("date_part",),
+    "fetch": ("limit",),
+    "**": ("power",),
+    "^": ("power",),
+    "^@": ("starts_with",),
+    "@": ("abs",),
+    "ltrim": ("trim", "leading"),
+    "rtrim": ("trim", "trailing"),
+    "position": ("strpos",),
+    "substr": ("substring",),
+    "today": ("current_date",),
+    "current_localtimestamp": ("localtimestamp",),
+    "jsonb_extract": ("#>",),
+    "jsonb_extract_scalar": ("#>>",),
+}
+"""Words that are replaced by equivalent words before the comparison."""
+_FORMS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Between: ("symmetric",),
+    exp.Fetch: ("first", "next", "row", "1"),
+    exp.Overlay: ("placing", "from", "for"),
+    exp.StrPosition: ("in",),
+    exp.Substring: ("from", "for", "1"),
+    exp.TableSample: ("%", "percent", "sample", "using", "tablesample", "reservoir", "system"),
+    exp.Trim: ("both", "from"),
+    exp.WindowSpec: ("between", "and", "current"),
+    exp.WithinGroup: ("within", "group"),
+}
+"""Words that a construct may gain or lose when it is generated."""
+_ADDED = frozenset({"join", "on", "true", "select", "*", "from", "concat"})
+"""Words that generation may add: for a bare FROM or TABLE, a join with UNNEST, or adjacent strings
+on two lines."""
+
+
+_NAMES = {TokenType.VAR, TokenType.IDENTIFIER}
+_OPERANDS = _NAMES | {TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.NULL}
+_PLAIN = _OPERANDS | {
+    TokenType.SELECT, TokenType.FROM, TokenType.WHERE, TokenType.INSERT, TokenType.INTO,
+    TokenType.VALUES, TokenType.UPDATE, TokenType.SET, TokenType.DELETE, TokenType.LIMIT,
+    TokenType.ORDER_BY, TokenType.GROUP_BY, TokenType.ASC, TokenType.DESC, TokenType.ON,
+    TokenType.AND, TokenType.OR, TokenType.JOIN, TokenType.ALIAS, TokenType.PARAMETER,
+    TokenType.L_PAREN, TokenType.COMMA, TokenType.SEMICOLON, TokenType.DOT, TokenType.STAR,
+    TokenType.PLUS, TokenType.DASH, TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE,
+    TokenType.GT, TokenType.GTE, TokenType.TRUE, TokenType.FALSE,
+}  # fmt: skip
+"""Tokens of common statements. Generation never loses any of them."""
+
+
+def _is_plain(tokens: Sequence[Token]) -> bool:
+    """Whether all tokens are plain. A name after an operand may be a clause (IGNORE NULLS), so such
+    a statement is not plain."""
+    kinds = [token.token_type for token in tokens]
+    return _PLAIN.issuperset(kinds) and not any(
+        first in _OPERANDS and second in _NAMES for first, second in pairwise(kinds)
+    )
+
+
+def check(tokens: Sequence[Token], tree: exp.Expr, sql: str) -> None:
+    """Raise Unsupported, with the word, if the SQL generated from `tree` loses or gains a word."""
+    if _is_plain(tokens):
+        return
+    read, written = Counter(_words(tokens)), Counter(_words(tokenize(_written(tree))))
+    lost, added = read - written, written - read
+    if not lost and not added:
+        return
+    for type_, words in _FORMS.items():
+        number = sum(1 for _ in tree.find_all(type_))
+        lost.subtract(dict.fromkeys(words, number))
+        added.subtract(dict.fromkeys(words, number))
+    strange = [word for word, count in lost.items() if count > 0 and word != "+"]  # +1
+    strange += [word for word, count in added.items() if count > 0 and word not in _ADDED]
+    if strange:
+        where = (place(token.start, sql) for token in tokens if token.text.lower() == strange[0])
+        raise Unsupported(
+            f"{strange[0].upper()} is not supported here ({next(where, 'it would be added')})",
+            cure="leave it out, or say it in other words",
+        )
+
+
+def _written(tree: exp.Expr) -> str:
+    """The tree as SQL. BETWEEN SYMMETRIC is generated as BETWEEN, because the library expands it
+    into two conditions."""
+    symmetric = [node for node in tree.find_all(exp.Between) if node.args.get("symmetric")]
+    for node in symmetric:
+        node.set("symmetric", None)
+    sql = written(tree, NAME, comments=False, unsupported_level=ErrorLevel.IGNORE)
+    for node in symmetric:
+        node.set("symmetric", True)
+    return sql
+
+
+def _words(tokens: Sequence[Token]) -> Iterator[str]:
+    zone, sizes, extract = 0, False, False
+    before: TokenType | None = None
+    for i, token in enumerate(tokens):
+        kind, word = token.token_type, token.text.lower()
+        sizes = (sizes and kind is not TokenType.R_PAREN) or (
+            before in _TYPES and kind is TokenType.L_PAREN
+        )  # inside a type's parentheses: DECIMAL(10, 2)
+        if zone:  # the rest of WITH TIME ZONE
+            zone -= 1
+        elif word in ("with", "without") and _is_zone(tokens[i + 1 : i + 3]):
+            zone = 2
+        elif kind is TokenType.NUMBER:
+            if not sizes:
+                yield _ZERO.sub("", word)
+        elif kind in _LITERALS:
+            yield from word.split() if before is TokenType.INTERVAL else (word,)
+        elif extract and kind is TokenType.FROM:  # EXTRACT(part FROM value)
+            extract = False
+        elif word in _SPELLINGS:
+            extract = extract or word == "extract"
+            yield from _SPELLINGS[word]
+        elif kind not in _UNCOUNTED and word not in _UNCOUNTED_WORDS:
+            yield word
+        before = kind
+
+
+def _is_zone(tokens: Sequence[Token]) -> bool:
+    return [token.text.lower() for token in tokens] == ["time", "zone"]

@@ -1,0 +1,351 @@
+"""Translation of PostgreSQL's functions and operators that DuckDB lacks or interprets differently.
+
+A call is normally passed to DuckDB as written (`query/dialect/grammar.py`). This module handles the
+exceptions: it translates a call into DuckDB's functions where that is exact, and otherwise refuses
+it with a cure. From DuckDB's catalogue, it also recognises aggregates and functions that return
+several rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from sqlglot import exp
+
+from hornbeam_server.query.dialect.catalogue import AGGREGATES, ROWS
+from hornbeam_server.query.dialect.grammar import expression
+from hornbeam_server.schema.errors import Unsupported
+
+DISPLAY = "display"
+"""Key in the meta of a projection: its name, if its translation would have another name."""
+
+# --- JSON ------------------------------------------------------------------------------------
+
+_EXTRACT: dict[type[exp.Expr], str] = {
+    exp.JSONExtract: "json_extract",
+    exp.JSONExtractScalar: "json_extract_string",
+    exp.JSONBExtract: "json_extract",
+    exp.JSONBExtractScalar: "json_extract_string",
+}
+_DIGITS = re.compile(r"[0-9]+")
+_PLACE = re.compile(r"0|[1-9][0-9]*")
+_ODD_PLACE = re.compile(r"\s*[+-]?[0-9]+\s*")
+"""All spellings that PostgreSQL reads as a position in an array; DuckDB reads only `_PLACE`."""
+_ARRAY_ELEMENT = re.compile(
+    r'\s*(?:"((?:[^"\\]|\\.)*)"|([^\s"{},\\][^"{},\\]*?))\s*(?:,|$)', re.DOTALL
+)
+
+_KEY_OF_ANY_TYPE = """
+CASE WHEN typeof(key) IN ('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT') THEN '$[' || key || ']'
+WHEN regexp_full_match(CAST(key AS TEXT), '[0-9]+') THEN '$."' || key || '"'
+ELSE '/' || replace(replace(CAST(key AS TEXT), '~', '~0'), '/', '~1') END
+"""
+"""DuckDB's path for the right operand of `->`: text is a key, an integer is an array position."""
+
+
+def _pointer(key: str) -> str:
+    return "/" + key.replace("~", "~0").replace("/", "~1")
+
+
+def _key_path(key: exp.Expr) -> exp.Expr:
+    """DuckDB's path for the key `key`, which may contain any characters. A JSON pointer has no
+    wildcards but reads digits as an array position too, so a key of digits is quoted."""
+    inner = key.unnest()
+    if isinstance(inner, exp.Literal) and inner.is_string:
+        digits = _DIGITS.fullmatch(inner.this)
+        return exp.Literal.string(f'$."{inner.this}"' if digits else _pointer(inner.this))
+    number = inner.this if isinstance(inner, exp.Neg) else inner
+    if isinstance(number, exp.Null) or (isinstance(number, exp.Literal) and number.is_int):
+        return inner
+    return _filled(_KEY_OF_ANY_TYPE, key)
+
+
+def _filled(template: str, value: exp.Expr) -> exp.Expr:
+    """The expression `template`, in which `value` replaces the name `key`."""
+    tree = exp.Paren(this=expression(template).copy())
+    for name in list(tree.find_all(exp.Column)):
+        name.replace(exp.Paren(this=value.copy()))
+    return tree
+
+
+def _arrow(node: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(
+        this=_EXTRACT[type(node)], expressions=[node.this, _key_path(node.expression)]
+    )
+
+
+def _steps(node: exp.Expr) -> exp.Expr:
+    """Translate `#>` and `#>>`, whose right operand is an array of texts."""
+    steps = _texts(node.expression.unnest())
+    if steps is None:
+        raise Unsupported(
+            "#> and #>> take a constant array of texts, like '{a,b}',", cure="write j -> 'a' -> 'b'"
+        )
+    return _extracted(_EXTRACT[type(node)], node.this, steps)
+
+
+def _texts(node: exp.Expr) -> list[str] | None:
+    """The elements of a constant array of texts; None for other nodes or for NULL elements."""
+    if isinstance(node, exp.Cast):
+        node = node.this.unnest()
+    if isinstance(node, exp.Array):
+        return _constants(node.expressions)
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        return None
+    written = node.this.strip()
+    if written[:1] != "{" or written[-1:] != "}":
+        return None
+    rest, found = written[1:-1].strip(), []
+    while rest:
+        element = _ARRAY_ELEMENT.match(rest)
+        if element is None or (element[2] or "").lower() == "null":
+            return None
+        found.append(element[2] if element[1] is None else re.sub(r"\\(.)", r"\1", element[1]))
+        if rest.rstrip().endswith(",") and element.end() == len(rest):
+            return None
+        rest = rest[element.end() :]
+    return found
+
+
+def _constants(nodes: Sequence[exp.Expr]) -> list[str] | None:
+    plain = [node.unnest() for node in nodes]
+    if all(isinstance(node, exp.Literal) and node.is_string for node in plain):
+        return [node.this for node in plain]
+    return None
+
+
+def _extracted(function: str, value: exp.Expr, steps: Sequence[str]) -> exp.Expr:
+    """A call of `function` with the path `steps`; a step of digits is a key or an array
+    position."""
+    for step in steps:
+        if _ODD_PLACE.fullmatch(step) and not _PLACE.fullmatch(step):
+            raise Unsupported(
+                f"the step {step!r} in a path of JSON", cure=f"write j -> {step.strip()}"
+            )
+    path = exp.Literal.string("".join(map(_pointer, steps)))
+    return exp.Anonymous(this=function, expressions=[value, path])
+
+
+def _path_of_arguments(function: str) -> Callable[[exp.Anonymous], exp.Expr]:
+    def written(call: exp.Anonymous) -> exp.Expr:
+        value, *keys = call.expressions or [None]
+        steps = _constants(keys)
+        if value is None or not keys or steps is None:
+            raise Unsupported(
+                f"{call.name} takes JSON and the constant texts of a path",
+                cure="write j -> key -> key",
+            )
+        return _extracted(function, value, steps)
+
+    return written
+
+
+# --- dates as text ---------------------------------------------------------------------------
+
+_NUMERIC_CODES = {
+    "YYYY": "%Y", "IYYY": "%G", "YY": "%y", "MM": "%m", "DD": "%d", "DDD": "%j", "HH24": "%H",
+    "HH12": "%I", "HH": "%I", "MI": "%M", "SS": "%S", "MS": "%g", "US": "%f", "IW": "%V",
+    "ID": "%u", "FMMM": "%-m", "FMDD": "%-d", "FMDDD": "%-j", "FMHH24": "%-H", "FMHH12": "%-I",
+    "FMHH": "%-I", "FMMI": "%-M", "FMSS": "%-S",
+}  # fmt: skip
+"""PostgreSQL's format codes, in upper or lower case, and DuckDB's codes for the same digits."""
+_WORD_CODES = {
+    "Mon": "%b", "Dy": "%a", "FMMonth": "%B", "FMDay": "%A", "FMMon": "%b", "FMDy": "%a",
+    "AM": "%p", "PM": "%p",
+}  # fmt: skip
+
+
+def _one_of(codes: Iterable[str]) -> str:
+    return "|".join(sorted(codes, key=len, reverse=True))
+
+
+_CODE = re.compile(
+    rf"""(?P<numbers>(?i:{_one_of(_NUMERIC_CODES)}))(?!(?i:th))
+    |(?P<words>{_one_of(_WORD_CODES)})(?!(?i:th))
+    |"(?P<quoted>[^"\\]*)"
+    |(?P<plain>[^\w"\\]+)""",
+    re.VERBOSE,
+)
+
+
+def _to_char(call: exp.Anonymous) -> exp.Expr:
+    value, format_ = (*call.expressions, None, None)[:2]
+    constant = isinstance(format_, exp.Literal) and format_.is_string
+    if len(call.expressions) != 2 or not constant:
+        raise Unsupported(
+            "to_char takes a date or timestamp and a constant format",
+            cure="strftime(value, format), DuckDB's, takes any format",
+        )
+    assert format_ is not None
+    return exp.Anonymous(
+        this="strftime", expressions=[value, exp.Literal.string(_strftime(format_.this))]
+    )
+
+
+def _strftime(written: str) -> str:
+    """Convert PostgreSQL's date or timestamp format to DuckDB's codes. Raises Unsupported."""
+    parts: list[str] = []
+    at = 0
+    while at < len(written):
+        found = _CODE.match(written, at)
+        if found is None:
+            raise _no_format(written, written[at:])
+        kind, text = found.lastgroup, found[0]
+        if kind == "numbers":
+            parts.append(_NUMERIC_CODES[text.upper()])
+        elif kind == "words":
+            parts.append(_WORD_CODES[text])
+        else:
+            parts.append((found["quoted"] if kind == "quoted" else text).replace("%", "%%"))
+        at = found.end()
+    if not any(part.startswith("%") and not part.startswith("%%") for part in parts):
+        raise _no_format(written, written)
+    return "".join(parts)
+
+
+def _no_format(written: str, rest: str) -> Unsupported:
+    known = ", ".join([*_NUMERIC_CODES, *_WORD_CODES])
+    return Unsupported(
+        f"to_char's format {written!r} is not supported from {rest!r} on",
+        cure=f'use {known}, and "text" in quotes; for numbers write printf or CAST',
+    )
+
+
+# --- patterns --------------------------------------------------------------------------------
+
+
+def _similar(node: exp.Expr) -> exp.Expr:
+    """Translate SIMILAR TO, whose patterns combine LIKE's wildcards with a few regular-expression
+    operators."""
+    pattern = node.expression.unnest()
+    escaped = isinstance(node.parent, exp.Escape)
+    if escaped or not isinstance(pattern, exp.Literal) or not pattern.is_string:
+        raise Unsupported(
+            "SIMILAR TO takes a constant pattern, without ESCAPE", cure="write LIKE or ~"
+        )
+    regex = exp.Literal.string("(?s)" + _regex(pattern.this))
+    return exp.Anonymous(this="regexp_full_match", expressions=[node.this, regex])
+
+
+def _regex(pattern: str) -> str:
+    parts: list[str] = []
+    for escaped, bracket, sign in re.findall(r"\\(.)|(\[\^?\]?[^\]]*\])|(.)", pattern, re.DOTALL):
+        if escaped:
+            parts.append(re.escape(escaped))
+        elif bracket:
+            parts.append(bracket)
+        else:
+            parts.append(_SIGNS.get(sign) or re.escape(sign))
+    return "".join(parts)
+
+
+_SIGNS = {"%": ".*", "_": ".", "(": "(?:"} | {sign: sign for sign in ")|*+?{},"}
+
+# --- ordered sets ----------------------------------------------------------------------------
+
+_ORDERED_SETS = {
+    "percentile_cont": "quantile_cont",
+    "percentile_disc": "quantile_disc",
+    "mode": "mode",
+}
+
+
+def _within_group(node: exp.Expr) -> exp.Expr:
+    """Translate `f(x) WITHIN GROUP (ORDER BY y)` to DuckDB's `f(y, x ORDER BY y)`."""
+    call, order = node.this, node.expression
+    name = _ORDERED_SETS.get(function_name(call)) if isinstance(call, exp.Anonymous) else None
+    if name is None or len(order.expressions) != 1:
+        raise Unsupported(
+            "WITHIN GROUP is for percentile_cont, percentile_disc and mode, by one value",
+            cure="write ORDER BY into the call: f(x ORDER BY y)",
+        )
+    arguments: list[exp.Expr] = [order.expressions[0].this.copy(), *call.expressions]
+    ordered = exp.Order(this=arguments.pop(), expressions=order.expressions)
+    return exp.Anonymous(this=name, expressions=[*arguments, ordered])
+
+
+# --- calls -----------------------------------------------------------------------------------
+
+
+def _refused(cure: str, *, from_arguments: int = 0) -> Callable[[exp.Anonymous], exp.Expr]:
+    def refuse(call: exp.Anonymous) -> exp.Expr:
+        if len(call.expressions) < from_arguments:
+            return call
+        raise Unsupported(f"PostgreSQL's function {call.name.lower()} is not supported", cure=cure)
+
+    return refuse
+
+
+_HEX = """
+lower(CASE WHEN typeof(key) IN ('TINYINT', 'SMALLINT', 'INTEGER') THEN right(to_hex(key), 8)
+ELSE to_hex(key) END)
+"""
+
+
+def _to_hex(call: exp.Anonymous) -> exp.Expr:
+    """Translate to_hex: lower-case digits, two's complement in the size of the argument's type."""
+    return _filled(_HEX, call.expressions[0]) if len(call.expressions) == 1 else call
+
+
+_CALLS: dict[str, Callable[[exp.Anonymous], exp.Expr]] = {
+    "to_char": _to_char,
+    "to_date": _refused("write CAST(text AS DATE), or strptime(text, format) with DuckDB's codes"),
+    "to_timestamp": _refused(
+        "write CAST(text AS TIMESTAMP), or strptime(text, format) with DuckDB's codes",
+        from_arguments=2,
+    ),
+    "to_hex": _to_hex,
+    "to_number": _refused("write CAST(text AS DECIMAL(p, s))"),
+    "format": _refused("write || or printf"),
+    "json_extract_path": _path_of_arguments("json_extract"),
+    "json_extract_path_text": _path_of_arguments("json_extract_string"),
+    "jsonb_extract_path": _path_of_arguments("json_extract"),
+    "jsonb_extract_path_text": _path_of_arguments("json_extract_string"),
+}
+"""PostgreSQL's functions that DuckDB lacks or interprets differently."""
+
+_OPERATORS: dict[type[exp.Expr], Callable[[exp.Expr], exp.Expr]] = {
+    exp.JSONExtract: _arrow,
+    exp.JSONExtractScalar: _arrow,
+    exp.JSONBExtract: _steps,
+    exp.JSONBExtractScalar: _steps,
+    exp.SimilarTo: _similar,
+    exp.WithinGroup: _within_group,
+}
+
+
+def is_translated(node: exp.Expr) -> bool:
+    """Whether the node needs a translation (`in_duckdb`) from PostgreSQL to DuckDB."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in _CALLS
+    return type(node) in _OPERATORS
+
+
+def in_duckdb(node: exp.Expr) -> exp.Expr:
+    """Translate `node`, for which `is_translated` holds, to DuckDB. The result reuses parts of
+    `node`. Raises Unsupported."""
+    if isinstance(node, exp.Anonymous):
+        return _CALLS[node.name.lower()](node)
+    return _OPERATORS[type(node)](node)
+
+
+# --- the catalogue ---------------------------------------------------------------------------
+
+
+def function_name(node: exp.Func) -> str:
+    """The function's SQL name in lower case."""
+    name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+    return name.lower()
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    if isinstance(node, exp.AggFunc):
+        return True
+    return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
+
+
+def makes_or_takes_rows(node: exp.Expr) -> bool:
+    """Whether the node is an aggregate or a function that returns several rows."""
+    several = isinstance(node, exp.Anonymous) and node.name.lower() in ROWS
+    return several or is_aggregate(node)

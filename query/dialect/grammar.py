@@ -1,0 +1,184 @@
+"""Hornbeam's SQL dialect: DuckDB's grammar, PostgreSQL's types, and function calls as written.
+
+sqlglot knows about a thousand functions of two dozen dialects and translates each to DuckDB as well
+as it can, but drops arguments that it cannot translate. In this dialect it knows only the functions
+that native execution computes, each with only the supported arguments. Any other call keeps its
+name and arguments as written, so that DuckDB evaluates all of it or refuses it by name.
+
+Keyword forms (`EXTRACT(YEAR FROM d)`) are parsed where DuckDB has them. `->`, `->>`, `#>` and `#>>`
+keep their right operand as written (`query/dialect/functions.py` translates them).
+
+sqlglot's own dialect gives NUMERIC without precision three places, drops the length of VARCHAR(n),
+and reads FLOAT as REAL.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from hornbeam_server.schema.trees import unlink_unfinished
+
+NAME = "duckdb"
+_DUCKDB: Any = DuckDB.Parser
+_Build = Callable[[list[Any]], exp.Expr]
+
+
+def _call(name: str, type_: type[exp.Func], *arguments: str, needed: int = 1) -> _Build:
+    """A builder of `type_` for calls with the supported number of arguments; other calls stay
+    anonymous calls of `name`."""
+
+    def build(given: list[Any]) -> exp.Expr:
+        if needed <= len(given) <= len(arguments):
+            return type_(**dict(zip(arguments, given, strict=False)))
+        return exp.Anonymous(this=name, expressions=given)
+
+    return build
+
+
+def _first_and_rest(name: str, type_: type[exp.Func], **flags: bool) -> _Build:
+    def build(given: list[Any]) -> exp.Expr:
+        if not given:
+            return exp.Anonymous(this=name, expressions=given)
+        return type_(this=given[0], expressions=given[1:], **flags)
+
+    return build
+
+
+def _json(type_: type[exp.Expr]) -> Callable[[Any, Any, Any], exp.Expr]:
+    return lambda self, this, key: self.expression(type_(this=this, expression=key))
+
+
+_NAMED: dict[str, tuple[type[exp.Func], tuple[str, ...], int]] = {
+    "ABS": (exp.Abs, ("this",), 1),
+    "AVG": (exp.Avg, ("this",), 1),
+    "CURRENT_DATE": (exp.CurrentDate, (), 0),
+    "CURRENT_LOCALTIMESTAMP": (exp.Localtimestamp, (), 0),
+    "CURRENT_TIMESTAMP": (exp.CurrentTimestamp, (), 0),
+    "FIRST_VALUE": (exp.FirstValue, ("this",), 1),
+    "LAG": (exp.Lag, ("this", "offset", "default"), 1),
+    "LAST_VALUE": (exp.LastValue, ("this",), 1),
+    "LEAD": (exp.Lead, ("this", "offset", "default"), 1),
+    "LENGTH": (exp.Length, ("this",), 1),
+    "LOCALTIMESTAMP": (exp.Localtimestamp, (), 0),
+    "LOWER": (exp.Lower, ("this",), 1),
+    "MAX": (exp.Max, ("this",), 1),
+    "MIN": (exp.Min, ("this",), 1),
+    "NTH_VALUE": (exp.NthValue, ("this", "offset"), 2),
+    "NULLIF": (exp.Nullif, ("this", "expression"), 2),
+    "ROUND": (exp.Round, ("this", "decimals"), 1),
+    "SUBSTR": (exp.Substring, ("this", "start", "length"), 2),
+    "SUM": (exp.Sum, ("this",), 1),
+    "TODAY": (exp.CurrentDate, (), 0),
+    "UPPER": (exp.Upper, ("this",), 1),
+}
+"""Functions with their own node class: (class, argument names, minimum number of arguments)."""
+
+_JSON_OPERATORS = {
+    TokenType.ARROW: _json(exp.JSONExtract),
+    TokenType.DARROW: _json(exp.JSONExtractScalar),
+    TokenType.HASH_ARROW: _json(exp.JSONBExtract),
+    TokenType.DHASH_ARROW: _json(exp.JSONBExtractScalar),
+}
+_KEYWORD_FORMS = ("CAST", "OVERLAY", "POSITION", "SUBSTRING", "TRIM", "TRY_CAST")
+
+
+class _Parser(_DUCKDB):  # type: ignore[misc]
+    TYPE_CONVERTERS: ClassVar[dict[Any, Any]] = {}
+    FUNCTIONS = {  # noqa: RUF012
+        **{name: _call(name, type_, *of, needed=n) for name, (type_, of, n) in _NAMED.items()},
+        "COALESCE": _first_and_rest("COALESCE", exp.Coalesce),
+        "COUNT": _call("COUNT", exp.Count, "this", needed=0),
+        "GREATEST": _first_and_rest("GREATEST", exp.Greatest, ignore_nulls=True),
+        "LEAST": _first_and_rest("LEAST", exp.Least, ignore_nulls=True),
+    }
+    FUNCTIONS_WITH_ALIASED_ARGS = frozenset[str]()
+    FUNCTION_PARSERS = {  # noqa: RUF012
+        **{name: _DUCKDB.FUNCTION_PARSERS[name] for name in _KEYWORD_FORMS},
+        "EXTRACT": lambda self: self._parse_part(),
+    }
+    NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
+        name: _DUCKDB.NO_PAREN_FUNCTION_PARSERS[name] for name in ("@", "ANY", "CASE", "MAP")
+    }
+    LAMBDAS = {  # noqa: RUF012
+        kind: read for kind, read in _DUCKDB.LAMBDAS.items() if kind is not TokenType.ARROW
+    }
+    JSON_OPERATORS = _JSON_OPERATORS
+    COLUMN_OPERATORS = {  # noqa: RUF012
+        kind: read
+        for kind, read in _DUCKDB.COLUMN_OPERATORS.items()
+        if kind not in _JSON_OPERATORS and kind is not TokenType.PLACEHOLDER
+    }
+
+    def _parse_part(self) -> exp.Expr:
+        """Parse EXTRACT(part FROM value) as date_part('part', value)."""
+        read = _DUCKDB.FUNCTION_PARSERS["EXTRACT"](self)
+        part = exp.Literal.string(read.name.lower())
+        return exp.Anonymous(this="date_part", expressions=[part, read.expression])
+
+    def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
+        """Parse arguments. DISTINCT applies to the whole call but is stored at the first argument
+        only."""
+        arguments: list[exp.Expr] = super()._parse_function_args(alias)
+        first = arguments[0] if arguments else None
+        distinct = first.this if isinstance(first, exp.Order) else first
+        if first is None or not isinstance(distinct, exp.Distinct):
+            return arguments
+        value, *others = distinct.expressions
+        distinct.set("expressions", [value])
+        if others and first is not distinct:  # DISTINCT x, y ORDER BY z
+            first.replace(distinct)
+            first.set("this", others.pop())
+            others.append(first)
+        return [distinct if others else first, *others, *arguments[1:]]
+
+
+class HornbeamSQL(DuckDB):
+    class Tokenizer(DuckDB.Tokenizer):
+        KEYWORDS = DuckDB.Tokenizer.KEYWORDS | {
+            "FLOAT": TokenType.DOUBLE,
+            "CHAR": TokenType.CHAR,
+            "BPCHAR": TokenType.BPCHAR,
+            "VARCHAR": TokenType.VARCHAR,
+        }
+
+    Parser = _Parser
+
+
+_DIALECT = HornbeamSQL()
+
+
+def tokenize(sql: str) -> Sequence[Token]:
+    """The tokens of `sql`. Raises SqlglotError."""
+    return list(_DIALECT.tokenize(sql))
+
+
+def read(tokens: Sequence[Token], sql: str) -> list[exp.Expr | None]:
+    """The trees of the statements in `sql`. Raises SqlglotError, RecursionError."""
+    try:
+        trees: list[exp.Expr | None] = _Parser(dialect=_DIALECT).parse(list(tokens), sql)
+    except (SqlglotError, RecursionError) as error:
+        unlink_unfinished(error)
+        raise
+    return trees
+
+
+@functools.cache
+def expression(sql: str) -> exp.Expr:
+    """The cached tree of an internal expression."""
+    (select,) = read(tokenize(f"SELECT {sql}"), sql)
+    assert isinstance(select, exp.Select)
+    found: exp.Expr = select.expressions[0]
+    return found
+
+
+def place(offset: int, sql: str) -> str:
+    """The position of the character at `offset`, as "line L, column C" counted from 1."""
+    before = sql[:offset]
+    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"

@@ -1,0 +1,1 @@
+"""Evaluation by DuckDB in worker processes: types, sessions, scalar expressions."""

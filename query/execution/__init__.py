@@ -1,0 +1,1 @@
+"""Hornbeam's own loops over rows: look-ups, joins, filters, order, groups."""

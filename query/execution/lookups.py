@@ -1,0 +1,189 @@
+"""Execution of access paths: the rows of one source through a `RowReader`, in batches.
+
+All results are bounded by rows and by bytes: key lookups are sent in chunks and answered in parts,
+scans return the store's batches.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
+
+from hornbeam_server.query.optimizer.access_paths import Access, Parameters, Reach, keys, ranges
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.schema.turns import chunks, turn
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.codec.keyrange import KeyRange
+from hornbeam_server.storage.ports import BATCH_BYTES
+from hornbeam_server.storage.snapshot import RowReader
+from hornbeam_server.storage.together import all_settled
+
+LOOKUP_BATCH = 256
+"""Maximum keys or prefixes per call of the store."""
+SCANS_AT_ONCE = 16
+"""Maximum ranges whose first batches are read concurrently."""
+
+Key = tuple[Value, ...]
+T = TypeVar("T")
+
+
+class Found(NamedTuple):
+    """Rows under a key. Unless `whole`, the next part continues with more rows of the key."""
+
+    key: Key
+    rows: list[Row]
+    whole: bool
+
+
+async def fetch(
+    access: Access, reader: RowReader, parameters: Parameters, *, limit: int | None = None
+) -> AsyncGenerator[list[Row], None]:
+    """Yield batches of `access.output` rows. The path must not need join columns.
+
+    `limit` is the maximum number of rows to read.
+    """
+    if access.reach is Reach.POINT or (access.reach is Reach.PREFIX and not access.single):
+        async with aclosing(lookup_rows(access, reader, keys(access, parameters))) as found:
+            async for rows in found:
+                yield rows if limit is None else rows[:limit]
+                if limit is not None and (limit := limit - len(rows)) <= 0:
+                    return
+        return
+    for some_ranges in chunks(ranges(access, parameters), SCANS_AT_ONCE if limit is None else 1):
+        async with aclosing(_scans(access, reader, some_ranges, limit)) as scans:
+            async for rows in scans:
+                yield rows
+                if limit is not None and (limit := limit - len(rows)) <= 0:
+                    return
+
+
+async def _scans(
+    access: Access, reader: RowReader, key_ranges: Sequence[KeyRange], limit: int | None
+) -> AsyncGenerator[list[Row], None]:
+    """Yield the rows of one range after the other. The first batches are read concurrently: most
+    ranges have only one, and each may be a call to another machine."""
+    async with AsyncExitStack() as stack:
+        scans = [_scan(access, reader, key_range, limit) for key_range in key_ranges]
+        for scan in scans:
+            stack.push_async_callback(scan.aclose)
+        if len(scans) == 1:
+            firsts = [await anext(scans[0], None)]
+        else:
+            firsts = await all_settled([anext(scan, None) for scan in scans])
+        for first, scan in zip(firsts, scans, strict=True):
+            if first is not None:
+                yield first
+                async for rows in scan:
+                    yield rows
+
+
+async def _scan(
+    access: Access, reader: RowReader, key_range: KeyRange, limit: int | None
+) -> AsyncGenerator[list[Row], None]:
+    scan = reader.scan(access.layout.name, key_range, reverse=access.reverse, limit=limit)
+    async for batch in scan:
+        if access.covering:
+            yield batch
+        else:
+            async with aclosing(_resolve(access, reader, batch)) as resolved:
+                async for rows in resolved:
+                    yield rows
+        await turn(batch, 0)  # yield to other tasks; allows cancellation of a long scan
+
+
+async def lookup_rows(
+    access: Access, reader: RowReader, wanted: Sequence[Key]
+) -> AsyncGenerator[list[Row], None]:
+    """Yield the rows of `lookup` in batches."""
+    async with aclosing(lookup(access, reader, wanted)) as parts:
+        async for part in parts:
+            yield list(itertools.chain.from_iterable([found.rows for found in part]))
+
+
+async def lookup(
+    access: Access, reader: RowReader, wanted: Sequence[Key]
+) -> AsyncGenerator[list[Found], None]:
+    """Yield the rows under each key of `wanted`, in order, in parts of about BATCH_BYTES. A key is
+    a tuple of values for the path's equalities; for a point path it is a whole key."""
+    done = 0
+    while done < len(wanted):
+        some = wanted[done : done + LOOKUP_BATCH]
+        groups = await _groups(access, reader, some)
+        done += len(groups) or 1
+        if not groups:  # the first key has more rows than fit into a part
+            async with aclosing(_scan(access, reader, KeyRange(some[0]), None)) as scan:
+                async for rows in scan:
+                    yield [Found(some[0], rows, whole=False)]
+            yield [Found(some[0], [], whole=True)]
+        elif access.covering:
+            yield [Found(*each, whole=True) for each in zip(some, groups, strict=False)]
+        else:
+            async with aclosing(_resolved(access, reader, some, groups)) as parts:
+                async for part in parts:
+                    yield part
+
+
+async def _groups(access: Access, reader: RowReader, some: Sequence[Key]) -> list[list[Row]]:
+    """The rows of `access.layout` per key, for as many of the first keys as fill a part; empty if
+    the rows of the first key alone exceed a part."""
+    layout = access.layout.name
+    if access.reach is Reach.POINT:
+        found = await reader.get(layout, some, room=BATCH_BYTES)
+        return [[] if version is None else [version.row] for version in found]
+    groups = [
+        [version.row for version in group]
+        for group in await reader.prefixes(layout, some, room=BATCH_BYTES)
+    ]
+    return [group[::-1] for group in groups] if access.reverse else groups
+
+
+async def _resolved(
+    access: Access, reader: RowReader, some: Sequence[Key], groups: Sequence[list[Row]]
+) -> AsyncGenerator[list[Found], None]:
+    """Yield, per key, the source's rows that the index entries in `groups` point to."""
+    left = deque((key, len(group)) for key, group in zip(some, groups, strict=False))
+    entries = list(itertools.chain.from_iterable(groups))
+    async with aclosing(_resolve(access, reader, entries)) as batches:
+        async for rows in batches:
+            part, begin = [], 0
+            while left and (begin < len(rows) or not left[0][1]):
+                key, count = left.popleft()
+                mine = rows[begin : begin + count]
+                begin += len(mine)
+                part.append(Found(key, mine, whole=len(mine) == count))
+                if len(mine) < count:
+                    left.appendleft((key, count - len(mine)))
+            yield part
+    if left:
+        yield [Found(key, [], whole=True) for key, _ in left]
+
+
+async def _resolve(
+    access: Access, reader: RowReader, entries: Sequence[Row]
+) -> AsyncGenerator[list[Row], None]:
+    """Yield the source's rows that index entries point to, in order, in batches. Raises Corruption
+    if a row is missing."""
+    source_key = getter([access.layout.positions[part.column] for part in access.source.key])
+    wanted = [source_key(entry) for entry in entries]
+    while wanted:
+        found = await reader.get(access.source.name, wanted[:LOOKUP_BATCH], room=BATCH_BYTES)
+        if None in found:
+            raise Corruption(
+                f"index {access.layout.name} points to a row that {access.source.name} lacks",
+                cure=f"run `hornbeam verify {access.layout.name} --repair`",
+            )
+        yield [version.row for version in found if version is not None]
+        wanted = wanted[len(found) :]
+
+
+def getter(positions: Sequence[int]) -> Callable[[Row], Key]:
+    """A function that returns the values at `positions` as a tuple, for any number of positions
+    (unlike `itemgetter`)."""
+    if len(positions) == 1:
+        position = positions[0]
+        return lambda row: (row[position],)
+    return itemgetter(*positions) if positions else lambda _row: ()

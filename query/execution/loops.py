@@ -1,0 +1,443 @@
+"""Native execution without DuckDB: nested loops over access paths, filter, order, limit.
+
+A native query is one SELECT over one source, or over several sources that are looked up by key. Its
+expressions are those that `query/expressions` compiles. It may group by plain columns with plain
+aggregates. Some subqueries are answered first (`query/optimizer/uncorrelated_subqueries.py`). All
+decisions are made when the statement is prepared (`query/loops_plan.py`); a run only resolves
+parameters, reads and calls closures.
+
+Memory is bounded by rows and by bytes. Rows stream, except for an ORDER BY that no access path
+delivers, for groups, and for the values of a subquery. A sort with LIMIT keeps LIMIT + OFFSET rows;
+all others raise `TooManyRows` before the first row is yielded.
+"""
+
+from __future__ import annotations
+
+import decimal
+import itertools
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+from sqlglot import exp
+
+from hornbeam_server.query.execution.lookups import LOOKUP_BATCH, Key, fetch, lookup
+from hornbeam_server.query.expressions import SortTerm, sort_rows
+from hornbeam_server.query.optimizer.access_paths import Access, Parameters, value_of
+from hornbeam_server.schema.errors import MemoryExceeded, SqlError, TypeMismatch
+from hornbeam_server.schema.sizes import bytes_at, bytes_of, long_positions
+from hornbeam_server.schema.turns import chunks
+from hornbeam_server.schema.types import ColumnType, Row, Value
+from hornbeam_server.storage.snapshot import RowReader
+
+SORT_ROWS = 20_000
+"""Maximum rows sorted, and maximum groups, in memory. DuckDB, which can spill, handles more."""
+KEPT_BYTES = 32 << 20
+"""Maximum bytes of text and binary values in a sort, in groups, or in a subquery's result."""
+LIST_VALUES = 2_000
+"""Maximum distinct values of a subquery that are looked up one by one; DuckDB joins more."""
+JOINED_ROWS = 2_048
+"""Size in rows of a batch of joined rows; the matches of one key may exceed it."""
+MAX_PARTS = 4
+"""Maximum parts of a lookup's result that are held in memory to join rows with."""
+_EXACT = decimal.Context(prec=76)
+
+
+class TooManyRows(Exception):
+    """A sort, the groups or a subquery's values exceeded the memory limits before the first row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """COUNT, SUM, MIN or MAX over a group; no argument means COUNT(*)."""
+
+    kind: type[exp.Expr]
+    argument: Callable[[Row, Any], Value] | None
+    whole: bool = False
+    """Whether this is a SUM of INTEGER, whose type is BIGINT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """GROUP BY. A group's row consists of its key, then its aggregates.
+
+    `whole`: all rows form one group, which exists even without rows. `having` is evaluated on the
+    group's row.
+    """
+
+    key: Callable[[Row], Key]
+    aggregates: tuple[Aggregate, ...]
+    whole: bool = False
+    having: Callable[[Row, Any], Value] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A joined source. `keys` gives the distinct keys to look up for a row joined so far."""
+
+    access: Access
+    keys: Callable[[Row, Parameters], Collection[Key]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A subquery that is answered first. Its result is one value, or all values of its column if
+    `many`."""
+
+    name: str
+    plan: NativePlan
+    many: bool
+
+
+@dataclass(frozen=True)
+class NativePlan:
+    """A native query that is ready to run."""
+
+    first: Access
+    lookups: tuple[Lookup, ...]
+    predicate: Callable[[Row, Any], Value] | None
+    """The whole WHERE on a joined row; None if the access path alone guarantees it."""
+    order: tuple[SortTerm, ...]
+    delivered: int
+    """Number of leading terms of `order` that the access path delivers."""
+    grouping: Grouping | None
+    """If set, `order` and `project` are evaluated on the groups' rows."""
+    project: Callable[[Sequence[Row], Any], list[Row]]
+    limit: Any
+    offset: Any
+    first_row_only: bool = False
+    """Whether one row answers the query: MIN or MAX at the end of a key."""
+    types: tuple[ColumnType | None, ...] = ()
+    """Types of the result's columns."""
+    answers: tuple[Answer, ...] = ()
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        inner = (access for answer in self.answers for access in answer.plan.accesses)
+        return (*inner, self.first, *(step.access for step in self.lookups))
+
+    async def batches(
+        self, reader: RowReader, parameters: Parameters
+    ) -> AsyncGenerator[list[Row], None]:
+        """Yield the result in batches. Raises TooManyRows before the first batch."""
+        limit, offset = row_count(self.limit, parameters), row_count(self.offset, parameters) or 0
+        if limit == 0:
+            return
+        if self.answers:
+            parameters = await _answered(self.answers, reader, parameters)
+        wanted = None if limit is None else limit + offset
+        async with aclosing(self._ordered(reader, parameters, wanted)) as source:
+            async for batch in _slice(source, offset, limit):
+                yield self.project(batch, parameters)
+
+    async def _ordered(
+        self, reader: RowReader, parameters: Parameters, wanted: int | None
+    ) -> AsyncGenerator[Sequence[Row], None]:
+        grouping = self.grouping
+        source = (
+            self._rows(reader, parameters, wanted)
+            if grouping is None
+            else _grouped(grouping, self._rows(reader, parameters, None), parameters)
+        )
+        if self.delivered < len(self.order):
+            source = self._sorted(source, parameters, wanted)
+        async with aclosing(source):
+            async for batch in source:
+                yield batch
+
+    async def _rows(
+        self, reader: RowReader, parameters: Parameters, wanted: int | None
+    ) -> AsyncGenerator[Sequence[Row], None]:
+        """Yield the joined rows that satisfy the WHERE."""
+        limit = self._read_limit(wanted)
+        async with aclosing(fetch(self.first, reader, parameters, limit=limit)) as source:
+            async for batch in source:
+                if not self.lookups:
+                    yield self._matching(batch, parameters)
+                    continue
+                for some in chunks(batch, LOOKUP_BATCH):
+                    joining = _join(self.lookups, list(some), reader, parameters)
+                    async with aclosing(joining) as joined:
+                        async for rows in joined:
+                            yield self._matching(rows, parameters)
+
+    def _read_limit(self, wanted: int | None) -> int | None:
+        """The number of rows to read, if every row read is a result row; None for no limit."""
+        if self.first_row_only:
+            return 1
+        in_order = self.delivered == len(self.order) and self.grouping is None
+        return wanted if in_order and self.predicate is None and not self.lookups else None
+
+    def _matching(self, rows: list[Row], parameters: Parameters) -> list[Row]:
+        predicate = self.predicate
+        if predicate is None:
+            return rows
+        return [row for row in rows if predicate(row, parameters)]
+
+    async def _sorted(
+        self, source: AsyncIterator[Sequence[Row]], parameters: Parameters, wanted: int | None
+    ) -> AsyncGenerator[list[Row], None]:
+        """Yield sorted rows, at least `wanted` of them.
+
+        With LIMIT, the delivered terms of the order split the rows into groups of equal rows. Each
+        group is sorted alone, so that reading can stop after enough groups.
+        """
+        few = wanted is not None and wanted <= SORT_ROWS
+        heads = self.order[: self.delivered] if few else ()
+        rest = self.order[len(heads) :]
+        long = self._long_positions if self.grouping is None else ()
+        group: list[Row] = []
+        size, current, yielded = 0, None, False
+        async for batch in source:
+            for head, rows in itertools.groupby(
+                batch, lambda row: tuple(term.value(row, parameters) for term in heads)
+            ):
+                if group and head != current:
+                    yield sort_rows(group, rest, parameters)
+                    group, size, yielded = [], 0, True
+                current = head
+                before = len(group)
+                group.extend(rows)
+                size += bytes_at(group[before:], long)
+                best = _bounded(group, size, rest, parameters, wanted if few else None)
+                if best is not group:
+                    group, size = best, bytes_at(best, long)
+                if size > KEPT_BYTES:
+                    raise _too_large_to_sort() if yielded else TooManyRows
+        yield sort_rows(group, rest, parameters)
+
+    @cached_property
+    def _long_positions(self) -> tuple[int, ...]:
+        """Positions in joined rows whose values can have any length."""
+        read = (self.first, *(step.access for step in self.lookups))
+        return long_positions(c.type for access in read for c in access.output.columns)
+
+
+# --- running ---------------------------------------------------------------------------------
+
+
+def row_count(operand: Any, parameters: Parameters) -> int | None:
+    """The value of LIMIT or OFFSET; NULL means none. Raises SqlError."""
+    value = value_of(operand, parameters)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise SqlError("LIMIT and OFFSET want a whole number that is not negative")
+    return value
+
+
+async def _answered(
+    answers: Sequence[Answer], reader: RowReader, parameters: Parameters
+) -> Parameters:
+    """The parameters and the subqueries' results by name. Raises TooManyRows."""
+    values: dict[Any, Any] = dict(parameters)
+    for answer in answers:
+        found: dict[Value, None] = {}
+        size = 0
+        async with aclosing(answer.plan.batches(reader, values)) as source:
+            async for rows in source:
+                new = [value for (value,) in rows if value not in found]
+                found.update(dict.fromkeys(new))
+                size += bytes_of(new)
+                if len(found) > LIST_VALUES or size > KEPT_BYTES:
+                    raise TooManyRows
+        if answer.many:
+            found.pop(None, None)  # NULL equals nothing
+            values[answer.name] = found
+        else:
+            (values[answer.name],) = found
+    return values
+
+
+async def _slice(
+    source: AsyncIterator[Sequence[Row]], offset: int, limit: int | None
+) -> AsyncGenerator[Sequence[Row], None]:
+    skip, left = offset, limit
+    async for batch in source:
+        rows = batch[skip:] if skip else batch
+        skip = max(0, skip - len(batch))
+        if left is not None:
+            rows = rows[:left]
+            left -= len(rows)
+        if rows:
+            yield rows
+        if left == 0:
+            return
+
+
+async def _join(
+    steps: Sequence[Lookup], rows: list[Row], reader: RowReader, parameters: Parameters
+) -> AsyncGenerator[list[Row], None]:
+    """Yield `rows` joined with their matches in each of `steps`, in the order of `rows`."""
+    if not steps:
+        yield rows
+        return
+    async with aclosing(_extend(steps[0], rows, reader, parameters)) as extended:
+        async for some in extended:
+            async with aclosing(_join(steps[1:], some, reader, parameters)) as joined:
+                async for more in joined:
+                    yield more
+
+
+async def _extend(
+    step: Lookup, rows: Sequence[Row], reader: RowReader, parameters: Parameters
+) -> AsyncGenerator[list[Row], None]:
+    """Yield each row joined with each of its matches, in the order of `rows`. NULL matches nothing.
+
+    A lookup's result arrives in parts. Up to `MAX_PARTS` parts are held in memory and joined; then
+    a new lookup starts with the remaining rows. A single row with more matches is joined part by
+    part.
+    """
+    wanted = [step.keys(row, parameters) for row in rows]
+    done = 0
+    while done < len(rows):
+        found = await _some_matches(step.access, wanted[done:], reader)
+        begin = done
+        while done < len(rows) and all(key in found for key in wanted[done]):
+            done += 1
+        for batch in _pairs(rows[begin:done], wanted[begin:done], found):
+            yield batch
+        del found  # free the matches before the next lookup
+        if begin == done:
+            async with aclosing(lookup(step.access, reader, list(wanted[done]))) as parts:
+                async for part in parts:
+                    yield [rows[done] + match for _, matches, _ in part for match in matches]
+            done += 1
+
+
+async def _some_matches(
+    access: Access, wanted: Sequence[Collection[Key]], reader: RowReader
+) -> dict[Key, list[Row]]:
+    """All matches of the first keys in `wanted`, for as many keys as `MAX_PARTS` parts contain."""
+    distinct = list(dict.fromkeys(itertools.chain.from_iterable(wanted)))
+    found: dict[Key, list[Row]] = {}
+    begun: list[Row] = []
+    taken = 0
+    async with aclosing(lookup(access, reader, distinct)) as parts:
+        async for part in parts:
+            for key, matches, whole in part:
+                begun = begun + matches if begun else matches
+                if whole:
+                    found[key], begun = begun, []
+            if (taken := taken + 1) == MAX_PARTS:
+                break
+    return found
+
+
+def _pairs(
+    rows: Sequence[Row], wanted: Sequence[Collection[Key]], found: Mapping[Key, list[Row]]
+) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    for row, keys in zip(rows, wanted, strict=True):
+        for key in keys:
+            batch += [row + match for match in found[key]]
+            if len(batch) >= JOINED_ROWS:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
+
+
+def _bounded(
+    group: list[Row],
+    size: int,
+    terms: Sequence[SortTerm],
+    parameters: Parameters,
+    wanted: int | None,
+) -> list[Row]:
+    """The group, cut to its best `wanted` rows when it grows too large. Without `wanted`, raises
+    TooManyRows instead."""
+    if wanted is None:
+        if len(group) > SORT_ROWS:
+            raise TooManyRows
+        return group
+    most = 2 * wanted + LOOKUP_BATCH if size <= KEPT_BYTES else wanted
+    return sort_rows(group, terms, parameters)[:wanted] if len(group) > most else group
+
+
+def _too_large_to_sort() -> MemoryExceeded:
+    return MemoryExceeded(
+        f"The rows to be sorted have more than {KEPT_BYTES} bytes.",
+        cure="Give a smaller LIMIT, or sort keys alone and ask for their rows then.",
+    )
+
+
+async def _grouped(
+    grouping: Grouping, source: AsyncGenerator[Sequence[Row], None], parameters: Parameters
+) -> AsyncGenerator[list[Row], None]:
+    """Yield one row per group, in no particular order. Raises TooManyRows."""
+    empty = [0 if aggregate.kind is exp.Count else None for aggregate in grouping.aggregates]
+    groups: dict[Key, list[Value]] = {(): [*empty]} if grouping.whole else {}
+    size = 0
+    async with aclosing(source):
+        async for batch in source:
+            for key, rows in _by_key(grouping, batch).items():
+                states = groups.get(key)
+                if states is None:
+                    states = groups[key] = [*empty]
+                    size += bytes_of(key)
+                size -= bytes_of(states)
+                for i, aggregate in enumerate(grouping.aggregates):
+                    states[i] = _accumulate(aggregate, states[i], rows, parameters)
+                size += bytes_of(states)
+            if len(groups) > SORT_ROWS or size > KEPT_BYTES:
+                raise TooManyRows
+    totals = [i for i, aggregate in enumerate(grouping.aggregates) if aggregate.whole]
+    for states in groups.values():
+        for i in totals:
+            states[i] = _bigint(states[i])
+    rows = [(*key, *states) for key, states in groups.items()]
+    having = grouping.having
+    yield rows if having is None else [row for row in rows if having(row, parameters)]
+
+
+def _by_key(grouping: Grouping, rows: Sequence[Row]) -> Mapping[Key, Sequence[Row]]:
+    if grouping.whole:
+        return {(): rows}
+    found: dict[Key, list[Row]] = {}
+    for row in rows:
+        found.setdefault(grouping.key(row), []).append(row)
+    return found
+
+
+def _accumulate(
+    aggregate: Aggregate, state: Any, rows: Sequence[Row], parameters: Parameters
+) -> Value:
+    if aggregate.argument is None:
+        return int(state) + len(rows)
+    argument = aggregate.argument
+    values: Iterable[Any] = (argument(row, parameters) for row in rows)
+    present = [value for value in values if value is not None]
+    if aggregate.kind is exp.Count:
+        return int(state) + len(present)
+    if not present:
+        kept: Value = state
+        return kept
+    if state is not None:
+        present.append(state)
+    if aggregate.kind is exp.Sum:
+        return _sum(present)
+    best: Value = min(present) if aggregate.kind is exp.Min else max(present)
+    return best
+
+
+def _bigint(total: Any) -> Value:
+    if total is not None and not -(1 << 63) <= total < 1 << 63:
+        raise TypeMismatch(f"The sum {total} is out of range for BIGINT.")
+    return None if total is None else int(total)
+
+
+def _sum(values: Sequence[Any]) -> Value:
+    """The exact sum as a DECIMAL(38, scale), equal in value to DuckDB's HUGEINT or DECIMAL sum."""
+    return reduce(_EXACT.add, values, decimal.Decimal(0))

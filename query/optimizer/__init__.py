@@ -1,0 +1,1 @@
+"""Rewriting over views, access paths, order of joins, implied filters, uncorrelated subqueries."""

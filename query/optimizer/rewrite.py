@@ -1,0 +1,408 @@
+"""Query rewriting: joins that a readable view contains are read from the view (Synergy, VI-B).
+
+Only blocks with inner joins are rewritten. Sources whose foreign-key joins form the path of a view,
+or the lower end of a path, are replaced by the view. The join conditions inside the view are
+dropped, all others stay, and result columns keep their names and order. Beyond the paper, this
+covers blocks in subqueries, self-joins, several uses of one view in a block, and implied joins.
+
+The result is the same for these reasons. A view holds one row per row of its last relation whose
+foreign keys up the path are not NULL, joined with its ancestors. The replaced sources' conditions
+imply the view's own, so they select from the same combinations. When the view has ancestors above
+the sources of the block, the foreign keys up to them must be NOT NULL: since foreign keys are
+enforced, each row then has exactly one ancestor, so no row is lost or duplicated. A condition is
+dropped only if the view's own join makes it true for all rows of the view.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+
+from hornbeam_server.query.binding.algebra import Block, Comparison, ForeignKeyJoin, StatementKind
+from hornbeam_server.query.binding.binder import BoundQuery, bind_tree, output_name
+from hornbeam_server.query.binding.blocks import Classes, split
+from hornbeam_server.query.binding.parse import DIALECT
+from hornbeam_server.query.optimizer.cover import MAX_CANDIDATES, best_disjoint
+from hornbeam_server.schema.catalog import Catalog, JoinView
+from hornbeam_server.schema.trees import unlink_gone, written
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_POINT = {Comparison.EQ, Comparison.IN}
+
+
+@dataclass(frozen=True, slots=True)
+class ViewUse:
+    """A view that replaces the sources `aliases`, in path order. `alias` is the view's alias."""
+
+    view: str
+    aliases: tuple[str, ...]
+    block: int = 0
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The statement over views. `notes` give the reason for each join that no view serves."""
+
+    bound: BoundQuery
+    uses: tuple[ViewUse, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def rewrite(bound: BoundQuery, catalog: Catalog) -> Rewritten:
+    """Rewrite `bound` over the readable views of `catalog`. Writes and queries without joins stay
+    unchanged. Never raises for a bound query."""
+    if bound.statement.kind is not StatementKind.SELECT:
+        return Rewritten(bound)
+    selects = _selects(bound.ast)
+    ctes = {cte.alias for cte in bound.ast.find_all(exp.CTE)}
+    found: list[ViewUse] = []
+    notes: list[str] = []
+    for number, block in enumerate(bound.statement.blocks):
+        chosen, why = _cover(number, block, selects[number], catalog, ctes)
+        found += chosen
+        notes += why
+    if not found:
+        return Rewritten(bound, (), tuple(notes))
+    tree = bound.ast.copy()
+    namer = _Namer(tree)
+    uses = [replace(use, alias=namer.alias(use.view)) for use in found]
+    before = list(tree.walk())
+    _Change(tree, catalog, uses).apply(_selects(tree))
+    unlink_gone(before, tree.walk())
+    again = bind_tree(tree, written(tree, DIALECT), catalog)
+    kept = replace(again, columns=bound.columns, parameter_types=bound.parameter_types)
+    return Rewritten(kept, tuple(uses), tuple(dict.fromkeys(notes)))
+
+
+# -- which views
+
+
+def _cover(
+    number: int, block: Block, select: exp.Select, catalog: Catalog, ctes: set[str]
+) -> tuple[tuple[ViewUse, ...], list[str]]:
+    """The views that remove the most joins of a block, and the reasons why other joins stay. A CTE
+    in `ctes` hides a view of the same name."""
+    if len(block.sources) < 2:
+        return (), []
+    if not block.inner_only:
+        return (), ["a block with outer, semi or anti joins is answered from its relations"]
+    free = _free_names(select)
+    if free is None:
+        return (), ["some columns have no name to call them by: give every FROM item an alias"]
+    readable = [view for view in catalog.views if catalog.readable(view.name)]
+    hidden = {view.name for view in readable if view.name in ctes or _hidden(view, free)}
+    candidates = [
+        ViewUse(view.name, aliases, number)
+        for view in readable
+        if view.name not in hidden
+        for aliases in _occurrences(block, view, catalog)
+    ]
+    chosen = _best(candidates, block, catalog)
+    covered = {frozenset(pair) for use in chosen for pair in pairwise(use.aliases)}
+    uncovered = (
+        join
+        for join in block.fk_joins
+        if not join.implied and frozenset((join.child, join.parent)) not in covered
+    )
+    return chosen, [_why(join, block, catalog, hidden) for join in uncovered]
+
+
+def _occurrences(block: Block, view: JoinView, catalog: Catalog) -> Iterator[tuple[str, ...]]:
+    """Yield the alias tuples of the block, at least two long, that match the lower end of the
+    view's path."""
+    for source in block.sources:
+        if source.relation == view.last:
+            yield from _climb(block, view, catalog, len(view.path) - 1, (source.alias,))
+
+
+def _climb(
+    block: Block, view: JoinView, catalog: Catalog, level: int, aliases: tuple[str, ...]
+) -> Iterator[tuple[str, ...]]:
+    """Yield `aliases`, which match the view's path from `level` down to its end, and all their
+    extensions upwards."""
+    if len(aliases) > 1 and _lossless(view, level, catalog):
+        yield aliases
+    if level == 0:
+        return
+    for join in block.fk_joins:
+        if join.child == aliases[0] and join.foreign_key == view.edges[level - 1]:
+            yield from _climb(block, view, catalog, level - 1, (join.parent, *aliases))
+
+
+def _lossless(view: JoinView, level: int, catalog: Catalog) -> bool:
+    """Whether every row of path[level] has all ancestors above it. Foreign keys are enforced."""
+    return not any(
+        catalog.schema.relation(child).column(column).nullable
+        for child, edge in zip(view.path[1 : level + 1], view.edges[:level], strict=True)
+        for column in edge.columns
+    )
+
+
+def _best(candidates: Sequence[ViewUse], block: Block, catalog: Catalog) -> tuple[ViewUse, ...]:
+    """The disjoint candidates that remove the most joins. Ties prefer views whose key or index
+    serves a filter, then views over the fewest relations. Bounded exhaustive search."""
+    filtered = {(f.alias, f.column) for f in block.filters if f.comparison in _POINT}
+
+    def weight(use: ViewUse) -> tuple[int, int, int]:
+        view = catalog.view[use.view]
+        return len(use.aliases) - 1, _served(use, filtered, catalog), -len(view.path)
+
+    ranked = sorted(candidates, key=weight, reverse=True)[:MAX_CANDIDATES]
+    chosen = best_disjoint([frozenset(use.aliases) for use in ranked], [weight(u) for u in ranked])
+    return tuple(ranked[number] for number in chosen)
+
+
+def _served(use: ViewUse, filtered: set[tuple[str, str]], catalog: Catalog) -> int:
+    """1 if the view's key or one of its readable indexes begins with a filtered column, else 0."""
+    view = catalog.view[use.view]
+    indexes = [i.name for i in catalog.indexes_on(use.view) if catalog.readable(i.name)]
+    first = {catalog.layout(name).key[0].column for name in (use.view, *indexes)}
+    alias = dict(zip(reversed(view.path), reversed(use.aliases), strict=False))
+    columns = {(alias[c.relation], c.column) for c in view.columns
+               if c.relation in alias and c.name in first}  # fmt: skip
+    return int(bool(columns & filtered))
+
+
+def _why(join: ForeignKeyJoin, block: Block, catalog: Catalog, hidden: set[str]) -> str:
+    """The reason why no view serves this join, as text."""
+    child, key = block.relation(join.child), join.foreign_key
+    what = f"join {join.child} to {join.parent} ({child}.{key.name})"
+    if catalog.forest.parent.get(child) != key:
+        return f"{what}: the foreign key is no edge of a tree"
+    views = [v for v in catalog.views if key in v.edges and child in v.path]
+    if not views:
+        return f"{what}: no view holds this edge"
+    for view in views:
+        if not catalog.readable(view.name):
+            state = catalog.state.get(view.name)
+            return f"{what}: view {view.name} is {state.value if state else 'not built'}"
+        if view.name in hidden:
+            return f"{what}: an alias or a CTE of the statement has a name of view {view.name}"
+    names = ", ".join(view.name for view in views)
+    return f"{what}: not the whole of {names} is joined here, or another view serves its sources"
+
+
+# -- the tree
+
+
+def _selects(tree: exp.Expr) -> dict[int, exp.Select]:
+    """Block number → its SELECT."""
+    found = {}
+    for table in tree.find_all(exp.Table):
+        source = table.meta.get("source")
+        if source is not None:
+            select = table.find_ancestor(exp.Select)
+            assert isinstance(select, exp.Select)
+            found[source[0]] = select
+    return found
+
+
+def _free_names(select: exp.Select) -> set[str] | None:
+    """Names in a SELECT that stay unqualified, so that a view's column of that name would capture
+    them. None if a star or a USING covers columns of an item without a name."""
+    stars = [star for node in select.expressions if (star := _star_of(node)) is not None]
+    if any(_nameless(star.meta["columns"]) or not star.meta["columns"] for star in stars):
+        return None
+    if any(_nameless(pair) for join in _joins(select) for pair in join.meta.get("pairs", ())):
+        return None
+    listed = {id(node) for star in stars for node in _column_names(star)}
+    return {
+        column.table or column.name
+        for column in select.find_all(exp.Column)
+        if not column.meta.get("column", (None, ""))[1] or column.meta.get("shadowed")
+        if id(column) not in listed
+    }
+
+
+def _column_names(star: exp.Star) -> Iterator[exp.Expr]:
+    """Yield the columns that EXCLUDE and RENAME list; expanding the star removes them."""
+    yield from star.args.get("except_") or ()
+    yield from (alias.this for alias in star.args.get("rename") or ())
+
+
+def _joins(select: exp.Select) -> Iterator[exp.Join]:
+    return (join for join in select.find_all(exp.Join) if join.parent_select is select)
+
+
+def _nameless(places: Iterable[tuple[Any, ...]]) -> bool:
+    return any(not place[1] for place in places)
+
+
+def _star_of(node: exp.Expr) -> exp.Star | None:
+    inner = node.this if isinstance(node, exp.Column) else node
+    return inner if isinstance(inner, exp.Star) else None
+
+
+def _hidden(view: JoinView, free: set[str]) -> bool:
+    """Whether a column of this view would capture an unqualified name."""
+    return bool(free & set(view.names.values()))
+
+
+class _Namer:
+    """Generates aliases for views that differ from every name in the statement."""
+
+    def __init__(self, tree: exp.Expr) -> None:
+        self.taken = {node.name for node in tree.find_all(exp.Identifier)}
+
+    def alias(self, view: str) -> str:
+        alias, n = view, 1
+        while alias in self.taken:
+            n += 1
+            alias = f"{view}_{n}"
+        self.taken.add(alias)
+        return alias
+
+
+class _Change:
+    """Replaces sources by the chosen views in the tree, in place."""
+
+    def __init__(self, tree: exp.Expr, catalog: Catalog, uses: Iterable[ViewUse]) -> None:
+        self.tree = tree
+        self.catalog = catalog
+        self.uses: dict[int, list[ViewUse]] = {}
+        self.of: dict[tuple[int | None, str], tuple[ViewUse, str]] = {}
+        for use in uses:
+            self.uses.setdefault(use.block, []).append(use)
+            path = catalog.view[use.view].path[-len(use.aliases) :]
+            for alias, relation in zip(use.aliases, path, strict=True):
+                self.of[use.block, alias] = use, relation
+
+    def apply(self, selects: dict[int, exp.Select]) -> None:
+        for number in self.uses:
+            self._name_projections(selects[number])
+            self._replace_sources(selects[number], number)
+        for column in list(self.tree.find_all(exp.Column)):
+            self._qualify(column)
+
+    def _qualify(self, column: exp.Column) -> None:
+        place = column.meta.get("column")
+        if place is None:
+            return
+        number, alias, name = place
+        if (number, alias) in self.of:
+            use, relation = self.of[number, alias]
+            view = self.catalog.view[use.view]
+            column.set("this", _identifier(view.names[relation, name]))
+            column.set("table", _identifier(use.alias))
+        elif alias and not column.table and not column.meta.get("shadowed"):
+            column.set("table", _identifier(alias))
+
+    # projections
+
+    def _name_projections(self, select: exp.Select) -> None:
+        """Give every result column an explicit name, and expand stars."""
+        named: list[exp.Expr] = []
+        for node in select.expressions:
+            star = _star_of(node)
+            if star is not None:
+                named += self._written_out(star)
+            elif isinstance(node, exp.Alias):
+                named.append(node)
+            else:
+                named.append(exp.Alias(this=node, alias=_identifier(output_name(node))))
+        select.set("expressions", named)
+
+    def _written_out(self, star: exp.Star) -> Iterator[exp.Expr]:
+        replaced = {alias.alias: alias.this for alias in star.args.get("replace") or ()}
+        for number, alias, column, visible, name in star.meta["columns"]:
+            value = replaced.get(visible) or _column((number, alias, column), visible)
+            yield exp.Alias(this=value, alias=_identifier(name))
+
+    # FROM and WHERE
+
+    def _replace_sources(self, select: exp.Select, number: int) -> None:
+        items, conditions = _flatten(select)
+        where = select.args.get("where")
+        if where is not None:
+            conditions += split(where.this)
+        # Views come first: an item that is lateral to a replaced source must follow the view.
+        origin: list[exp.Expr] = [_view_table(use) for use in self.uses[number]]
+        origin += [item for item in items if item.meta.get("source") not in self.of]
+        select.set("from_", exp.From(this=origin[0]))
+        select.set("joins", [exp.Join(this=item) for item in origin[1:]])
+        kept = [condition for condition in conditions if not self._inside(condition)]
+        select.set("where", exp.Where(this=_conjunction(kept)) if kept else None)
+
+    def _inside(self, condition: exp.Expr) -> bool:
+        """Whether the condition is an equality that the view's own join makes true."""
+        if not isinstance(condition, exp.EQ):
+            return False
+        places = [
+            side.unnest().meta.get("column") for side in (condition.this, condition.expression)
+        ]
+        if None in places or any(place[:2] not in self.of for place in places):
+            return False
+        (left_use, left), (right_use, right) = (self.of[place[:2]] for place in places)
+        if left_use is not right_use:
+            return False
+        classes = _edge_classes(self.catalog.view[left_use.view])
+        return classes.same((left, places[0][2]), (right, places[1][2])) and places[0] != places[1]
+
+
+def _flatten(select: exp.Select) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    """(FROM items in order, conjuncts of their ON conditions). All joins are inner joins here."""
+    found = list(_flat(select.args["from_"].this, select.args.get("joins") or ()))
+    items = [node for node, is_item in found if is_item]
+    return items, [node for node, is_item in found if not is_item]
+
+
+def _flat(item: exp.Expr, joins: Iterable[exp.Join]) -> Iterator[tuple[exp.Expr, bool]]:
+    """Yield (node, is_item) for the FROM items and the conjuncts of their joins."""
+    own = item.args.get("joins") or []
+    if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Table):
+        yield from _flat(item.this, own)
+    else:
+        item.set("joins", None)
+        yield item, True
+        yield from _flat_joins(own)
+    yield from _flat_joins(joins)
+
+
+def _flat_joins(joins: Iterable[exp.Join]) -> Iterator[tuple[exp.Expr, bool]]:
+    for join in joins:
+        yield from _flat(join.this, ())
+        yield from ((node, False) for node in split(join.args.get("on")))
+        yield from ((_equal(*pair), False) for pair in join.meta.get("pairs", ()))
+
+
+def _equal(left: tuple[Any, ...], right: tuple[Any, ...]) -> exp.EQ:
+    return exp.EQ(this=_column(left, left[3]), expression=_column(right, right[3]))
+
+
+def _column(place: tuple[Any, ...], name: str) -> exp.Column:
+    column = exp.Column(this=_identifier(name), table=_identifier(place[1]))
+    column.meta["column"] = place[:3]
+    return column
+
+
+def _edge_classes(view: JoinView) -> Classes:
+    classes = Classes()
+    for (parent, child), edge in zip(pairwise(view.path), view.edges, strict=True):
+        for column, referenced in zip(edge.columns, edge.parent_columns, strict=True):
+            classes.unite((child, column), (parent, referenced))
+    return classes
+
+
+def _view_table(use: ViewUse) -> exp.Table:
+    alias = exp.TableAlias(this=_identifier(use.alias)) if use.alias != use.view else None
+    return exp.Table(this=_identifier(use.view), alias=alias)
+
+
+def _conjunction(conditions: Sequence[exp.Expr]) -> exp.Expr:
+    wrapped = [exp.Paren(this=c) if isinstance(c, exp.Or) else c for c in conditions]
+    result = wrapped[0]
+    for condition in wrapped[1:]:
+        result = exp.And(this=result, expression=condition)
+    return result
+
+
+def _identifier(name: str) -> exp.Identifier:
+    plain = _PLAIN.fullmatch(name) and name.upper() not in DuckDB.Tokenizer.KEYWORDS
+    return exp.Identifier(this=name, quoted=not plain)

@@ -1,0 +1,138 @@
+"""The messages between members, over `storage.ports.Peers` (docs/protocols/locks.md).
+
+A message is a MessagePack array whose first element is the kind. Fields are only ever appended.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.txlayer.transactions.locks import Age
+
+T = TypeVar("T")
+
+
+class Lock(msgspec.Struct, frozen=True, array_like=True, tag="lock"):
+    """Take locks for the sender's attempt number `attempt`. `elsewhere`: the attempt holds locks
+    that are not of the first kinds (`locks.FIRST`). `timeout_s`: the maximum wait in seconds."""
+
+    attempt: int
+    age: Age
+    elsewhere: bool
+    exclusive: bool
+    names: list[tuple[Any, ...]]
+    """Names of locks (`LockName`)."""
+    timeout_s: float
+
+
+class Release(msgspec.Struct, frozen=True, array_like=True, tag="release"):
+    """Free all locks that these attempts of the sender hold or wait for. `attempts` has a commit
+    timestamp by number, 0 for an attempt without a commit; the receiver's clock follows them."""
+
+    attempts: dict[int, int]
+
+
+class Reach(msgspec.Struct, frozen=True, array_like=True, tag="reach"):
+    """Report a watermark at or above `least`, as soon as there is one."""
+
+    least: int
+
+
+class Unfinished(msgspec.Struct, frozen=True, array_like=True, tag="unfinished"):
+    """Has this transaction reached the log, and is its outcome unknown yet?"""
+
+    transaction_id: str
+
+
+class Seal(msgspec.Struct, frozen=True, array_like=True, tag="seal"):
+    """Seal the commits that the log holds, for followers of the log."""
+
+
+Request = Lock | Release | Reach | Unfinished | Seal
+
+
+class Granted(msgspec.Struct, frozen=True, array_like=True, tag="granted"):
+    """The locks are granted. `clock` is the owner's clock: no earlier commit under these locks has
+    a later timestamp."""
+
+    owner: str
+    clock: int
+    assignment: int = 0
+    """The version of the assignment under which the owner granted the locks; 0: not reported."""
+    released: int = 0
+    """The number of the last earlier release of any of these locks, in the owner's lock table."""
+    releases: int = 0
+    """The number of releases of all locks so far, in the owner's lock table."""
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
+    """The locks are not granted. Locks that were granted before are still held."""
+
+    why: str
+    reason: str
+
+
+class Freed(msgspec.Struct, frozen=True, array_like=True, tag="freed"):
+    """The locks are freed. If the sender is no member, they are freed when its log is recovered."""
+
+
+class Reached(msgspec.Struct, frozen=True, array_like=True, tag="reached"):
+    """All commits of this member at or below `watermark` are in the store, and all its later
+    commits are above it. `acknowledged` is the latest commit that the member reported to a client.
+    `catalog` is the version that it uses: no commit at or below the watermark was made under a
+    later one."""
+
+    member: str
+    watermark: int
+    acknowledged: int
+    catalog: int
+
+
+class Owned(msgspec.Struct, frozen=True, array_like=True, tag="owned"):
+    """The owner of the unfinished transaction; None: the member has no such transaction."""
+
+    owner: str | None
+
+
+class Sealed(msgspec.Struct, frozen=True, array_like=True, tag="sealed"):
+    """Every commit of this member at or below a watermark that it reported earlier is in a segment
+    of its log before this one. No process appends to those segments any more."""
+
+    member: str
+    epoch: int
+    sequence: int
+
+
+Response = Granted | Refused | Freed | Reached | Owned | Sealed
+
+_encoder = msgspec.msgpack.Encoder()
+_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_responses: msgspec.msgpack.Decoder[Response] = msgspec.msgpack.Decoder(Response)
+
+
+def encode(message: Request | Response) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode_request(data: bytes) -> Request:
+    """The request in `data`. Raises Corruption."""
+    return _decoded(_requests, data)
+
+
+def decode_response(data: bytes) -> Response:
+    """The response in `data`. Raises Corruption."""
+    return _decoded(_responses, data)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    try:
+        decoded: T = decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise Corruption(
+            f"A message of another node cannot be read: {error}.",
+            cure="Do all nodes run the same version?",
+        ) from None
+    return decoded

@@ -1,0 +1,1 @@
+"""Group commit: timestamps, the append to the log, recovery."""

@@ -1,0 +1,164 @@
+"""External builds, for example by Spark (`pipeline.build.driver`): the durable progress of each
+build, and the changes of the catalog for them.
+
+A build bears the name of its table, which no other build ever has. Its record states a fact that
+stays true as long as the table exists: for these keys of the scanned relation
+(`scanned_relation`), all rows are in the table, and on disk. So records may be written by any
+process, in any order, any number of times. A replaced leader that writes late can hide ranges that
+were finished after it; they are then built again, which changes nothing.
+
+Why ranges may be built at different snapshots: docs of `pipeline.build.driver`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+import msgspec
+
+from hornbeam_server.maintain.lifecycle import Event, transition
+from hornbeam_server.maintain.spans import Span, gaps, united
+from hornbeam_server.schema.catalog import Catalog, Purpose, State
+from hornbeam_server.schema.errors import InvalidRequest, NotFound
+from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Put, TableStore
+
+TABLE = "s.builds"
+
+
+class Finished(msgspec.Struct, frozen=True, array_like=True):
+    """The progress of a build; one row of the table. Fields are only ever appended.
+
+    `rows` were written for `scanned` rows that were read. Both are estimates: a range that is built
+    twice counts twice. `numbers`: the minimum and maximum number of each loaded identity column.
+    """
+
+    spans: tuple[Span, ...] = ()
+    rows: int = 0
+    scanned: int = 0
+    numbers: dict[str, tuple[int, int]] = {}
+
+    def plus(
+        self,
+        span: Span,
+        rows: int,
+        scanned: int,
+        numbers: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+    ) -> Finished:
+        spans, far = united([*self.spans, span]), dict(self.numbers)
+        for column, (least, most) in numbers.items():
+            known = far.get(column, (least, most))
+            far[column] = (min(known[0], least), max(known[1], most))
+        return Finished(spans, self.rows + rows, self.scanned + scanned, far)
+
+    @property
+    def missing(self) -> tuple[Span, ...]:
+        """The key ranges that are not finished; empty when the build is complete."""
+        return gaps(self.spans)
+
+
+class Builds:
+    """The records of all external builds of one database; used by the leader."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._known: dict[str, Finished] = {}
+
+    async def load(self) -> None:
+        """Read the stored records. Raises Unavailable."""
+        known = {}
+        async for cells in self._store.scan(TABLE, b"", None, NEWEST):
+            for cell in cells:
+                known[cell.key.decode()] = msgspec.msgpack.decode(cell.value, type=Finished)
+        self._known = known
+
+    def of(self, table: str) -> Finished | None:
+        """The progress of the build of `table`; None if it has no external build."""
+        return self._known.get(table)
+
+    @property
+    def tables(self) -> frozenset[str]:
+        return frozenset(self._known)
+
+    async def note(self, finished: Mapping[str, Finished], ts: int) -> None:
+        """Store progress by table. `ts` must be later than in earlier calls. On return the records
+        are on disk.
+
+        Raises Unavailable.
+        """
+        puts = [Put(t.encode(), msgspec.msgpack.encode(known)) for t, known in finished.items()]
+        await self._store.put({TABLE: puts}, ts)
+        await self._store.flush()
+        self._known |= finished
+
+    async def forget(self, tables: Iterable[str], ts: int) -> None:
+        """Delete the records of `tables`, which are built or gone. Raises Unavailable."""
+        gone = sorted(self.tables.intersection(tables))
+        await self._store.put({TABLE: [Put(table.encode(), TOMBSTONE) for table in gone]}, ts)
+        self._known = {table: known for table, known in self._known.items() if table not in gone}
+
+
+# ---------------------------------------------------------------- catalogs
+
+
+def families(catalog: Catalog, names: Iterable[str]) -> tuple[str, ...]:
+    """The names to build for `names`: a view with its indexes, an index itself, and the indexes of
+    a relation. UNIQUE indexes of views and relations are left out: they are filled while writers
+    wait. Raises NotFound."""
+    return tuple(dict.fromkeys(found for name in names for found in _family(catalog, name)))
+
+
+def _family(catalog: Catalog, name: str) -> Iterator[str]:
+    if name in catalog.index:
+        yield name
+        return
+    if name in catalog.view:
+        yield name
+    elif name not in catalog.schema:
+        raise NotFound(f"There is no view, index or relation {name} to be built.")
+    yield from (index.name for index in catalog.indexes_on(name) if not index.unique)
+
+
+def building(catalog: Catalog) -> dict[str, str]:
+    """The views and indexes that are being built while writers continue, by table."""
+    indexes = (index.name for index in catalog.indexes if not index.unique)
+    found = [n for n in (*catalog.view, *indexes) if catalog.state[n] is State.BUILDING]
+    return {catalog.layout(name).table: name for name in found}
+
+
+def rebuilt(catalog: Catalog, names: Iterable[str]) -> Catalog:
+    """The next catalog, in which `names` are built again, in new tables (`maintain.lifecycle`)."""
+    states, numbers = dict(catalog.states), dict(catalog.incarnations)
+    for name in names:
+        if states[name] is State.READABLE:
+            states[name] = transition(State.READABLE, Event.DAMAGED)
+        states[name] = transition(states[name], Event.REBUILD)
+        numbers[name] = -1  # no table has it: the keeper gives a new number
+    return replace(
+        catalog,
+        version=catalog.version + 1,
+        states=tuple(states.items()),
+        incarnations=tuple(numbers.items()),
+    )
+
+
+def cancelled(catalog: Catalog, names: Iterable[str]) -> Catalog:
+    """The next catalog, without `names`. Raises InvalidRequest unless all are being built."""
+    gone = set(names)
+    for name in gone:
+        if catalog.state[name] is not State.BUILDING:
+            raise InvalidRequest(f"{name} is {catalog.state[name]}, not being built.")
+        index = catalog.index.get(name)
+        if index is not None and index.purpose in (Purpose.DECLARED, Purpose.FOREIGN_KEY):
+            raise InvalidRequest(
+                f"Index {name} belongs to the schema.", cure="Apply a schema without it."
+            )
+    return replace(
+        catalog,
+        version=catalog.version + 1,
+        views=tuple(view for view in catalog.views if view.name not in gone),
+        indexes=tuple(index for index in catalog.indexes if index.name not in gone),
+        states=tuple((name, state) for name, state in catalog.states if name not in gone),
+        row_counts=tuple((name, count) for name, count in catalog.row_counts if name not in gone),
+    )

@@ -1,0 +1,978 @@
+"""The keeper stores catalog versions, puts them into force, and builds and drops their tables.
+
+A schema change has these steps: store the new version, switch writers to it between two
+transactions, build new views and indexes at the switch's timestamp T while writers continue, store
+and switch again with the built ones READABLE, and drop the tables that no client can read any more.
+
+Why the build may begin at T and write with timestamp T: every commit after the switch maintains the
+new view itself, with a later timestamp, so the newer row wins; every commit before the switch is
+in the snapshot T (docs/architecture.md, "Views"). A build that dies is repeated at a later T: every
+row that has changed since the first T has a newer cell. External builders, Spark for example, may
+run the builds (`txlayer/ddl/build_records.py`): the keeper then records the key ranges that they
+report as finished, and makes the tables READABLE when all ranges are finished.
+
+The version in force is a value of the coordination service, changed by compare-and-set. A new owner
+*claims* the value before it loads the catalog; from then on the previous owner cannot change it,
+however late its writes arrive. Every change renews the claim, and new tables bear the number of
+that claim: no other owner ever makes tables of these names, so a replaced owner can drop only its
+own tables or tables that are not needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import structlog
+
+from hornbeam_server.maintain.lifecycle import Event, transition
+from hornbeam_server.maintain.recompute import build_batches, scanned_relation
+from hornbeam_server.maintain.spans import Span
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.schema.catalog import Beginning, Catalog, Counter, Forest, Purpose, State
+from hornbeam_server.schema.codec import decode_catalog, encode_catalog
+from hornbeam_server.schema.errors import (
+    Corruption,
+    HornbeamError,
+    InvalidRequest,
+    NotFound,
+    StalePlan,
+    Unavailable,
+)
+from hornbeam_server.schema.model import Schema
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.limits import require_storable
+from hornbeam_server.storage.ports import NEWEST, Clock, Coordination, Put, TableStore, Versioned
+from hornbeam_server.storage.snapshot import Snapshot
+from hornbeam_server.storage.together import all_tried
+from hornbeam_server.txlayer.commit.committer import Committer
+from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
+from hornbeam_server.txlayer.commit.read_holds import Readers
+from hornbeam_server.txlayer.ddl import build_records, load_records
+from hornbeam_server.txlayer.ddl.build_records import Builds, Finished
+from hornbeam_server.txlayer.ddl.constraint_validation import check_stored
+from hornbeam_server.txlayer.ddl.tables import create_tables
+from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.manager import TransactionManager
+
+TABLE = "s.catalog"
+_VERSION = struct.Struct(">Q")
+_PATH = "catalog"
+"""Path of the coordination service's value that names the version in force."""
+NO_CATALOG = Catalog(0, Schema(()), Forest(()))
+"""The catalog in force before any other. A node has it until it learns the version in force."""
+_RETRY_S, _RETRY_MAX_S = 0.1, 10.0
+_LOG = structlog.get_logger(__name__)
+
+
+class Replaced(Unavailable):
+    """Another process owns the catalog now."""
+
+
+class Claim:
+    """The right to put catalog versions into force, until another process takes it."""
+
+    def __init__(
+        self, coordination: Coordination, clock: Clock, catalog: Catalog, held: int
+    ) -> None:
+        self._coordination = coordination
+        self._clock = clock
+        self.number = held
+        """Higher than the number of every earlier claim."""
+        self.catalog = catalog
+        """The catalog that was in force when the claim was made."""
+
+    @classmethod
+    async def take(cls, store: TableStore, coordination: Coordination, clock: Clock) -> Claim:
+        """Take the claim from its previous owner. In a new database an empty catalog, version 0,
+        is in force. Raises Unavailable, also when another process claims at the same time."""
+        known = await coordination.read(_PATH)
+        version = int(known.value) if known is not None else await _newest_version(store)
+        try:
+            held = await coordination.write(
+                _PATH, str(version).encode(), known.version if known is not None else 0
+            )
+        except StalePlan as error:
+            raise Replaced(error.message) from None
+        return cls(coordination, clock, await load_catalog(store, version), held)
+
+    def require_session(self) -> None:
+        """Raises Replaced when another process may own the catalog."""
+        if not self._coordination.alive():
+            raise Replaced("The session with the coordination service has ended.")
+
+    async def put_in_force(self, version: int) -> None:
+        """Put a version into force and renew the claim. Once the first attempt is sent there is no
+        way back: the call repeats it until the outcome is known. Raises Replaced.
+        """
+        value = str(version).encode()
+        while self._coordination.alive():
+            try:
+                self.number = await self._written(value)
+            except Replaced:
+                raise
+            except Unavailable:
+                await self._clock.sleep(_RETRY_S)
+            else:
+                return
+        raise Replaced("The session with the coordination service has ended.")
+
+    async def _written(self, value: bytes) -> int:
+        try:
+            return await self._coordination.write(_PATH, value, self.number)
+        except StalePlan:
+            known = await self._coordination.read(_PATH)
+            if known != Versioned(value, self.number + 1):  # else: our earlier attempt
+                raise Replaced("Another process has taken the catalog over.") from None
+            return known.version
+
+
+async def _newest_version(store: TableStore) -> int:
+    """The newest stored version, for databases older than the value in the coordination service."""
+    async for batch in store.scan(TABLE, b"", None, NEWEST, reverse=True, limit=1):
+        for cell in batch:
+            version: int = _VERSION.unpack(cell.key)[0]
+            return version
+    return 0
+
+
+async def load_catalog(store: TableStore, version: int) -> Catalog:
+    """The catalog of a version that is or was in force. Raises Corruption, Unavailable."""
+    if version == 0:
+        return NO_CATALOG
+    (cell,) = await store.get(TABLE, [_VERSION.pack(version)], NEWEST)
+    if cell is None:
+        raise Corruption(f"Version {version} of the catalog is in force, and not stored.")
+    catalog = decode_catalog(cell.value)
+    return replace(catalog, since=catalog.since or cell.ts)
+
+
+@dataclass
+class Build:
+    """Progress of one online build. `total` is the number of rows expected, if it is known.
+
+    An external build (`elsewhere`) has no snapshot of its own; its progress is the number of rows
+    that were `scanned` for it, of `total`.
+    """
+
+    name: str
+    at: int
+    rows: int = 0
+    total: int | None = None
+    finished: bool = False
+    error: str = ""
+    """The reason why the build has been given up."""
+    elsewhere: bool = False
+    scanned: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.finished or bool(self.error)
+
+
+class Barrier(Protocol):
+    """The means by which a change of the catalog reaches all transactions and queries."""
+
+    def closed(self) -> AbstractAsyncContextManager[None]:
+        """Keep all transactions out, at every node, while the context lasts. All earlier
+        transactions are applied then."""
+
+    def announce(self, version: int) -> None:
+        """Report, inside `closed`, the version that is in force when the context ends."""
+
+    async def past(self, version: int) -> None:
+        """Return when no query, at any node, reads a version below `version`."""
+
+    async def moment(self) -> int:
+        """Return a current timestamp. All commits at or below it, of any node, are applied, and no
+        later commit gets a timestamp at or below it."""
+
+
+class OwnBarrier:
+    """The barrier of a database that one process serves."""
+
+    def __init__(self, manager: TransactionManager, readers: Readers, committer: Committer) -> None:
+        self._manager = manager
+        self._readers = readers
+        self._committer = committer
+
+    def closed(self) -> AbstractAsyncContextManager[None]:
+        return self._manager.closed()
+
+    def announce(self, version: int) -> None:
+        """Do nothing: there is no other process."""
+
+    async def past(self, version: int) -> None:
+        await self._readers.wait_until_past(version)
+
+    async def moment(self) -> int:
+        at = await self._committer.reserve()
+        await self._committer.drain()
+        return at
+
+
+class CatalogKeeper:
+    """All changes of the catalog of one database, one at a time. Only the leader makes them; at the
+    other nodes the keeper knows the catalog in force."""
+
+    def __init__(
+        self,
+        store: TableStore,
+        manager: TransactionManager,
+        engine: QueryEngine,
+        committer: Committer,
+        clock: Clock,
+        *,
+        steps: Steps = no_steps,
+    ) -> None:
+        self._store = store
+        self._manager = manager
+        self._engine = engine
+        self._committer = committer
+        self._leading: tuple[Claim, Barrier] | None = None
+        self._clock = clock
+        self._steps = steps
+        self._changing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._building: asyncio.Task[None] | None = None
+        self._build_at = 0
+        """T of the next builds: not before the `since` of the catalog in force, and not before this
+        node began to lead."""
+        self.readers = manager.readers
+        self.builds: dict[str, Build] = {}
+        self._elsewhere = Builds(store)
+        self.leader = ""
+        """Address of the leader, empty when unknown."""
+
+    @property
+    def state(self) -> CatalogState:
+        return self._manager.state
+
+    async def lead(self, claim: Claim, barrier: Barrier) -> None:
+        """Change the catalog from now on: clean up after the previous leader, and continue its
+        builds. Raises Unavailable."""
+        at = await barrier.moment()
+        await self._elsewhere.load()
+        # Not earlier: a change made meanwhile would be built as of a timestamp before it.
+        self._leading, self._build_at = (claim, barrier), at
+        self._begin_builds()
+        self._spawn(self._tidy_up(barrier))
+
+    @property
+    def leads(self) -> bool:
+        return self._leading is not None
+
+    def _led(self) -> tuple[Claim, Barrier]:
+        """Raises Unavailable when another node leads, or this node is not ready to lead yet."""
+        if self._leading is None:
+            where = f"at {self.leader}, once that is ready" if self.leader else "nowhere yet"
+            raise Unavailable(
+                f"The catalog is changed {where}.",
+                cure="Send it there, or again in a moment.",
+                standby=True,
+                leader=self.leader,
+            )
+        return self._leading
+
+    async def apply(self, catalog: Catalog) -> None:
+        """Put `catalog` into force, as `change` does. Raises StalePlan unless its version is the
+        one after the version in force."""
+
+        async def given(current: Catalog) -> Catalog:
+            if catalog.version != current.version + 1:
+                raise StalePlan(
+                    f"The catalog was made after version {catalog.version - 1};"
+                    f" version {current.version} is in force.",
+                    cure="Make it again from the version in force.",
+                )
+            return catalog
+
+        await self.change(given)
+
+    async def change(
+        self,
+        make: Callable[[Catalog], Awaitable[Catalog]],
+        *,
+        elsewhere: bool = False,
+        splits: Mapping[str, Sequence[bytes]] = MappingProxyType({}),
+    ) -> None:
+        """Put the result of `make`, called with the catalog in force, into force, and begin to
+        build its new views and indexes. `elsewhere`: leave the builds to an external builder, which
+        calls `finish`. `splits`: keys by relation at which to split the tables of a new load.
+
+        No other change of the catalog runs at the same time. Raises the errors of `make`,
+        UniqueViolation or ForeignKeyViolation when stored rows break an added constraint, and
+        BeingLoaded when the change concerns a load under way; nothing has changed then. A change
+        that has begun continues when its caller is cancelled.
+        """
+        self._led()
+        await self._carry_out(self._change(make, elsewhere, splits))
+
+    async def _change(
+        self,
+        make: Callable[[Catalog], Awaitable[Catalog]],
+        elsewhere: bool,
+        splits: Mapping[str, Sequence[bytes]],
+    ) -> None:
+        claim, _ = self._led()
+        async with self._changing:
+            current = self.state.catalog
+            made = await make(current)
+            if made == current:
+                return
+            load_records.require_same(made, current)
+            await claim.put_in_force(current.version)
+            catalog = _numbered(made, current, claim.number)
+            new = _layouts(catalog) - _layouts(current)
+            await create_tables(self._store, sorted(new), load_records.splits(catalog, splits))
+            self._steps(Step.TABLES_CREATED)
+            await self._begin_behind(catalog, current)
+            if elsewhere:
+                await self._leave_to_others(build_records.building(catalog).keys() & new)
+            await self._stop_building()
+            try:
+                await self._publish(lambda at: self._admitted(catalog, at))
+            except Unavailable:
+                raise  # the version may be in force; the next start finds out, and cleans up
+            except Corruption:
+                claim.require_session()  # if replaced, a successor has dropped the tables
+                raise
+            except HornbeamError:
+                await self._drop(new)
+                raise
+            finally:
+                self._begin_builds()
+            gone = _layouts(current) - _layouts(catalog)
+            if gone:
+                self._spawn(self._drop_unread(gone, catalog.version))
+
+    async def _begin_behind(self, catalog: Catalog, current: Catalog) -> None:
+        """Move identity columns whose declared start changes while their counter stays the same."""
+        for key, counter in catalog.counters.items():
+            before, start = current.counters.get(key), counter.identity.start
+            if before and before.number == counter.number and before.identity.start != start:
+                await self._manager.move_to(counter, start)
+
+    async def restart(self, relation: str, column: str, at: int | None) -> Counter:
+        """Restart the numbers of an identity column at `at` (None: at its declared start), at all
+        nodes between two transactions. Raises NotFound, InvalidRequest, Unavailable."""
+        key = (relation, column)
+
+        async def make(current: Catalog) -> Catalog:
+            counter = _counter(current, key)
+            begins = counter.identity.start if at is None else at
+            up = counter.identity.increment > 0
+            if (counter.last < begins) if up else (begins < counter.last):
+                raise InvalidRequest(
+                    f"{relation}.{column} cannot begin with {begins}: its last number is"
+                    f" {counter.last}."
+                )
+            others = [b for b in current.beginnings if (b.relation, b.column) != key]
+            begun = Beginning(relation, column, load_records.NEW, begins)
+            return replace(current, version=current.version + 1, beginnings=(*others, begun))
+
+        await self.change(make)
+        return _counter(self.state.catalog, key)
+
+    async def _tidy_up(self, barrier: Barrier) -> None:
+        await barrier.past(self.state.catalog.version)
+        await self._persistently(self._drop_orphans)
+
+    async def _drop_orphans(self) -> None:
+        """After a start, drop the tables that a crash kept from being dropped. Tables of later
+        claims belong to a process that has replaced this one."""
+        claim, _ = self._led()
+        async with self._changing:  # a change makes tables before its catalog
+            stored = {name for name in await self._store.tables() if not name.startswith("s.")}
+            orphans = stored - _layouts(self.state.catalog)
+            await self._drop({name for name in orphans if _number(name) <= claim.number})
+            await self._forget_ended()
+
+    async def adopt(self, built: Mapping[str, int]) -> None:
+        """Make the deferred views `built` readable: the batches of their group have built them.
+        `built` has their incarnations by name. Idempotent. Raises Unavailable.
+        """
+        if _adopted(self.state.catalog, built) != self.state.catalog.states:
+            self._led()
+            await self._carry_out(self._adopt(built))
+
+    async def _adopt(self, built: Mapping[str, int]) -> None:
+        async with self._changing:
+            catalog = self.state.catalog
+            states = _adopted(catalog, built)
+            if states != catalog.states:
+                adopted = replace(catalog, version=catalog.version + 1, states=states)
+                # All other tables can be read at the same snapshots as before: `since` stays.
+                await self._publish(lambda _: _ready(adopted))
+
+    async def refresh_counts(self, *, factor: float = 2.0) -> None:
+        """Publish row counts for the planner when one has changed by `factor`."""
+        if not self.leads:
+            return
+        async with self._changing:
+            catalog = self.state.catalog
+            counts, known = self.counts(), catalog.row_count
+            if any(_differ(count, known.get(name, 0), factor) for name, count in counts.items()):
+                version = catalog.version + 1
+                fresh = replace(catalog, version=version, row_counts=tuple(counts.items()))
+                await self._publish(lambda _: _ready(fresh))
+
+    def counts(self) -> dict[str, int]:
+        """Estimated rows of relations, views and indexes, the latest transactions included. Names
+        that seem empty are left out, so that the planner guesses instead of relying on 0."""
+        catalog, growth = self.state.catalog, self._manager.growth.since_counted()
+        names = (*catalog.schema.names, *catalog.view, *catalog.index)
+        counts = {name: catalog.row_count.get(name, 0) + growth[name] for name in names}
+        return {name: count for name, count in counts.items() if count > 0}
+
+    # ------------------------------------------------------------ external builds
+
+    async def leave_to_others(self, names: Iterable[str], *, rebuild: bool = False) -> list[str]:
+        """Leave the build of views with their indexes, or of indexes, to an external builder, which
+        calls `finish`. This node stops its own builds of them. Quarantined views and indexes, and
+        with `rebuild` readable ones too, are built again in new tables. Returns the names of all
+        these views and indexes, in any state.
+
+        Raises NotFound, Unavailable.
+        """
+        self._led()
+        asked = list(names)
+        anew = {State.QUARANTINED, State.READABLE} if rebuild else {State.QUARANTINED}
+
+        def to_rebuild(catalog: Catalog) -> list[str]:
+            found = build_records.families(catalog, asked)
+            return [name for name in found if catalog.state[name] in anew]
+
+        async def make(current: Catalog) -> Catalog:
+            return build_records.rebuilt(current, to_rebuild(current))
+
+        if to_rebuild(self.state.catalog):
+            await self.change(make, elsewhere=True)
+        await self._carry_out(self._take_over(asked))
+        return list(build_records.families(self.state.catalog, asked))
+
+    async def _take_over(self, names: Iterable[str]) -> None:
+        async with self._changing:
+            catalog = self.state.catalog
+            found = build_records.families(catalog, names)
+            tables = {t for t, name in build_records.building(catalog).items() if name in found}
+            if tables := tables - self._elsewhere.tables:
+                await self._stop_building()
+                try:
+                    await self._leave_to_others(tables)
+                finally:
+                    self._begin_builds()
+
+    async def _leave_to_others(self, tables: Iterable[str]) -> None:
+        begun = dict.fromkeys(tables, Finished())
+        if begun:
+            await self._elsewhere.note(begun, await self._committer.reserve())
+
+    def left_to_others(self) -> list[str]:
+        """The names of unfinished external builds. Raises Unavailable when another node leads."""
+        self._led()
+        return [b.name for b in self.builds.values() if b.elsewhere and not b.ended]
+
+    def missing(self, name: str) -> tuple[Span, ...]:
+        """Keys of its `scanned_relation` for which the external build of `name` is not finished."""
+        known = self._elsewhere.of(self.state.catalog.layout(name).table)
+        return () if known is None else known.missing
+
+    async def finish(self, rows: Mapping[str, int], span: Span, scanned: int) -> None:
+        """Record that all rows for the keys in `span` are in the tables of `rows`, and on disk.
+        `rows` has the number of rows by table; `scanned` rows were read for them.
+
+        The tables become readable once all keys are finished. Raises NotFound for a table that has
+        no external build, Unavailable.
+        """
+        self._led()
+        await self._carry_out(self._finish(rows, span, scanned))
+
+    async def _finish(self, rows: Mapping[str, int], span: Span, scanned: int) -> None:
+        async with self._changing:
+            self._led()[0].require_session()
+            names = self._names_elsewhere()
+            for table in rows:
+                if table not in names:
+                    raise NotFound(
+                        f"No table {table} is left to be built.",
+                        cure="Its build has ended, or was cancelled.",
+                    )
+            known = {t: self._known(t).plus(span, n, scanned) for t, n in rows.items()}
+            await self._elsewhere.note(known, await self._committer.reserve())
+            self._show_elsewhere(names)
+            self._complete(names)
+
+    async def cancel(self, names: Iterable[str]) -> list[str]:
+        """Remove views with their indexes, or indexes, that are being built from the catalog, and
+        drop their tables. Returns their names. Raises NotFound, InvalidRequest, Unavailable."""
+        gone: list[str] = []
+
+        async def make(current: Catalog) -> Catalog:
+            gone[:] = build_records.families(current, names)
+            return build_records.cancelled(current, gone)
+
+        await self.change(make)
+        return gone
+
+    # ------------------------------------------------------------ initial loads
+
+    async def begin_load(
+        self, relations: Sequence[str], identity: str, splits: Mapping[str, Sequence[bytes]]
+    ) -> None:
+        """Begin a load of `relations` by an external loader (`txlayer.ddl.load_records`), which
+        calls `finish_load` for each part, and `end_load` at the end. Idempotent while it is under
+        way.
+
+        Raises NotFound or InvalidRequest for wrong names, StalePlan when a relation has rows or a
+        view or index is not readable, BeingLoaded when another load is under way, Unavailable.
+        """
+
+        async def make(current: Catalog) -> Catalog:
+            return load_records.begun(current, relations, identity)
+
+        await self.change(make, splits=splits)
+
+    async def finish_load(
+        self,
+        number: int,
+        relation: str,
+        span: Span,
+        rows: int,
+        numbers: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+    ) -> None:
+        """Record that the keys in `span` of `relation` are loaded: `rows` rows of it, and their
+        entries in views and indexes, are on disk. `numbers`: the minimum and maximum of each
+        identity column in them. Raises NotFound, Unavailable."""
+        self._led()
+        await self._carry_out(self._finish_load(number, relation, span, rows, numbers))
+
+    async def _finish_load(
+        self,
+        number: int,
+        relation: str,
+        span: Span,
+        rows: int,
+        numbers: Mapping[str, tuple[int, int]],
+    ) -> None:
+        async with self._changing:
+            self._led()[0].require_session()
+            catalog = self.state.catalog
+            if relation not in load_records.require(catalog, number).relations:
+                raise NotFound(f"Relation {relation} is not being loaded.")
+            table = catalog.loaded.layout(relation).table
+            known = {table: self._known(table).plus(span, rows, rows, numbers)}
+            await self._elsewhere.note(known, await self._committer.reserve())
+
+    def loaded(self) -> dict[str, Finished]:
+        """The finished part of the load under way, by relation. Raises Unavailable when another
+        node leads."""
+        self._led()
+        catalog = self.state.catalog
+        relations = () if catalog.load is None else catalog.load.relations
+        return {name: self._known(catalog.loaded.layout(name).table) for name in relations}
+
+    async def end_load(self, number: int) -> None:
+        """Make the loaded rows visible to all clients at once. Raises NotFound, StalePlan while
+        keys are missing, Unavailable."""
+
+        async def make(current: Catalog) -> Catalog:
+            load_records.require(current, number)
+            known = self.loaded()
+            if missing := sorted(name for name, known in known.items() if known.missing):
+                raise StalePlan(f"The load of {', '.join(missing)} is not finished.")
+            for key, counter in current.counters.items():
+                done = known.get(key[0])
+                if done is not None and key[1] in done.numbers:
+                    least, most = done.numbers[key[1]]
+                    farthest = most if counter.identity.increment > 0 else least
+                    await self._manager.move_past(counter, farthest, done.rows)
+            return load_records.ended(current, {name: f.rows for name, f in known.items()})
+
+        await self.change(make)
+        await self._forget()
+
+    async def cancel_load(self) -> tuple[str, ...]:
+        """Give up the load under way and drop its tables. Returns the relations of the load.
+        Raises NotFound, Unavailable."""
+        gone: tuple[str, ...] = ()
+
+        async def make(current: Catalog) -> Catalog:
+            nonlocal gone
+            without = load_records.cancelled(current)
+            gone = () if current.load is None else current.load.relations
+            return without
+
+        await self.change(make)
+        await self._forget()
+        return gone
+
+    async def _forget(self) -> None:
+        async with self._changing:
+            await self._forget_ended()
+
+    # ------------------------------------------------------------ finished ranges
+
+    def _known(self, table: str) -> Finished:
+        return self._elsewhere.of(table) or Finished()
+
+    def _names_elsewhere(self) -> dict[str, str]:
+        """The names of BUILDING views and indexes with an external build, by table."""
+        found = build_records.building(self.state.catalog)
+        return {table: name for table, name in found.items() if table in self._elsewhere.tables}
+
+    def _show_elsewhere(self, names: Mapping[str, str]) -> None:
+        catalog = self.state.catalog
+        for table, name in names.items():
+            known = self._known(table)
+            total = catalog.row_count.get(scanned_relation(catalog, name))
+            self.builds[name] = Build(
+                name, 0, known.rows, total, elsewhere=True, scanned=known.scanned
+            )
+
+    def _complete(self, names: Mapping[str, str]) -> None:
+        tables = {table for table in names if not self._known(table).missing}
+        if tables:
+            self._spawn(self._completed(tables))
+
+    async def _completed(self, tables: set[str]) -> None:
+        """Make `tables`, which have all their rows, readable. A schema change that runs first drops
+        the tables, or leaves them as they are."""
+        await self._persistently(partial(self._mark_readable, tables))
+        for name, build in self.builds.items():
+            build.finished |= build.elsewhere and self.state.catalog.readable(name)
+        await self._forget()  # after changes under way: they note builds before their catalog
+
+    async def _forget_ended(self) -> None:
+        """Delete the records of builds that have ended. A record that stays does no harm."""
+        kept = {*self._names_elsewhere(), *load_records.tables(self.state.catalog).values()}
+        ended = self._elsewhere.tables - kept
+        if ended:
+            await self._elsewhere.forget(ended, await self._committer.reserve())
+
+    async def wait_built(self) -> None:
+        """Return when no build or change is under way. Raises the error of one that fails."""
+        while self._tasks:
+            done, _ = await asyncio.wait(self._tasks)
+            for task in done:
+                if not task.cancelled():
+                    task.result()
+
+    async def close(self) -> None:
+        """Stop builds and changes. Builds begin again at the next start."""
+        while self._tasks:  # a change may begin builds when it ends
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+
+    # ------------------------------------------------------------ inside
+
+    async def _publish(self, make: Callable[[int], Awaitable[Catalog]]) -> None:
+        """Store the catalog that `make` returns, put it into force, and switch to it. `make` gets
+        the timestamp of the change. A crash in between leaves either version in force."""
+        claim, barrier = self._led()
+        async with barrier.closed():
+            # Every commit under an older catalog is below `at`, and applied, and every snapshot
+            # that is read under it is below `at`, too. Every commit under the new catalog, of any
+            # node, is later.
+            async with self._committer.held() as at:
+                catalog = await make(at)
+                put = Put(_VERSION.pack(catalog.version), encode_catalog(catalog))
+                await self._store.put({TABLE: [put]}, at)
+                await self._store.flush()
+                self._steps(Step.CATALOG_STORED)
+                await claim.put_in_force(catalog.version)
+                self._steps(Step.CATALOG_IN_FORCE)
+                self._manager.use(catalog)
+            # Before the barrier opens: opening may fail with an unknown outcome.
+            self._build_at = max(self._build_at, catalog.since)
+            barrier.announce(catalog.version)
+        self._steps(Step.SWITCHED)
+        if self.state.catalog.row_counts:
+            self._manager.growth.count()
+
+    async def _admitted(self, catalog: Catalog, at: int) -> Catalog:
+        """Check stored rows against the new constraints of `catalog`, and fill its new UNIQUE
+        indexes. Returns `catalog` with these indexes READABLE, in force since `at`.
+
+        The first commit under the catalog relies on both, so writers wait meanwhile. Raises
+        UniqueViolation or ForeignKeyViolation for stored rows that break a constraint.
+        """
+        codecs, states = Codecs(catalog), dict(catalog.states)
+        reader = Snapshot(self._store, codecs, at)
+
+        async def count(sql: str) -> int:
+            query = self._engine.prepare(sql, catalog, use_views=False)
+            ((found,),) = await (await query.run(reader)).all()
+            assert isinstance(found, int)
+            return found
+
+        await check_stored(self.state.catalog, catalog, count)
+        for index in catalog.indexes:
+            if index.unique and states[index.name] is State.BUILDING:
+                build = self.builds[index.name] = Build(index.name, at)
+                await self._build_one(catalog, codecs, build)
+                built = transition(State.BUILDING, Event.BUILT)
+                states[index.name] = transition(built, Event.CAUGHT_UP)
+                build.finished = True
+        self._steps(Step.ADMITTED)
+        return replace(catalog, states=tuple(states.items()), since=at)
+
+    def _begin_builds(self) -> None:
+        catalog = self.state.catalog
+        # Deferred views are filled by the first batch of their group.
+        names = [
+            name
+            for name, state in catalog.states
+            if state is State.BUILDING and name not in catalog.deferred_view
+        ]
+        self.builds = {n: b for n, b in self.builds.items() if b.ended or n in names}
+        elsewhere = self._names_elsewhere()
+        self._show_elsewhere(elsewhere)
+        self._complete(elsewhere)
+        names = [name for name in names if name not in elsewhere.values()]
+        if not names:
+            return
+        for name in names:
+            total = catalog.row_count.get(catalog.layout(name).source)
+            self.builds[name] = Build(name, self._build_at, total=total)
+        self._building = self._spawn(self._build(_build_order(catalog, names)))
+
+    async def _stop_building(self) -> None:
+        """Stop the builds of this node. A build must end under the catalog that it began under:
+        under another one its names may mean other tables. Builds that the next catalog still needs
+        begin again at its T."""
+        if self._building is not None:
+            self._building.cancel()
+            await asyncio.wait({self._building})
+            self._building = None
+
+    async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` to its end even when the caller is cancelled. Raises the errors of `work`, and
+        Unavailable when the keeper is closed before the end."""
+        task = self._spawn(work)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is None or caller.cancelling():
+                raise
+            raise Unavailable(
+                "This node changes the catalog no more; whether it was changed is not known.",
+                cure="Look at the schema, and send it again in a moment.",
+            ) from None
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _LOG.warning("a schema change has ended", error=str(error))
+
+    async def _build(self, names: list[str]) -> None:
+        await self._persistently(
+            partial(self._build_round, self.state.catalog, self.state.codecs, [*names])
+        )
+
+    async def _build_round(self, catalog: Catalog, codecs: Codecs, waiting: list[str]) -> None:
+        """Build all names in `waiting`, and remove those that have ended. A build that a service
+        does not answer keeps no other build from ending. Raises Unavailable when a name is left."""
+        built, failed = [], None
+        for name in [*waiting]:
+            build = self.builds[name]
+            try:
+                await self._build_one(catalog, codecs, build)
+                built.append(name)
+            except Replaced:
+                raise
+            except Unavailable as error:
+                failed = error
+                continue
+            except HornbeamError as error:
+                build.error = str(error)
+                _LOG.error("build failed", name=name, error=str(error))
+            waiting.remove(name)
+        if built:
+            tables = {codecs(name).layout.table for name in built}
+            await self._persistently(partial(self._mark_readable, tables))
+        for name in built:
+            self.builds[name].finished = True
+        if failed is not None:
+            raise failed
+
+    async def _persistently(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Repeat `work` until it succeeds, as long as it raises Unavailable. Raises Replaced."""
+        pause_s = _RETRY_S
+        while True:
+            try:
+                return await work()
+            except Replaced:
+                raise
+            except Unavailable as error:
+                _LOG.warning("a schema change waits for a service", error=str(error))
+                await self._clock.sleep(pause_s)
+                pause_s = min(pause_s * 2, _RETRY_MAX_S)
+
+    async def _build_one(self, catalog: Catalog, codecs: Codecs, build: Build) -> None:
+        """Build one view or index at its T. A replaced process must not put rows as of T: its
+        successor may have purged the tombstones above T that would hide them."""
+        claim, _ = self._led()
+        codec, build.rows = codecs(build.name), 0
+        reader = Snapshot(self._store, codecs, build.at)
+        async with aclosing(reader.scan(scanned_relation(catalog, build.name))) as scanned:
+            async for batch in build_batches(catalog, codecs, [build.name], reader, scanned):
+                rows = batch.rows[build.name]
+                puts = {codec.layout.table: [Put(key, codec.encode(row)) for key, row in rows]}
+                require_storable(puts)
+                self._steps(Step.BUILDING)
+                claim.require_session()
+                await self._store.put(puts, build.at)
+                build.rows += len(rows)
+                await self._clock.sleep(0)
+
+    async def _mark_readable(self, tables: set[str]) -> None:
+        """Make the views and indexes in `tables` readable, unless they were dropped meanwhile."""
+        await self._store.flush()
+        self._steps(Step.BUILT)
+        async with self._changing:
+            catalog = self.state.catalog
+            states = dict(catalog.states)
+            names = [
+                name for table, name in build_records.building(catalog).items() if table in tables
+            ]
+            if not names:
+                return
+            for name in names:
+                built = transition(states[name], Event.BUILT)
+                # No reader uses a snapshot before T: older snapshots are refused.
+                states[name] = transition(built, Event.CAUGHT_UP)
+            counted = self.counts() | {name: self.builds[name].rows for name in names}
+            counts = {name: count for name, count in counted.items() if count}
+            readable = replace(
+                catalog,
+                version=catalog.version + 1,
+                states=tuple(states.items()),
+                row_counts=tuple(counts.items()),
+            )
+            await self._publish(lambda at: _ready(replace(readable, since=at)))
+
+    async def _drop_unread(self, tables: set[str], version: int) -> None:
+        _, barrier = self._led()
+        await barrier.past(version)
+        await self._persistently(partial(self._drop, tables))
+
+    async def _drop(self, tables: set[str]) -> None:
+        async def drop(table: str) -> None:
+            self._steps(Step.DROPPING)
+            await self._store.drop_table(table)
+
+        await all_tried(partial(drop, table) for table in sorted(tables))
+        self._steps(Step.DROPPED)
+
+
+async def _ready(catalog: Catalog) -> Catalog:
+    """`catalog` itself, for a change that adds no constraint."""
+    return catalog
+
+
+def _adopted(catalog: Catalog, built: Mapping[str, int]) -> tuple[tuple[str, State], ...]:
+    """The states of `catalog` after the deferred views `built` become readable."""
+    numbers = dict(catalog.incarnations)
+
+    def after(name: str, state: State) -> State:
+        if state is not State.BUILDING or built.get(name) != numbers.get(name, 0):
+            return state
+        return transition(transition(state, Event.BUILT), Event.CAUGHT_UP)
+
+    return tuple((name, after(name, state)) for name, state in catalog.states)
+
+
+def _differ(count: int, known: int, factor: float) -> bool:
+    return count > factor * known or known > factor * count
+
+
+def _layouts(catalog: Catalog) -> set[str]:
+    """The physical tables of a catalog, including those that a load is filling."""
+    stored = {catalog.layout(name).table for name in catalog.stored}
+    return stored | set(load_records.tables(catalog).values())
+
+
+def _numbered(made: Catalog, current: Catalog, number: int) -> Catalog:
+    """`made` with table numbers. A name gets a new table, with `number` or higher, when it is not
+    in `current`, or when `made` gives it another number than it has there; a new load gets this
+    number, too. A loaded name keeps its table. Databases older than claims may have higher
+    numbers."""
+    known, asked = dict(current.incarnations), dict(made.incarnations)
+    loaded = dict(current.loaded.incarnations) if made.load is None else known
+    number = max([number, *(n + 1 for n in (*known.values(), *loaded.values()))])
+    for name in (*made.schema.names, *made.view, *made.index, *made.deferred_view):
+        wanted = asked.get(name, known.get(name, 0))
+        kept = name in current and wanted in (known.get(name, 0), loaded.get(name, 0))
+        asked[name] = wanted if kept else number
+    numbered = replace(
+        made,
+        incarnations=tuple(asked.items()),
+        beginnings=tuple(_begun(made, current, number)),
+    )
+    if made.load is None or made.load.number != load_records.NEW:
+        return numbered
+    return replace(numbered, load=replace(made.load, number=number))
+
+
+def _begun(made: Catalog, current: Catalog, number: int) -> Iterator[Beginning]:
+    """The beginnings of identity columns with their numbers: `number` for new and restarted
+    counters, the present number for the others."""
+    known = {(b.relation, b.column): b for b in current.beginnings}
+    again = {(b.relation, b.column): b for b in made.beginnings if b.number == load_records.NEW}
+    for key, counter in made.counters.items():
+        if key not in current.counters:
+            yield Beginning(*key, number, counter.identity.start)
+        elif key in again:
+            yield replace(again[key], number=number)
+        elif key in known:
+            yield known[key]
+
+
+def _counter(catalog: Catalog, key: tuple[str, str]) -> Counter:
+    """The counter of a (relation, column) pair. Raises NotFound."""
+    counter = catalog.counters.get(key)
+    if counter is None:
+        known = ", ".join(".".join(one) for one in catalog.counters)
+        raise NotFound(
+            f"{'.'.join(key)} is no identity column.", cure=f"There are: {known or 'none'}."
+        )
+    return counter
+
+
+def _number(table: str) -> int:
+    return int(table.rpartition(".")[2])
+
+
+def _build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:
+    """`names` in the order of their builds: foreign-key indexes, because they speed up the other
+    builds, then views, then other indexes."""
+
+    def rank(name: str) -> int:
+        if name in catalog.view:
+            return 1
+        return 0 if catalog.index[name].purpose is Purpose.FOREIGN_KEY else 2
+
+    return sorted(names, key=rank)

@@ -1,0 +1,82 @@
+"""Checks whether stored rows meet the constraints that a new catalog adds.
+
+Queries check a UNIQUE index or a foreign key over existing rows at the switch, while no writer is
+inside (`TransactionManager.switch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from hornbeam_server.query.duckdb.types import quoted
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.diff import diff
+from hornbeam_server.schema.errors import ForeignKeyViolation, StalePlan, UniqueViolation
+from hornbeam_server.schema.model import DeclaredIndex, ForeignKey
+
+Count = Callable[[str], Awaitable[int]]
+"""Runs a query that returns one number, over the stored rows as the new catalog reads them."""
+
+
+async def check_stored(current: Catalog, new: Catalog, count: Count) -> None:
+    """Check the constraints that `new` adds to `current`. Raises UniqueViolation or
+    ForeignKeyViolation, with the number of offending values or rows, and StalePlan when a relation
+    that an initial load is to fill has rows."""
+    changes = diff(current.schema, new.schema)
+    for index in changes.added_indexes:
+        if index.unique and index.relation in current.schema:
+            await _check_unique(index, count)
+    for relation, foreign_key in changes.added_foreign_keys:
+        await _check_foreign_key(relation, foreign_key, count)
+    if new.load is not None and current.load is None:
+        for name in new.load.relations:
+            await _check_empty(name, count)
+
+
+async def _check_empty(relation: str, count: Count) -> None:
+    if await count(f"SELECT count(*) FROM (SELECT 1 FROM {quoted(relation)} LIMIT 1) AS any_row"):
+        raise StalePlan(
+            f"Relation {relation} has rows: an initial load fills empty ones.",
+            cure="Append to it, in transactions: hornbeam load without --spark.",
+            relation=relation,
+        )
+
+
+async def _check_unique(index: DeclaredIndex, count: Count) -> None:
+    columns = [quoted(part.column) for part in index.columns]
+    listed, present = ", ".join(columns), " AND ".join(f"{c} IS NOT NULL" for c in columns)
+    found = await count(
+        f"SELECT count(*) FROM (SELECT {listed} FROM {quoted(index.relation)}"
+        f" WHERE {present} GROUP BY {listed} HAVING count(*) > 1) AS repeated"
+    )
+    if found:
+        raise UniqueViolation(
+            f"{index.relation} ({listed}) cannot be UNIQUE: {found}"
+            f" value{'s are' if found > 1 else ' is'} stored more than once.",
+            cure=f"Find them with SELECT {listed}, count(*) … GROUP BY {listed}, and make them"
+            " differ first.",
+            relation=index.relation,
+            index=index.name,
+            count=found,
+        )
+
+
+async def _check_foreign_key(relation: str, foreign_key: ForeignKey, count: Count) -> None:
+    pairs = zip(foreign_key.columns, foreign_key.parent_columns, strict=True)
+    on = " AND ".join(f"c.{quoted(column)} = p.{quoted(other)}" for column, other in pairs)
+    present = " AND ".join(f"c.{quoted(column)} IS NOT NULL" for column in foreign_key.columns)
+    found = await count(
+        f"SELECT count(*) FROM {quoted(relation)} AS c WHERE {present}"
+        f" AND NOT EXISTS (SELECT 1 FROM {quoted(foreign_key.parent)} AS p WHERE {on})"
+    )
+    if found:
+        columns = ", ".join(foreign_key.columns)
+        raise ForeignKeyViolation(
+            f"{relation} ({columns}) cannot reference {foreign_key.parent}: {found} stored"
+            f" row{'s have' if found > 1 else ' has'} no parent there.",
+            cure=f"Insert the missing rows of {foreign_key.parent}, or set {columns} to NULL"
+            " first.",
+            relation=relation,
+            foreign_key=foreign_key.name,
+            count=found,
+        )

@@ -1,0 +1,1 @@
+"""Transactions on one node: statements, locks, constraints, attempts, outcomes."""

@@ -1,0 +1,35 @@
+"""All objects that the write path compiles from one catalog version."""
+
+from __future__ import annotations
+
+from hornbeam_server.maintain.programs import Programs, compile_programs
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.schema.caches import cached
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.txlayer.transactions.constraints import Constraints
+from hornbeam_server.txlayer.transactions.roots import Roots
+from hornbeam_server.txlayer.transactions.write_plans import WritePlan, compile_write
+
+PLAN_CACHE_SIZE = 2_000
+
+
+class CatalogState:
+    """A catalog with its codecs, maintenance programs, roots, constraints and write plans.
+
+    Immutable except for the plan cache. Each schema change makes a new state; a transaction keeps
+    the state with which it began.
+    """
+
+    def __init__(self, catalog: Catalog, engine: QueryEngine) -> None:
+        self.catalog = catalog
+        self.engine = engine
+        self.codecs = Codecs(catalog)
+        self.programs: Programs = compile_programs(catalog, self.codecs)
+        self.roots = Roots(catalog, self.codecs)
+        self.constraints = Constraints(catalog, self.codecs)
+        self._compile = cached(lambda sql: compile_write(sql, catalog, engine), PLAN_CACHE_SIZE)
+
+    def plan(self, sql: str) -> WritePlan:
+        """The write plan of a statement, cached. Raises SqlError and its subclasses."""
+        return self._compile(sql)

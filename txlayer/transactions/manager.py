@@ -1,0 +1,588 @@
+"""The transaction manager runs write transactions to their end (docs/protocols/commit.md).
+
+    plan → lock → re-check → read → validate → compute → log → apply → finish
+
+`Transaction` does one attempt up to "compute", `Committer` does "log" and "apply". This module
+repeats attempts that lost a lock, shields all steps after the commit point from cancellation, and
+returns the recorded answer to a client that repeats a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hornbeam_server.maintain.changes import Mutation
+from hornbeam_server.query.engine import SHORT, QueryEngine
+from hornbeam_server.schema.catalog import Catalog, Counter
+from hornbeam_server.schema.errors import (
+    HornbeamError,
+    InvalidRequest,
+    LimitExceeded,
+    OutcomeUnknown,
+    ReadConflict,
+    StatementTimeout,
+    TransactionAborted,
+    UniqueViolation,
+)
+from hornbeam_server.schema.turns import chunks, turn
+from hornbeam_server.storage.ports import Clock, Ids, Put, TableStore
+from hornbeam_server.storage.snapshot import Overlay
+from hornbeam_server.storage.together import read_together, settled
+from hornbeam_server.txlayer.cluster.snapshots import Snapshots
+from hornbeam_server.txlayer.commit.committer import Committed, Committer, Prepared, encoded
+from hornbeam_server.txlayer.commit.hlc import HybridClock
+from hornbeam_server.txlayer.commit.read_holds import Readers
+from hornbeam_server.txlayer.transactions.attempt import Transaction
+from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.identity_columns import IdentityBlocks, Numbers
+from hornbeam_server.txlayer.transactions.locks import Age, LockOwner, Locks, Mode
+from hornbeam_server.txlayer.transactions.outcomes import (
+    TABLE as OUTCOMES,
+)
+from hornbeam_server.txlayer.transactions.outcomes import (
+    Outcome,
+    encode_outcome,
+    find_outcome,
+    request_hash,
+    transaction_id_for,
+)
+from hornbeam_server.txlayer.transactions.requests import (
+    InsertRows,
+    RepairRows,
+    Replay,
+    Statement,
+    StatementResult,
+    Timings,
+    TransactionRequest,
+    TransactionResult,
+    Work,
+)
+from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
+from hornbeam_server.txlayer.transactions.schema_gate import Gate
+from hornbeam_server.txlayer.transactions.write_plans import WritePlan
+
+LOG_PATIENCE_S = 5.0
+"""After the time limit of a transaction, its client waits this much longer for the log."""
+ATTEMPTS_IN_PARALLEL = 2
+"""After this many attempts that lost their locks, a transaction continues in the slow lane, one
+transaction at a time. So transactions that contend for the same roots take turns, and do not abort
+one another without end."""
+TURN, PLANS_A_TURN = 25, 5
+"""After this many statements of a transaction are run, or planned, other tasks have a turn, and the
+time limit is checked."""
+_SLOW_LANE = ("slow lane",)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLimits:
+    """Limits of one transaction. The defaults are safe; settings may change them."""
+
+    statements: int = 10_000
+    reads: int = 100_000
+    attempts: int = 1_000
+    timeout_s: float = 30.0
+
+
+class TransactionManager:
+    """All write transactions of one slave."""
+
+    def __init__(
+        self,
+        *,
+        store: TableStore,
+        committer: Committer,
+        hlc: HybridClock,
+        clock: Clock,
+        ids: Ids,
+        engine: QueryEngine,
+        catalog: Catalog,
+        locks: Locks,
+        snapshots: Snapshots,
+        name: str = "",
+        limits: TransactionLimits | None = None,
+    ) -> None:
+        """`name`: this slave's name, which distinguishes the ages of its transactions from those of
+        other slaves."""
+        self._store = store
+        self._committer = committer
+        self._clock = clock
+        self._ids = ids
+        self._engine = engine
+        self._limits = limits or TransactionLimits()
+        self._identity = IdentityBlocks(store, hlc.tick)
+        self._locks = locks
+        self._snapshots = snapshots
+        self._name = name
+        self._begun = 0
+        self._finishing: set[asyncio.Future[Committed]] = set()
+        self.unfinished: dict[str, str] = {}
+        """The owners of transactions that have reached the log and have no known outcome yet, by
+        transaction id."""
+        self.gate = Gate()
+        self.readers = Readers()
+        self.state = CatalogState(catalog, engine)
+        self.growth = Growth()
+        self.committed = 0
+        self.aborted = 0
+        self.retried = 0
+
+    # ------------------------------------------------------------ requests
+
+    async def execute(self, request: TransactionRequest) -> TransactionResult:
+        """Run one write transaction to its end, and return its result.
+
+        A request whose idempotency key was committed before gets the recorded answer. Raises
+        HornbeamError; its `outcome` says whether the transaction may have committed.
+        """
+        self._check_limits(request)
+        if request.bookmark:
+            await self._snapshots.admit(request.bookmark)
+        if request.dry_run:
+            return await self._dry_run(request)
+        key = request.idempotency_key
+        if key is not None:
+            transaction_id = transaction_id_for(key, request.owner)
+        else:
+            transaction_id = self._ids.new()
+        self._begun += 1
+        age = (self._clock.wall_ms(), self._begun, self._name)
+        timeout_s = request.timeout_s or self._limits.timeout_s
+        deadline = self._clock.monotonic() + timeout_s
+        for attempt in range(self._limits.attempts):
+            try:
+                alone = attempt >= ATTEMPTS_IN_PARALLEL
+                return await self._guarded(request, transaction_id, age, deadline, alone=alone)
+            except ReadConflict:
+                self.aborted += 1
+                raise
+            except TransactionAborted:
+                self.aborted += 1
+                if self._clock.monotonic() >= deadline:
+                    raise
+                self.retried += 1
+                await self._clock.sleep(min(0.001 * 2**attempt, 0.05))
+        raise TransactionAborted(
+            "The transaction lost its locks to older ones too often.",
+            cure="Try again when there is less contention on these roots.",
+        )
+
+    async def _guarded(
+        self,
+        request: TransactionRequest,
+        transaction_id: str,
+        age: Age,
+        deadline: float,
+        *,
+        alone: bool,
+    ) -> TransactionResult:
+        """Run one attempt inside the gate, and in the slow lane if it runs `alone`. Every end of an
+        attempt before the commit releases its locks, also an end during the grant of a lock."""
+        owner = LockOwner(age)
+        try:
+            if alone:
+                await self._locks.acquire(owner, [_SLOW_LANE], Mode.EXCLUSIVE, deadline)
+            await self.gate.enter(deadline)
+        except BaseException:
+            self._locks.release_all(owner)
+            raise
+        attempt = _Attempt(request, transaction_id, owner, deadline)
+        try:
+            prepared = await self._prepared(attempt)
+        except BaseException:
+            self._release(owner)
+            raise
+        if isinstance(prepared, TransactionResult):
+            self._release(owner)
+            return prepared
+        # From here on the log decides the outcome, whether or not the caller waits for it.
+        answer = self._commit(attempt, prepared)
+        await settled(answer, max(deadline - self._clock.monotonic(), 0.0) + LOG_PATIENCE_S)
+        if not answer.done():
+            raise OutcomeUnknown(
+                f"The log has not answered in time; transaction {transaction_id} may commit.",
+                cure=f"Ask for transaction {transaction_id}.",
+                transaction_id=transaction_id,
+            )
+        committed = answer.result()
+        return attempt.result(committed.ts, committed)
+
+    async def _prepared(self, attempt: _Attempt) -> Prepared | TransactionResult:
+        """Call `_prepare`. An answer without a commit, also an error, relies on the locks: they
+        must still be in force. Raises TransactionAborted if they are not, or if a retry would
+        get other identity numbers, and the errors of `_prepare`."""
+        try:
+            with ExitStack() as held:
+                prepared = await self._prepare(attempt, held)
+        except HornbeamError as error:
+            self._locks.require_in_force(attempt.owner)
+            if isinstance(error, UniqueViolation) and await attempt.numbers.give_up():
+                raise TransactionAborted(
+                    "Identity numbers were taken by rows that were loaded.", cure="Try again."
+                ) from error
+            raise
+        if isinstance(prepared, TransactionResult):
+            self._locks.require_in_force(attempt.owner)
+        return prepared
+
+    async def _prepare(self, attempt: _Attempt, held: ExitStack) -> Prepared | TransactionResult:
+        """Do all steps before the commit point. Returns the transaction for the committer, or the
+        finished result when nothing is to be committed. `held` keeps the snapshot of its searches
+        from being purged."""
+        request, began = attempt.request, self._clock.monotonic()
+        state = self.state
+        replayed = request.replay.numbers if request.replay else ()
+        attempt.numbers = Numbers(self._identity, replayed)
+        plans = await _plans(state, request.statements, attempt.deadline - began)
+        transaction = Transaction(
+            state,
+            self._store,
+            attempt.numbers,
+            self._now(request.replay),
+            partial(self._searched, held, max(request.bookmark, state.catalog.since)),
+            self._locks,
+            attempt.owner,
+            attempt.deadline,
+        )
+        attempt.plan_ms = self._ms_since(began)
+        async with _time_limit(attempt.deadline - self._clock.monotonic()):
+            recorded = await self._begin(attempt, transaction, plans)
+            if recorded is not None:
+                return recorded.answer_to(request)
+            await transaction.validate(request.reads, request.preconditions)
+            told = request.replay.results if request.replay is not None else ()
+            attempt.results = await _run(transaction, request.statements, plans, told)
+            await transaction.check()
+            attempt.lock_ms = self._ms_since(began) - attempt.plan_ms
+            mutations = await transaction.mutations()
+            await transaction.move_numbers()
+        attempt.affected, attempt.growth = await count_by_layout(mutations)
+        attempt.compute_ms = self._ms_since(began) - attempt.plan_ms - attempt.lock_ms
+        if not mutations and request.idempotency_key is None:
+            seen = self._locks.clock(attempt.owner)
+            return attempt.result(max(self._committer.watermark(), seen))
+        hash_ = request_hash(request)
+        outcome = await encode_outcome(hash_, attempt.results, attempt.affected, request.owner)
+        return await encoded(
+            attempt.transaction_id,
+            state.catalog.version,
+            mutations,
+            await transaction.net_changes(),
+            {OUTCOMES: [Put(bytes.fromhex(attempt.transaction_id), outcome)]},
+            state.codecs,
+            request.bookmark,
+        )
+
+    async def _begin(
+        self, attempt: _Attempt, transaction: Transaction, plans: Sequence[WritePlan | None]
+    ) -> Outcome | None:
+        """Read ahead. Returns the outcome of an earlier commit of this request, if there is one."""
+        work = attempt.request.statements
+        reads: list[Callable[[], Awaitable[Outcome | None]]] = [
+            partial(transaction.read_ahead, work, plans)
+        ]
+        if attempt.request.idempotency_key is not None:
+            await transaction.lock([("request", attempt.transaction_id)])
+            reads.append(partial(find_outcome, self._store, attempt.transaction_id))
+        return (await read_together(self._store, reads))[-1]
+
+    async def _searched(self, held: ExitStack, least: int, waited_for: int) -> int:
+        """Return the snapshot for a transaction's searches, at or above both timestamps. `held`
+        keeps it."""
+        at = await self._snapshots.read_point(max(least, waited_for))
+        held.enter_context(self.readers.holding(at))
+        return at
+
+    def _commit(self, attempt: _Attempt, prepared: Prepared) -> asyncio.Future[Committed]:
+        """Hand the transaction over to the committer. The answer decides whether its locks are
+        released, before any task that waits for the answer continues."""
+        try:
+            # Nothing may suspend between this check and the call of the committer.
+            self._locks.require_in_force(attempt.owner)
+            answer = self._committer.commit(prepared)
+        except BaseException:
+            self._release(attempt.owner)
+            raise
+        # Not earlier: a request that is sent twice has one transaction id. Two copies may both
+        # assume that they hold its lock; the copy that does may be in the log already.
+        self.unfinished[attempt.transaction_id] = attempt.request.owner
+        self._finishing.add(answer)
+        answer.add_done_callback(partial(self._finished, attempt))
+        return answer
+
+    def _finished(self, attempt: _Attempt, answer: asyncio.Future[Committed]) -> None:
+        self._finishing.discard(answer)
+        error = answer.exception()  # retrieved here, because the caller may be gone
+        if isinstance(error, OutcomeUnknown):
+            # Only recovery of the log finds out whether it holds the transaction. Until then the
+            # transaction is unfinished and keeps its locks: others wait until this process is
+            # replaced.
+            self.gate.leave()
+            return
+        del self.unfinished[attempt.transaction_id]
+        if error is not None:
+            self._release(attempt.owner)
+            return
+        committed = answer.result()
+        self.committed += 1
+        self.growth.own.update(attempt.growth)
+        if committed.applied_future is None or committed.applied:
+            self._release(attempt.owner, committed.ts)
+        else:
+            # Committed, but not applied yet: the locks are kept until it is applied.
+            committed.applied_future.add_done_callback(
+                lambda _: self._release(attempt.owner, committed.ts)
+            )
+
+    def _release(self, owner: LockOwner, commit_ts: int = 0) -> None:
+        self._locks.release_all(owner, commit_ts)
+        self.gate.leave()
+
+    def _check_limits(self, request: TransactionRequest) -> None:
+        limits = self._limits
+        if not request.statements and not request.preconditions and not request.reads:
+            raise InvalidRequest("A transaction needs at least one statement.")
+        self._require_few(request.statements)
+        if len(request.reads) > limits.reads:
+            raise LimitExceeded(
+                f"The transaction rests on more than {limits.reads} rows read.",
+                cure="Read less inside the transaction, or read outside of it.",
+            )
+
+    def _require_few(self, work: Sequence[Work]) -> None:
+        most = self._limits.statements
+        if len(work) > most:
+            raise LimitExceeded(f"More than {most} statements in one transaction.")
+
+    def _ms_since(self, began: float) -> float:
+        return (self._clock.monotonic() - began) * 1000
+
+    def _now(self, replay: Replay | None) -> dt.datetime:
+        now = self._clock.wall_ms() if replay is None else replay.now
+        return dt.datetime.fromtimestamp(now / 1000, dt.UTC)
+
+    # ------------------------------------------------------------ dry runs
+
+    async def _dry_run(self, request: TransactionRequest) -> TransactionResult:
+        while True:
+            numbers = Numbers(self._identity, request.replay.numbers if request.replay else ())
+            try:
+                return await self._trial(request, numbers)
+            except UniqueViolation:
+                if not await numbers.give_up():
+                    raise
+
+    async def _trial(self, request: TransactionRequest, numbers: Numbers) -> TransactionResult:
+        limit_s = request.timeout_s or self._limits.timeout_s
+        await self.gate.enter(self._clock.monotonic() + limit_s)
+        try:
+            now = request.replay.now if request.replay else self._clock.wall_ms()
+            replay = replace(request.replay or Replay(now), now=now)
+            least = max(request.bookmark, self.state.catalog.since)
+            at = await self._snapshots.read_point(least)
+            with self.readers.holding(at):
+                transaction = self._unlocked(at, numbers, replay)
+                plans = await _plans(transaction.state, request.statements, limit_s)
+                async with _time_limit(limit_s):
+                    await transaction.read_ahead(request.statements, plans)
+                    await transaction.validate(request.reads, request.preconditions)
+                    results = await _run(transaction, request.statements, plans)
+                    await transaction.check()
+                    mutations = await transaction.mutations()
+        finally:
+            self.gate.leave()
+        affected, _ = await count_by_layout(mutations)
+        return TransactionResult(
+            "",
+            0,
+            results,
+            affected,
+            mutations=tuple(mutations),
+            replay=Replay(now, tuple(numbers.taken), tuple(map(_digest, results))),
+        )
+
+    async def pending(
+        self,
+        statements: Sequence[Statement],
+        at: int,
+        replay: Replay | None = None,
+        timeout_s: float | None = None,
+    ) -> Overlay:
+        """Return the changes that uncommitted `statements` would make at snapshot `at`, as an
+        overlay for a query. Raises LimitExceeded, StatementTimeout, and the errors of the
+        statements."""
+        self._require_few(statements)
+        numbers = Numbers(self._identity, replay.numbers if replay else ())
+        transaction = self._unlocked(at, numbers, replay)
+        limit_s = self._limits.timeout_s if timeout_s is None else timeout_s
+        async with _time_limit(limit_s):
+            plans = await _plans(transaction.state, statements, limit_s)
+            await transaction.read_ahead(statements, plans)
+            await _run(transaction, statements, plans)
+            return Overlay(await transaction.mutations())
+
+    def _unlocked(self, at: int, numbers: Numbers, replay: Replay | None) -> Transaction:
+        async def here(_: int) -> int:
+            return at
+
+        now, nobody = self._now(replay), LockOwner(0)
+        return Transaction(self.state, self._store, numbers, now, here, None, nobody, at=at)
+
+    # ------------------------------------------------------------ schema
+
+    @asynccontextmanager
+    async def closed(self) -> AsyncIterator[None]:
+        """Keep all transactions out while the context lasts. All earlier transactions are applied
+        then. Raises Unavailable if the committer fails."""
+        async with self.gate.closed():
+            await self._committer.drain()
+            yield
+
+    async def move_to(self, counter: Counter, number: int) -> None:
+        """Make `number` the next number of an identity column, unless the column is past it."""
+        await self._identity.move_to(counter, number)
+
+    async def move_past(self, counter: Counter, number: int, rows: int) -> None:
+        """Continue an identity column behind `number`: `rows` rows with numbers up to it were
+        loaded outside of transactions."""
+        await self._identity.move_past(counter, number, rows)
+
+    def use(self, catalog: Catalog) -> None:
+        """Plan transactions that begin from now on under `catalog`."""
+        self.state = CatalogState(catalog, self._engine)
+
+    async def close(self) -> None:
+        """Admit no more transactions, and wait for commits under way."""
+        self.gate.end()
+        if self._finishing:
+            await asyncio.wait(self._finishing)
+
+
+@asynccontextmanager
+async def _time_limit(seconds: float) -> AsyncIterator[None]:
+    """Limit the time of work that has written nothing yet. Raises StatementTimeout."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise StatementTimeout(
+            "The transaction took longer than its time limit; nothing was written.",
+            cure="Raise timeout_ms, or do less in one transaction.",
+        ) from None
+
+
+def _digest(result: StatementResult) -> str:
+    """The digest of a result. It differs between results that a client can distinguish."""
+    seen = repr((result.affected, result.rows)).encode()
+    return hashlib.blake2b(seen, digest_size=8).hexdigest()
+
+
+def _require_told(told: str, number: int, result: StatementResult) -> None:
+    """Raises ReadConflict unless `result` has the digest `told`, of the result that the trial of
+    the statement reported to the client."""
+    if _digest(result) != told:
+        raise ReadConflict(
+            f"Statement {number} would have another result than its trial had.",
+            cure="Begin again: a row that it meets has changed since.",
+        )
+
+
+class _Attempt:
+    """One attempt of a transaction, and its results so far."""
+
+    def __init__(
+        self, request: TransactionRequest, transaction_id: str, owner: LockOwner, deadline: float
+    ) -> None:
+        self.request = request
+        self.transaction_id = transaction_id
+        self.owner = owner
+        self.deadline = deadline
+        self.numbers: Numbers
+        self.results: tuple[StatementResult, ...] = ()
+        self.affected: Mapping[str, int] = {}
+        self.growth: Mapping[str, int] = {}
+        self.plan_ms = self.lock_ms = self.compute_ms = 0.0
+
+    def result(self, commit_ts: int, committed: Committed | None = None) -> TransactionResult:
+        logged = (0.0, 0.0) if committed is None else (committed.log_ms, committed.apply_ms)
+        return TransactionResult(
+            self.transaction_id,
+            commit_ts,
+            self.results,
+            self.affected,
+            Timings(self.plan_ms, self.lock_ms, self.compute_ms, *logged),
+            applied=committed is None or committed.applied,
+        )
+
+
+async def _run(
+    transaction: Transaction,
+    work: Sequence[Work],
+    plans: Sequence[WritePlan | None],
+    told: Sequence[str] = (),
+) -> tuple[StatementResult, ...]:
+    """Run `work`, and return the result of each statement. `told` has digests of the results of the
+    first statements, from their trial. Each is compared at once: later statements rely on it.
+
+    Raises ReadConflict when a result differs, and the errors of the statements.
+    """
+    results: list[StatementResult] = []
+    for number, (one, plan) in enumerate(zip(work, plans, strict=True)):
+        results.append(await _run_one(transaction, one, plan))
+        if number < len(told):
+            _require_told(told[number], number + 1, results[number])
+        if number % TURN == TURN - 1:
+            await asyncio.sleep(0)
+    return tuple(results)
+
+
+async def _run_one(transaction: Transaction, work: Work, plan: WritePlan | None) -> StatementResult:
+    match work:
+        case InsertRows():
+            return await transaction.insert(work)
+        case RepairRows():
+            return await transaction.repair(work)
+        case Statement():
+            assert plan is not None
+            return await transaction.run(plan, work)
+
+
+async def _plans(
+    state: CatalogState, work: Sequence[Work], limit_s: float
+) -> list[WritePlan | None]:
+    """The plan of each SQL statement; None for other work. Raises StatementTimeout, SqlError and
+    its subclasses."""
+    if len(work) <= PLANS_A_TURN and _characters(work) <= SHORT:
+        return _planned(state, work)
+    plans: list[WritePlan | None] = []
+    async with _time_limit(limit_s):
+        for some in chunks(work, PLANS_A_TURN):
+            plans += await state.engine.read(_characters(some), partial(_planned, state, some))
+            await asyncio.sleep(0)
+    return plans
+
+
+def _characters(work: Sequence[Work]) -> int:
+    return sum([len(each.sql) for each in work if isinstance(each, Statement)])
+
+
+def _planned(state: CatalogState, work: Sequence[Work]) -> list[WritePlan | None]:
+    return [state.plan(w.sql) if isinstance(w, Statement) else None for w in work]
+
+
+async def count_by_layout(mutations: Sequence[Mutation]) -> tuple[dict[str, int], dict[str, int]]:
+    """The number of changed rows, and the growth in rows, each by relation, view and index."""
+    touched: dict[str, int] = {}
+    growth: dict[str, int] = {}
+    for some in chunks(mutations):
+        for mutation in some:
+            name, grown = mutation.layout, (mutation.old is None) - (mutation.new is None)
+            touched[name] = touched.get(name, 0) + 1
+            growth[name] = growth.get(name, 0) + grown
+        await turn(some)
+    return touched, growth

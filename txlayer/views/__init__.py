@@ -1,0 +1,1 @@
+"""Verification of views, and the groups in which deferred views are refreshed."""

@@ -1,0 +1,239 @@
+"""Groups of deferred views: the snapshot that they show, and the batch under way.
+
+All views of a group show one snapshot, `as_of`. A *batch* takes them from there to a later
+snapshot, `upto`: Spark reads the changes between both, and puts the rows that differ with the
+timestamp `upto`. Until the batch is finished queries read at `as_of`, where its rows are invisible.
+
+The rows of a view as of `upto` depend on the database as of `upto` alone. So any process may do a
+batch twice, or half and then again: it puts the same rows with the same timestamp. For that the
+batch is recorded before its first row is put, and no other batch begins before it is finished: rows
+of an unfinished batch would be visible to every later one.
+
+A view that is new in its group, or that is to be rebuilt, has empty tables of its own. A batch
+builds it as of `upto`, and maintains the other views from their changes at the same time.
+
+Each group's state is a value of the coordination service, changed by compare-and-set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.schema.errors import Corruption, StalePlan
+from hornbeam_server.storage.ports import Coordination
+
+REMEMBERED = 100
+"""Maximum number of earlier values of `as_of` that transactions may still read at."""
+_TRIES = 10
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A batch under way. It takes `views`, by name with their incarnations, to `upto`;
+    `catalog_version` was in force when it began. `results` has the digest of the rows of each view
+    that the batch recomputes, once a process has computed them."""
+
+    upto: int
+    catalog_version: int
+    views: dict[str, int]
+    results: dict[str, str] = {}
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """The last batch: the number of changes that it read and of rows that it put, its seconds."""
+
+    changes: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+
+class Left(msgspec.Struct, frozen=True):
+    """A slow batch: it began at snapshot `at` and was finished long after, at wall time `wall_ms`.
+    Queries may still read at `at`, and a second process that does the batch may still put rows."""
+
+    wall_ms: int
+    at: int
+
+
+class GroupState(msgspec.Struct, frozen=True):
+    """The state of one group. `views`, by name with their incarnations, show the snapshot `as_of`
+    (0: none yet), under the catalog `catalog_version`."""
+
+    as_of: int = 0
+    catalog_version: int = 0
+    views: dict[str, int] = {}
+    batch: Batch | None = None
+    last: Finished | None = None
+    before: tuple[int, ...] = ()
+    """Earlier values of `as_of`, at most `REMEMBERED`, the newest first."""
+    left: tuple[Left, ...] = ()
+
+    def begun(self, catalog: Catalog, group: str, upto: int) -> GroupState:
+        """The state with a new batch up to `upto`. Pure. Requires that no batch is under way."""
+        assert self.batch is None
+        return replace(self, batch=Batch(upto, catalog.version, members(catalog, group)))
+
+    def agreed(self, upto: int, view: str, digest: str) -> GroupState:
+        """The state with `digest` of the rows that the batch is to put into `view`; the same state
+        if it has this digest already.
+
+        Raises StalePlan for another digest, or another batch. Pure.
+        """
+        batch = self.batch
+        if batch is None or batch.upto != upto:
+            raise StalePlan(
+                f"There is no batch up to {upto} under way.", cure="Begin one, and do that."
+            )
+        if batch.results.get(view, digest) != digest:
+            raise StalePlan(
+                f"The SELECT of {view} gave other rows when this batch was begun: some of them may"
+                " be put already.",
+                cure="Give it one answer (a LIMIT wants an ORDER BY without ties), and have it made"
+                f" anew: hornbeam refresh --rebuild {view}.",
+            )
+        return replace(self, batch=replace(batch, results=batch.results | {view: digest}))
+
+    def was_as_of(self, snapshot: int) -> bool:
+        """May the views be read as of `snapshot`? At a snapshot between two batches they show the
+        older batch, but their base relations show the snapshot."""
+        return snapshot == self.as_of or snapshot in self.before
+
+    def finished(self, upto: int, last: Finished, wall_ms: int, use_ms: int) -> GroupState:
+        """The state after the batch up to `upto`. Pure.
+
+        Raises StalePlan when that batch is neither under way nor finished.
+        """
+        if self.batch is None or self.batch.upto != upto:
+            if self.as_of >= upto:
+                return self
+            raise StalePlan(
+                f"There is no batch up to {upto} under way.", cure="Begin one, and do that."
+            )
+        batch = self.batch
+        # A new or rebuilt view has no rows of earlier snapshots.
+        before = (self.as_of, *self.before) if batch.views == self.views else ()
+        left = tuple(one for one in self.left if one.wall_ms > wall_ms - use_ms)
+        began = self.as_of or upto - 1
+        if wall_ms - began > use_ms // 2:
+            left = (*left, Left(wall_ms, began))
+        version = batch.catalog_version
+        return GroupState(upto, version, batch.views, None, last, before[:REMEMBERED], left)
+
+    def needed(self, wall_ms: int, use_ms: int) -> int:
+        """The oldest snapshot that the group needs: cells that it or later snapshots read must not
+        be purged. 0: the group needs none.
+
+        Batches read at `as_of` and at `upto`. Their rows bear `upto`, and must not arrive after
+        newer cells were purged (`pipeline/spark/sink.py`). Cells that are retained anyway cover
+        rows that are put within `use_ms` of `upto`, and reads as of `as_of`. A batch that is
+        finished after more than half of `use_ms` may have been begun again, and so may be under way
+        for as long again; and queries read at its beginning until it was finished.
+        """
+        left = (one.at for one in self.left if one.wall_ms > wall_ms - use_ms)
+        begins = self.as_of or (self.batch.upto if self.batch is not None else 0)
+        return min([begins, *left]) if begins else 0
+
+    def holds(self, catalog: Catalog, name: str) -> bool:
+        """Does view `name` of this catalog, in its incarnation, show the snapshot `as_of`?"""
+        return self.views.get(name) == dict(catalog.incarnations).get(name, 0)
+
+
+def members(catalog: Catalog, group: str) -> dict[str, int]:
+    """The incarnations of the views of a group, by name."""
+    numbers = dict(catalog.incarnations)
+    return {v.name: numbers.get(v.name, 0) for v in catalog.deferred if v.declared.group == group}
+
+
+def groups_of(catalog: Catalog) -> tuple[str, ...]:
+    """The names of all groups, in the order in which their first views are declared."""
+    return tuple(dict.fromkeys(view.declared.group for view in catalog.deferred))
+
+
+def usable(catalogs: Iterable[Catalog], catalog: Catalog) -> frozenset[str]:
+    """The indexes and views of `catalog` that were readable under all of `catalogs`, too: one that
+    was built later lacks older versions of its rows."""
+    found = frozenset(name for name, state in catalog.states if state is State.READABLE)
+    for other in catalogs:
+        numbers, theirs = dict(catalog.incarnations), dict(other.incarnations)
+        found = frozenset(
+            name
+            for name in found
+            if other.readable(name) and numbers.get(name, 0) == theirs.get(name, 0)
+        )
+    return found
+
+
+class Groups:
+    """The states of all groups of one database."""
+
+    def __init__(self, coordination: Coordination) -> None:
+        self._coordination = coordination
+
+    async def state(self, group: str) -> GroupState:
+        """The state of one group. Raises Unavailable, Corruption."""
+        state, _ = await self._read(group)
+        return state
+
+    async def begin(
+        self, group: str, moment: Callable[[], Awaitable[tuple[Catalog, int]]]
+    ) -> GroupState:
+        """The state with a batch: the one under way, or a new one up to the snapshot of `moment()`,
+        which returns the catalog and a snapshot.
+
+        Raises Unavailable, and the errors of `moment`.
+        """
+        state, version = await self._read(group)
+        while state.batch is None:
+            catalog, upto = await moment()
+            await self._written(group, state.begun(catalog, group, upto), version)
+            state, version = await self._read(group)
+        return state
+
+    async def agree(self, group: str, upto: int, view: str, digest: str) -> None:
+        """Fix the digest of the rows of `view` in this batch. After the return every process that
+        does the batch puts rows of this digest, and no others. Raises StalePlan, Unavailable."""
+        for _ in range(_TRIES):
+            state, version = await self._read(group)
+            after = state.agreed(upto, view, digest)
+            if after == state or await self._written(group, after, version):
+                return
+        raise StalePlan(f"Others change the state of group {group} all the time.", cure="Repeat.")
+
+    async def finish(
+        self, group: str, upto: int, last: Finished, wall_ms: int, use_ms: int
+    ) -> GroupState:
+        """Finish the batch up to `upto`: queries read at `upto` from now on. Idempotent. Requires
+        that all rows of the batch are durable in the store.
+
+        Raises StalePlan, Unavailable.
+        """
+        for _ in range(_TRIES):
+            state, version = await self._read(group)
+            after = state.finished(upto, last, wall_ms, use_ms)
+            if after == state or await self._written(group, after, version):
+                return after
+        raise StalePlan(f"Others change the state of group {group} all the time.", cure="Repeat.")
+
+    async def _read(self, group: str) -> tuple[GroupState, int]:
+        known = await self._coordination.read(_path(group))
+        if known is None:
+            return GroupState(), 0
+        try:
+            return msgspec.json.decode(known.value, type=GroupState), known.version
+        except msgspec.MsgspecError as error:
+            raise Corruption(f"The state of group {group} cannot be read: {error}.") from None
+
+    async def _written(self, group: str, state: GroupState, version: int) -> bool:
+        """Whether the write succeeded. False: another process has changed the state meanwhile."""
+        try:
+            await self._coordination.write(_path(group), msgspec.json.encode(state), version)
+        except StalePlan:
+            return False
+        return True
+
+
+def _path(group: str) -> str:
+    return f"deferred/{group.encode().hex()}"
