@@ -1,0 +1,21 @@
+"""DDL files: the schema as SQL text, read with located errors and written back.
+
+The loader reads (with sqlglot's "postgres", which accepts the common forms of DuckDB, MySQL and
+SQLite too) CREATE TABLE, CREATE [UNIQUE] INDEX … INCLUDE, CREATE MATERIALIZED VIEW (its SELECT is
+stored as written, and bound when the schema is planned), and ALTER TABLE … ADD [CONSTRAINT …] as
+pg_dump writes it. ALTER … RESTART WITH and setval set the first number of an identity column of the
+file. Unknown statements and options are refused: nothing in a file is silently ignored. Every node
+is checked to have only parts that are read here (`Statement.only`).
+
+The output of `pg_dump --schema-only` is accepted unchanged: all names may have the same schema
+prefix, sequences that are column defaults become IDENTITY, and statements that do not affect rows
+(owners, grants, comments, session settings) are skipped.
+
+Constraints are checked on the net changes at the end of a transaction, so DEFERRABLE and
+INITIALLY … are accepted, and NO ACTION is RESTRICT.
+"""
+
+from hornbeam_server.schema.ddl.load import Restart, load_ddl, load_restart
+from hornbeam_server.schema.render import render_ddl
+
+__all__ = ["Restart", "load_ddl", "load_restart", "render_ddl"]

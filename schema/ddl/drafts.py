@@ -1,0 +1,49 @@
+"""The declarations of a DDL file while it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from hornbeam_server.schema.build import IndexDraft, Name, RelationDraft, ViewDraft
+from hornbeam_server.schema.ddl.sequence_options import Options
+from hornbeam_server.schema.ddl.statement import Statement
+
+
+@dataclass(slots=True)
+class Drafts:
+    """The declarations of a file. `repeated` holds further declarations of a name; the builder
+    refuses them. `sequences` are the declared sequences. `draws` maps the name of a sequence to the
+    column that takes its numbers from it. `restarts` are the restarts after the declarations."""
+
+    relations: dict[str, RelationDraft] = field(default_factory=dict)
+    repeated: list[RelationDraft] = field(default_factory=list)
+    indexes: list[IndexDraft] = field(default_factory=list)
+    views: list[ViewDraft] = field(default_factory=list)
+    sequences: dict[str, tuple[Name, Options]] = field(default_factory=dict)
+    draws: dict[str, tuple[RelationDraft, str]] = field(default_factory=dict)
+    restarts: list[DraftRestart] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRestart:
+    """A restart of the column `column` of relation `owner`, or of the sequence `owner`. The next
+    number is `at` (None: the declared first number), or with `called` the number after `at`."""
+
+    owner: Name
+    column: Name | None
+    at: int | None
+    called: bool = False
+
+
+def altered_relation(statement: Statement, tree: exp.Expr, drafts: Drafts) -> RelationDraft:
+    name = statement.table(tree.this)
+    draft = drafts.relations.get(name.text)
+    if draft is None:
+        raise name.place.error(
+            f"ALTER TABLE of {name.text}, which is not declared above",
+            cure="put its CREATE TABLE first",
+            name=name.text,
+        )
+    return draft

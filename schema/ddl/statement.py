@@ -1,0 +1,269 @@
+"""One statement of a DDL file: its tokens, its parser, the places of its parts, and refusals."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NoReturn
+
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from hornbeam_server.schema.build import Name, Place
+from hornbeam_server.schema.ddl.sequence_options import Options, read_options
+from hornbeam_server.schema.sqltext import no_fallback_warnings, tokenize
+from hornbeam_server.schema.trees import unlink_unfinished
+
+DIALECT = Dialect.get_or_raise("postgres")
+_QUOTED = {TokenType.IDENTIFIER, TokenType.STRING}
+STATEMENTS = (
+    "a DDL file holds CREATE TABLE, CREATE INDEX, CREATE MATERIALIZED VIEW, ALTER TABLE … ADD"
+    " CONSTRAINT and ALTER COLUMN … RESTART WITH"
+)
+_READ = (["TABLE"], ["INDEX"], ["UNIQUE"], ["MATERIALIZED"])
+"""Words after CREATE."""
+_WITH_DATA = (["WITH", "NO", "DATA"], ["WITH", "DATA"])
+_SILENT = {"SET", "COMMENT", "GRANT", "REVOKE"}
+"""First words of statements that do not affect rows."""
+
+
+@dataclass(slots=True)
+class _Qualifier:
+    """The schema prefix of all names of a file: "" for none, None before the first name is read."""
+
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement: its tokens, its parser, and the mapping from a node to its place."""
+
+    text: str
+    file: str
+    tokens: Sequence[Token]
+    qualifier: _Qualifier
+
+    @property
+    def options(self) -> dict[int, tuple[int, int]]:
+        """The parenthesised options after AS IDENTITY, which the parser only partly understands:
+        offset of AS → positions of the parentheses in `tokens`."""
+        found = {}
+        for i, (word, identity, opening) in enumerate(
+            zip(self.tokens, self.tokens[1:], self.tokens[2:], strict=False)
+        ):
+            said = word.token_type is TokenType.ALIAS and identity.text.upper() == "IDENTITY"
+            if said and opening.token_type is TokenType.L_PAREN:
+                found[word.start] = (i + 2, self._closing(i + 2))
+        return found
+
+    def _closing(self, opening: int) -> int:
+        depth = 0
+        for i, token in enumerate(self.tokens[opening:], opening):
+            depth += (token.token_type is TokenType.L_PAREN) - (
+                token.token_type is TokenType.R_PAREN
+            )
+            if not depth:
+                return i
+        raise self.place(self.tokens[opening].start).error(
+            "( is not closed", cure="close it behind the options of the identity"
+        )
+
+    def options_behind(self, offset: int) -> Options:
+        """The options of the first AS IDENTITY after `offset`."""
+        first, last = self.options.get(self.keyword("AS", offset), (0, 0))
+        return read_options(self.tokens[first + 1 : last], self.refuse)
+
+    def parse(self) -> exp.Expr:
+        parser = DIALECT.parser(error_level=ErrorLevel.RAISE)
+        try:
+            with no_fallback_warnings():
+                (tree,) = parser.parse(list(_without(self.tokens, self.options)), self.text)
+        except ParseError as error:
+            unlink_unfinished(error)
+            raise self._syntax_error(error) from None
+        except RecursionError:
+            raise self.place(self.start).error(
+                "this statement is nested too deeply", cure="write it with fewer parentheses"
+            ) from None
+        except (AttributeError, IndexError, TypeError, ValueError) as error:
+            # The parser itself fails with these errors on some invalid statements.
+            raise self.place(self.start).error(
+                f"this statement cannot be parsed: {error}", cure="correct its syntax"
+            ) from error
+        assert tree is not None
+        return tree
+
+    def _syntax_error(self, error: ParseError) -> Exception:
+        """The error at the offending token. The parser reports its *last* character's place."""
+        found = error.errors[0]
+        end = (found["line"], found["col"])
+        token = next((t for t in self.tokens if (t.line, t.col) == end), self.tokens[-1])
+        place = self.place(token.start)
+        line = self.text.split("\n")[place.line - 1].strip()
+        problem = str(found["description"]).split(" but got", maxsplit=1)[0].lower()
+        return place.error(
+            f"syntax error at {token.text}: {problem}",
+            cure=f"correct the line: {line}",
+            name=token.text,
+        )
+
+    def place(self, offset: int) -> Place:
+        return Place.at(self.text, offset, self.file)
+
+    @property
+    def start(self) -> int:
+        return self.tokens[0].start
+
+    def beginning(self) -> str:
+        """The first words of the statement, in one line."""
+        return " ".join(self.text[self.start : self.tokens[:10][-1].end + 1].split())
+
+    def offset(self, node: exp.Expr) -> int:
+        """Offset of the first identifier or literal of `node`, otherwise of the statement."""
+        starts = [n.meta["start"] for n in node.walk() if "start" in n.meta]
+        return min(starts, default=self.start)
+
+    def keyword(self, word: str, after: int) -> int:
+        """Offset of the first `word` from offset `after` on, or `after` if there is none."""
+        for token in self.tokens[self._index(after) :]:
+            if token.text.upper() == word and token.token_type not in _QUOTED:
+                return token.start
+        return after
+
+    def behind(self, offset: int) -> Place:
+        """Place of the token after the token at `offset`."""
+        index = min(self._index(offset) + 1, len(self.tokens) - 1)
+        return self.place(self.tokens[index].start)
+
+    def behind_as(self) -> str:
+        """The text after the first AS outside parentheses."""
+        for token, following in self._outside():
+            if token.token_type is TokenType.ALIAS:
+                return self.text[following.start : self.tokens[-1].end + 1]
+        return ""
+
+    def outside_columns(self) -> Token:
+        """The token after the list of columns, otherwise the token after CREATE."""
+        for token, following in self._outside():
+            if token.token_type is TokenType.R_PAREN:
+                return following
+        return self.tokens[1]
+
+    def _outside(self) -> Iterator[tuple[Token, Token]]:
+        """Tokens outside parentheses, each with the next token. The closing parenthesis of an
+        outermost pair counts as outside."""
+        depth = 0
+        for token, following in pairwise(self.tokens):
+            depth += (token.token_type is TokenType.L_PAREN) - (
+                token.token_type is TokenType.R_PAREN
+            )
+            if not depth:
+                yield token, following
+
+    def _index(self, offset: int) -> int:
+        return bisect_left(self.tokens, offset, key=lambda token: token.start)
+
+    def name(self, node: exp.Expr | None) -> Name:
+        """An identifier, folded to lower case unless it is quoted."""
+        if not isinstance(node, exp.Identifier):
+            what = node.sql("postgres") if node is not None else "nothing"
+            self.refuse(what, self.offset(node) if node is not None else self.start, "write a name")
+        text = node.name if node.args.get("quoted") else node.name.lower()
+        return Name(text, self.place(self.offset(node)))
+
+    def table(self, node: exp.Expr | None) -> Name:
+        if not isinstance(node, exp.Table):
+            what = node.sql(DIALECT) if node is not None else "a reference to nothing"
+            offset = self.offset(node) if node is not None else self.start
+            self.refuse(what, offset, "write the name of a relation")
+        schema = node.args.get("db")
+        written = self.name(schema).text if schema else ""
+        if self.qualifier.text is None:
+            self.qualifier.text = written
+        if node.args.get("catalog") or written != self.qualifier.text:
+            cure = "relations live in one schema; write it before all names, or before none"
+            what = f"the {'qualified' if schema else 'unqualified'} name {node.sql()}"
+            self.refuse(what, self.offset(node), cure)
+        return self.name(node.this)
+
+    def names(self, nodes: Sequence[exp.Expr]) -> tuple[Name, ...]:
+        return tuple(self.name(node) for node in nodes)
+
+    def only(self, node: exp.Expr, parts: set[str], cure: str, at: int | None = None) -> None:
+        """Refuse a node with parts other than `parts`, since these would be ignored silently."""
+        for part, value in node.args.items():
+            if value and part not in parts and not part.startswith("_"):
+                written = node.sql(DIALECT, comments=False)
+                what = written if len(written) < 40 else part.upper()
+                self.refuse(what, self.offset(node) if at is None else at, cure)
+
+    def bare_index(self, node: exp.Expr, cure: str, at: int | None = None) -> None:
+        """Refuse INCLUDE, USING INDEX … after PRIMARY KEY and UNIQUE."""
+        if (parameters := node.args.get("include")) is not None:
+            self.only(parameters, set(), cure, self.offset(node) if at is None else at)
+
+    def refuse(self, what: str, offset: int, cure: str) -> NoReturn:
+        raise self.place(offset).error(f"{what} is not supported here", cure=cure, name=what)
+
+
+def _without(tokens: Sequence[Token], options: Mapping[int, tuple[int, int]]) -> Iterator[Token]:
+    cut = [range(first, last + 1) for first, last in options.values()]
+    return (token for i, token in enumerate(tokens) if not any(i in part for part in cut))
+
+
+def split_statements(text: str, file: str) -> Iterator[Statement]:
+    current: list[Token] = []
+    qualifier = _Qualifier()
+    for token in _without_orders_to_psql(tokenize(DIALECT, text, file)):
+        if token.token_type is not TokenType.SEMICOLON:
+            current.append(token)
+        elif current:
+            yield Statement(text, file, current, qualifier)
+            current = []
+    if current:
+        yield Statement(text, file, current, qualifier)
+
+
+def _without_orders_to_psql(tokens: Sequence[Token]) -> list[Token]:
+    r"""The tokens without the lines \restrict and \unrestrict, which pg_dump writes."""
+    words: dict[int, list[str]] = {}
+    for token in tokens:
+        words.setdefault(token.line, []).append(token.text)
+    orders = (["\\", "restrict"], ["\\", "unrestrict"])
+    lines = {line for line, said in words.items() if said[:2] in orders}
+    return [token for token in tokens if token.line not in lines]
+
+
+def is_silent(statement: Statement) -> bool:
+    """Can the statement be skipped because it does not affect rows?"""
+    words = [token.text.upper() for token in statement.tokens]
+    return (
+        words[0] in _SILENT
+        or words[:5] == ["SELECT", "PG_CATALOG", ".", "SET_CONFIG", "("]
+        or (words[0] == "ALTER" and words[-3:-1] == ["OWNER", "TO"])
+        or (words[:2] == ["ALTER", "SEQUENCE"] and "OWNED" in words[3:6])
+    )
+
+
+def refuse_unread(statement: Statement) -> NoReturn:
+    """Refuse a statement that the parser does not understand and returns as plain text."""
+    tokens = statement.tokens
+    words = [token.text.upper() for token in tokens]
+    backtick = next((token for token in tokens if token.text == "`"), None)
+    if backtick is not None:
+        statement.refuse("the quote `", backtick.start, 'write names as they are, or "quoted"')
+    with_data = next((n for n in (3, 2) if words[-n:] in _WITH_DATA), None)
+    if with_data is not None:
+        what = " ".join(words[-with_data:])
+        statement.refuse(what, tokens[-with_data].start, f"leave out {what}")
+    if words[0] == "CREATE" and words[1:2] in _READ:
+        raise statement.place(statement.start).error(
+            f"this CREATE {words[1]} is not understood",
+            cure="correct its syntax",
+            name=words[1],
+        )
+    statement.refuse(statement.beginning(), statement.start, STATEMENTS)

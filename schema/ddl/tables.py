@@ -1,0 +1,225 @@
+"""CREATE TABLE and ALTER TABLE: columns and constraints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NoReturn
+
+from sqlglot import exp
+
+from hornbeam_server.schema.build import (
+    ColumnDraft,
+    ForeignKeyDraft,
+    IndexDraft,
+    Name,
+    RelationDraft,
+)
+from hornbeam_server.schema.ddl.drafts import Drafts, altered_relation
+from hornbeam_server.schema.ddl.identities import check_single_default, make_identity, sequence_of
+from hornbeam_server.schema.ddl.statement import STATEMENTS, Statement
+from hornbeam_server.schema.model import Default, DefaultKind, Identity, OnDelete
+from hornbeam_server.schema.sqltext import is_serial, read_default, read_type, type_note
+
+_REFUSED: dict[type[exp.Expr | exp.ColumnConstraintKind], tuple[str, str]] = {
+    exp.CheckColumnConstraint: ("CHECK", "check the values in the application"),
+    exp.CollateColumnConstraint: ("COLLATE", "text is ordered by code point; leave it out"),
+    exp.ComputedColumnConstraint: ("GENERATED", "compute the value in queries or when writing"),
+    exp.ExcludeColumnConstraint: ("EXCLUDE", "use UNIQUE, or check in the application"),
+    exp.CommentColumnConstraint: ("COMMENT", "write a -- comment"),
+    exp.LikeProperty: ("LIKE", "write the columns out"),
+}
+_ON_DELETE = {
+    "ON DELETE RESTRICT": OnDelete.RESTRICT,
+    "ON DELETE NO ACTION": OnDelete.RESTRICT,
+    "ON DELETE CASCADE": OnDelete.CASCADE,
+    "ON DELETE SET NULL": OnDelete.SET_NULL,
+}
+_NO_EFFECT = {
+    "ON UPDATE RESTRICT",
+    "ON UPDATE NO ACTION",
+    "MATCH SIMPLE",
+    "DEFERRABLE",
+    "NOT DEFERRABLE",
+    "INITIALLY DEFERRED",
+    "INITIALLY IMMEDIATE",
+}
+
+
+def read_table(statement: Statement, tree: exp.Create, drafts: Drafts) -> RelationDraft:
+    if not isinstance(tree.this, exp.Schema):
+        statement.refuse("CREATE TABLE without columns", statement.start, "declare the columns")
+    cure = "declare a plain table: CREATE TABLE name (columns and constraints)"
+    if tree.args.get("properties"):
+        token = statement.outside_columns()
+        statement.refuse(token.text.upper(), token.start, cure)
+    statement.only(tree, {"this", "kind", "exists"}, cure, statement.start)
+    draft = RelationDraft(statement.table(tree.this.this))
+    for element in tree.this.expressions:
+        if isinstance(element, exp.ColumnDef):
+            _read_column(statement, element, draft, drafts)
+        elif isinstance(element, exp.Identifier):
+            raise statement.place(statement.offset(element)).error(
+                f"column {element.name} has no type",
+                cure="give it one, such as INTEGER",
+                name=element.name,
+            )
+        else:
+            _read_constraint(statement, element, draft, drafts)
+    return draft
+
+
+def _read_column(
+    statement: Statement, node: exp.ColumnDef, draft: RelationDraft, drafts: Drafts
+) -> None:
+    name = statement.name(node.this)
+    start = statement.offset(node.this)
+    kind = node.args.get("kind")
+    if not isinstance(kind, exp.DataType):
+        raise name.place.error(
+            f"column {name.text} has no type", cure="give it one, such as INTEGER", name=name.text
+        )
+    statement.only(node, {"this", "kind", "constraints"}, "leave it out", start)
+    column = ColumnDraft(name, read_type(kind, statement.behind(start)), note=type_note(kind))
+    if is_serial(kind):
+        column = replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
+    for constraint in node.args.get("constraints") or ():
+        column = _column_constraint(statement, constraint, column, draft, drafts)
+    draft.columns.append(column)
+
+
+def _column_constraint(
+    statement: Statement,
+    node: exp.Expr,
+    column: ColumnDraft,
+    draft: RelationDraft,
+    drafts: Drafts,
+) -> ColumnDraft:
+    """Apply one inline constraint and return the changed column."""
+    name = column.name
+    start = statement.offset(node.parent.this) if node.parent else statement.start
+    kind = node.kind if isinstance(node, exp.ColumnConstraint) else node
+    match kind:
+        case exp.PrimaryKeyColumnConstraint():
+            statement.only(kind, {"include"}, "write PRIMARY KEY alone", start)
+            statement.bare_index(kind, "write PRIMARY KEY alone", start)
+            draft.primary_keys.append((name,))
+        case exp.UniqueColumnConstraint():
+            statement.only(kind, {"include"}, "write UNIQUE alone", start)
+            statement.bare_index(kind, "write UNIQUE alone", start)
+            label = statement.name(node.this) if node.this else None
+            drafts.indexes.append(IndexDraft(label, draft.name, ((name, False),), unique=True))
+        case exp.Reference():
+            label = statement.name(node.this) if node.this else None
+            draft.foreign_keys.append(_foreign_key(statement, label, (name,), kind))
+        case exp.NotNullColumnConstraint():
+            nullable = bool(kind.args.get("allow_null"))
+            return replace(column, nullable=nullable)
+        case exp.GeneratedAsIdentityColumnConstraint() | exp.AutoIncrementColumnConstraint():
+            cure = "write GENERATED BY DEFAULT AS IDENTITY"
+            statement.only(kind, {"this"}, cure, statement.keyword("IDENTITY", start))
+            check_single_default(column)
+            options = statement.options_behind(start)
+            if options.name:
+                drafts.draws[options.name] = (draft, name.text)
+            identity = options.identity(always=kind.args.get("this") is True)
+            numbers = Default(DefaultKind.IDENTITY, identity=identity)
+            return replace(column, nullable=False, default=numbers)
+        case exp.DefaultColumnConstraint():
+            check_single_default(column)
+            if (sequence := sequence_of(kind.this)) is not None:
+                drafts.draws[sequence] = (draft, name.text)
+                return replace(column, nullable=False, default=Default(DefaultKind.IDENTITY))
+            place = statement.behind(statement.keyword("DEFAULT", start))
+            default = read_default(kind.this, column.type, place)
+            return replace(column, default=default)
+        case _:
+            _refuse_constraint(statement, node, start)
+    return column
+
+
+def _refuse_constraint(statement: Statement, node: exp.Expr, after: int) -> NoReturn:
+    kind = node.kind if isinstance(node, exp.ColumnConstraint) else node
+    word, cure = _REFUSED.get(type(kind), (kind.sql("postgres"), "leave it out"))
+    statement.refuse(word, statement.keyword(word, after), cure)
+
+
+def _read_constraint(
+    statement: Statement,
+    node: exp.Expr,
+    draft: RelationDraft,
+    drafts: Drafts,
+    label: Name | None = None,
+) -> None:
+    """Read a table constraint, in CREATE TABLE or ALTER TABLE."""
+    match node:
+        case exp.Constraint():
+            named = statement.name(node.this)
+            for part in node.expressions:
+                _read_constraint(statement, part, draft, drafts, named)
+        case exp.PrimaryKey():
+            statement.only(node, {"expressions", "include"}, "write PRIMARY KEY (columns)")
+            statement.bare_index(node, "write PRIMARY KEY (columns)")
+            draft.primary_keys.append(statement.names(node.expressions))
+        case exp.UniqueColumnConstraint():
+            statement.only(node, {"this", "include"}, "write UNIQUE (columns); NULLs are distinct")
+            statement.bare_index(node, "write UNIQUE (columns)")
+            listed = node.this.expressions if node.this is not None else ()
+            columns = tuple((name, False) for name in statement.names(listed))
+            drafts.indexes.append(IndexDraft(label, draft.name, columns, unique=True))
+        case exp.ForeignKey():
+            statement.only(node, {"expressions", "reference"}, "put the options behind REFERENCES")
+            columns_ = statement.names(node.expressions)
+            reference = node.args.get("reference")
+            if reference is None:
+                offset = statement.offset(node)
+                statement.refuse("FOREIGN KEY alone", offset, "write REFERENCES relation behind it")
+            draft.foreign_keys.append(_foreign_key(statement, label, columns_, reference))
+        case _:
+            _refuse_constraint(statement, node, statement.start)
+
+
+def _foreign_key(
+    statement: Statement, label: Name | None, columns: tuple[Name, ...], node: exp.Reference
+) -> ForeignKeyDraft:
+    target = node.this
+    listed: tuple[Name, ...] = ()
+    if isinstance(target, exp.Schema):
+        listed = statement.names(target.expressions)
+        target = target.this
+    parent = statement.table(target)
+    on_delete = OnDelete.RESTRICT
+    for option in node.args.get("options") or ():
+        text = " ".join(str(option).upper().split())
+        if text in _ON_DELETE:
+            on_delete = _ON_DELETE[text]
+        elif text not in _NO_EFFECT:
+            _refuse_option(statement, text, statement.offset(target))
+    return ForeignKeyDraft(label, columns, parent, listed, on_delete)
+
+
+def _refuse_option(statement: Statement, text: str, parent: int) -> NoReturn:
+    if text.startswith("ON UPDATE"):
+        cure = "keys do not change under their children; write ON UPDATE RESTRICT or nothing"
+        # ON may also precede DELETE, so look for UPDATE.
+        statement.refuse(text, statement.keyword("UPDATE", parent), cure)
+    cure = "write ON DELETE RESTRICT, NO ACTION, CASCADE or SET NULL"
+    if text.startswith("MATCH"):
+        cure = f"leave out {text}"
+    statement.refuse(text, statement.keyword(text.split()[1], parent), cure)
+
+
+def read_alter(statement: Statement, tree: exp.Alter, drafts: Drafts) -> None:
+    draft = altered_relation(statement, tree, drafts)
+    for action in tree.args["actions"]:
+        if isinstance(action, exp.ColumnDef):
+            offset = statement.offset(action)
+            statement.refuse("ADD COLUMN", offset, "put the column into CREATE TABLE")
+        default = action.args.get("default") if isinstance(action, exp.AlterColumn) else None
+        if (sequence := sequence_of(default)) is not None:
+            make_identity(statement, action, draft, Identity())
+            drafts.draws[sequence] = (draft, statement.name(action.this).text)
+            continue
+        if not isinstance(action, exp.AddConstraint):
+            statement.refuse(action.sql("postgres"), statement.start, STATEMENTS)
+        for constraint in action.expressions:
+            _read_constraint(statement, constraint, draft, drafts)

@@ -1,0 +1,73 @@
+"""CREATE MATERIALIZED VIEW."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from hornbeam_server.schema.build import ViewDraft
+from hornbeam_server.schema.ddl.statement import DIALECT, Statement
+from hornbeam_server.schema.model import (
+    DEFAULT_GROUP,
+    DEFAULT_INTERVAL_S,
+    DeclaredView,
+    Refresh,
+)
+
+_UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+_INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|h)\s*")
+
+
+def read_view(statement: Statement, tree: exp.Create) -> ViewDraft:
+    cure = "write CREATE MATERIALIZED VIEW name WITH (refresh = 'deferred', …) AS SELECT …"
+    statement.only(tree, {"this", "kind", "expression", "exists", "properties"}, cure)
+    if isinstance(tree.this, exp.Schema):
+        statement.refuse(
+            "a list of columns", statement.offset(tree.this), "name them in the SELECT"
+        )
+    name = statement.table(tree.this)
+    options = dict(_options(statement, tree, cure))
+    if options.get("refresh") not in set(Refresh):
+        raise name.place.error(
+            f"view {name.text} does not say that it is refreshed later",
+            cure="say WITH (refresh = 'deferred'), or 'recompute' for what cannot be kept from"
+            " changes; views that commits keep are chosen from the workload",
+            name=name.text,
+        )
+    refresh = Refresh(options["refresh"])
+    try:
+        interval_s = _seconds(options["interval"]) if "interval" in options else DEFAULT_INTERVAL_S
+    except ValueError as error:
+        raise name.place.error(
+            f"view {name.text}: {error}",
+            cure="write '5 s', '100 ms', '1 min' or '2 h'",
+            name=name.text,
+        ) from None
+    group = options.get("group", DEFAULT_GROUP)
+    view = DeclaredView(name.text, statement.behind_as(), interval_s, group, refresh)
+    return ViewDraft(name, view)
+
+
+def _options(statement: Statement, tree: exp.Create, cure: str) -> Iterator[tuple[str, str]]:
+    """The names and values of the options in WITH (…). Refuses unknown and repeated options."""
+    seen = set()
+    properties = tree.args.get("properties")
+    for item in properties.expressions if properties else ():
+        if isinstance(item, exp.MaterializedProperty):
+            continue
+        name = item.name.lower() if isinstance(item, exp.Property) else ""
+        if name not in {"refresh", "interval", "group"} or name in seen:
+            what = item.sql(DIALECT)
+            statement.refuse(what, statement.keyword("WITH", statement.start), cure)
+        seen.add(name)
+        yield name, item.args["value"].name
+
+
+def _seconds(text: str) -> float:
+    """The seconds of '5 s', '100 ms', '1 min' or '2 h'. Raises ValueError."""
+    found = _INTERVAL.fullmatch(text)
+    if found is None or not float(found[1]):
+        raise ValueError(f"{text!r} is no interval")
+    return float(found[1]) * _UNITS[found[2]]
