@@ -56,6 +56,8 @@ from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.ddl.tables import create_tables
 from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.roots import RootName, Roots
+from hornbeam_server.txlayer.transactions.write_compiler import compile_write
+from hornbeam_server.txlayer.transactions.write_parameters import bind_parameters
 from hornbeam_server.txlayer.transactions.write_plans import (
     ByKey,
     BySearch,
@@ -64,8 +66,6 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     InsertPlan,
     UpdatePlan,
     WritePlan,
-    bind_parameters,
-    compile_write,
     needs_duckdb,
 )
 

@@ -67,6 +67,9 @@ from hornbeam_server.txlayer.transactions.requests import (
     StatementResult,
     Work,
 )
+from hornbeam_server.txlayer.transactions.write_compiler import with_values
+from hornbeam_server.txlayer.transactions.write_expressions import Scalar
+from hornbeam_server.txlayer.transactions.write_parameters import bind_parameters
 from hornbeam_server.txlayer.transactions.write_plans import (
     Assignments,
     ByKey,
@@ -75,15 +78,12 @@ from hornbeam_server.txlayer.transactions.write_plans import (
     Defaulted,
     DeletePlan,
     InsertPlan,
-    Scalar,
     Subquery,
     UpdatePlan,
     WritePlan,
     assigned,
     assigned_moment,
-    bind_parameters,
     needs_duckdb,
-    with_values,
 )
 
 CONFLICTS_A_TURN = 32

@@ -9,7 +9,8 @@ from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.txlayer.transactions.constraints import Constraints
 from hornbeam_server.txlayer.transactions.roots import Roots
-from hornbeam_server.txlayer.transactions.write_plans import WritePlan, compile_write
+from hornbeam_server.txlayer.transactions.write_compiler import compile_write
+from hornbeam_server.txlayer.transactions.write_plans import WritePlan
 
 PLAN_CACHE_SIZE = 2_000
 

@@ -1,0 +1,67 @@
+"""Refusal of clauses of INSERT, UPDATE and DELETE that no plan carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from sqlglot import exp
+
+from hornbeam_server.query.binding.parse import OVERRIDING
+from hornbeam_server.schema.errors import Unsupported
+from hornbeam_server.schema.trees import written
+
+_CARRIED_OUT: Mapping[type[exp.Expr], Set[str]] = {
+    exp.Insert: {"this", "expression", "default", "conflict", "returning", "with_", OVERRIDING},
+    exp.Update: {"this", "expressions", "where", "returning", "with_"},
+    exp.Delete: {"this", "where", "returning", "with_"},
+    exp.Schema: {"this", "expressions"},
+    exp.Table: {"this", "alias", "only"},
+    exp.TableAlias: {"this"},
+    exp.OnConflict: {"action", "conflict_keys", "expressions", "where"},
+    exp.Returning: {"expressions"},
+}
+"""The clauses of a statement that its plan carries out. The parser accepts more clauses."""
+_COLUMNS = "Use INSERT … ON CONFLICT (columns)."
+_SOME_ROWS = "Name the rows in WHERE, for example by a subquery: WHERE key IN (SELECT …)."
+_TWO_STEPS = "Use ON CONFLICT, or DELETE and INSERT in one transaction."
+_REFUSED = {
+    "alternative": ("INSERT OR REPLACE and INSERT OR IGNORE are", _COLUMNS),
+    "ignore": ("INSERT IGNORE is", _COLUMNS),
+    "by_name": ("INSERT BY NAME is", "List the columns: INSERT INTO t (columns) …"),
+    "overwrite": ("INSERT OVERWRITE is", _TWO_STEPS),
+    "exists": ("INSERT with IF EXISTS is", _TWO_STEPS),
+    "constraint": ("ON CONFLICT ON CONSTRAINT is", "Name its columns: ON CONFLICT (columns)."),
+    "index_predicate": ("ON CONFLICT (columns) with WHERE before DO is", "Leave the WHERE out."),
+    "duplicate": ("ON DUPLICATE KEY is", _COLUMNS),
+    "from_": ("UPDATE with FROM is", "Use a subquery in WHERE, or read the values first."),
+    "using": ("DELETE with USING is", "Use a subquery in WHERE."),
+    "order": ("ORDER BY in a write is", _SOME_ROWS),
+    "limit": ("LIMIT in a write is", _SOME_ROWS),
+    "columns": ("A list of columns after the alias is", "Give the relation an alias alone."),
+    "into": ("RETURNING with INTO is", "The rows come as the statement's result."),
+}
+
+
+def require_carried_out(ast: exp.Expr) -> None:
+    """Raises Unsupported for a clause that no plan carries out: without the clause, the statement
+    would change other rows."""
+    target = ast.this
+    relation = target.this if isinstance(target, exp.Schema) else target
+    parts = [ast, target, relation, relation.args.get("alias")]
+    parts += [ast.args.get("conflict"), ast.args.get("returning")]
+    for part in filter(None, parts):
+        for clause in filter(part.args.get, part.args.keys() - _CARRIED_OUT[type(part)]):
+            words = f"{clause.strip('_').replace('_', ' ').upper()} in a write is"
+            words, cure = _REFUSED.get(clause, (words, "Leave it out."))
+            raise Unsupported(f"{words} not supported.", cure=cure)
+
+
+def conflict_column(item: exp.Expr) -> str:
+    """The column of a target of ON CONFLICT. Raises Unsupported for other expressions."""
+    column = item.this if isinstance(item, exp.Ordered) else item
+    if isinstance(column, exp.Column | exp.Identifier) and not item.args.get("desc"):
+        return column.name
+    raise Unsupported(
+        f"ON CONFLICT ({written(item, 'duckdb')}) is not supported.",
+        cure="Its target is the primary key or the columns of a unique index.",
+    )

@@ -1,0 +1,85 @@
+"""Parameters of write statements, and the one CURRENT_TIMESTAMP of a transaction."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from hornbeam_server.query.binding.algebra import Parameter
+from hornbeam_server.query.binding.binder import BoundQuery
+from hornbeam_server.query.binding.parameters import read
+from hornbeam_server.schema.errors import SqlError
+from hornbeam_server.schema.trees import written
+from hornbeam_server.schema.types import ColumnType, Kind
+from hornbeam_server.txlayer.transactions.requests import Parameters
+from hornbeam_server.txlayer.transactions.write_plans import WritePlan
+
+NOW = "__now"
+"""The parameter that replaces CURRENT_TIMESTAMP and its like: the transaction's current time."""
+_NOW_TYPE = ColumnType(Kind.TIMESTAMPTZ)
+_NOW_CALLS = {"now", "get_current_timestamp", "transaction_timestamp"}
+
+
+def with_one_now(bound: BoundQuery) -> BoundQuery:
+    """`bound` with the current time as parameter `NOW`. It has one value in a transaction, and the
+    same in a replay."""
+    moments = [node for node in bound.ast.walk() if _is_moment(node)]
+    if not moments:
+        return bound
+    for node in moments:
+        parameter = exp.Placeholder(this=NOW)
+        parameter.meta["parameter"] = Parameter(NOW)
+        moment: exp.Expr = exp.cast(parameter, "TIMESTAMPTZ", copy=False)
+        if isinstance(node, exp.CurrentDate | exp.Localtimestamp):
+            kind = "DATE" if isinstance(node, exp.CurrentDate) else "TIMESTAMP"
+            moment = exp.cast(moment, kind, copy=False)
+        if isinstance(node.parent, exp.Returning | exp.Select):
+            moment = exp.alias_(moment, written(node, "duckdb"), quoted=True, copy=False)
+        node.replace(moment)
+    return replace(bound, parameter_types={**bound.parameter_types, NOW: _NOW_TYPE})
+
+
+def _is_moment(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in _NOW_CALLS
+    return isinstance(node, exp.CurrentTimestamp | exp.CurrentDate | exp.Localtimestamp)
+
+
+def bind_parameters(parameters: Parameters, plan: WritePlan, now: dt.datetime) -> Parameters:
+    """Check the number and names of the parameters, and read each value as the type of its use.
+
+    `now` is the value of CURRENT_TIMESTAMP in this transaction. Raises SqlError, TypeMismatch, and
+    Misfit for values that need another plan (`with_values`).
+    """
+    values = read(plan.readers, {**by_name(parameters, plan.bound), NOW: now})
+    if isinstance(parameters, Mapping) or NOW in values:
+        return values
+    return tuple(values.values())
+
+
+def by_name(parameters: Parameters, bound: BoundQuery) -> Mapping[Any, Any]:
+    """The values by number or name. Raises SqlError unless they match the parameters."""
+    types = bound.parameter_types
+    if not isinstance(parameters, Mapping):
+        wanted = len(types) - (NOW in types)
+        if len(parameters) != wanted:
+            raise SqlError(
+                f"The statement has {wanted} parameters, {len(parameters)} values were given."
+            )
+        return dict(enumerate(parameters))
+    missing = [name for name in types if name not in parameters and name != NOW]
+    extra = [name for name in parameters if name not in types or name == NOW]
+    if missing or extra:
+        raise SqlError(
+            "The parameters do not match the statement: "
+            + "; ".join(
+                f"{what} {', '.join(':' + str(name) for name in names)}"
+                for what, names in (("missing", missing), ("unknown", extra))
+                if names
+            )
+        )
+    return parameters
