@@ -33,10 +33,12 @@ from hornbeam_server.txlayer.transactions.requests import StatementResult, Trans
 from hornbeam_server.txlayer.views.verify import VerifyReport
 
 if TYPE_CHECKING:
+    from hornbeam_server.node.bulk_access import DeferredBatch
     from hornbeam_server.node.change_feed import Changes
-    from hornbeam_server.node.database import Database, DeferredBatch, QueryResult
+    from hornbeam_server.node.database import Database
     from hornbeam_server.node.deferred_views import GroupStatus
     from hornbeam_server.node.exports import Export
+    from hornbeam_server.node.reads import QueryResult
     from hornbeam_server.node.schema_plans import PlannedSchema
 
 _SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, None}

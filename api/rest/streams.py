@@ -24,7 +24,8 @@ from hornbeam_server.api.rest.serializers import (
     tail_document,
     verify_document,
 )
-from hornbeam_server.node.database import Database, QueryResult
+from hornbeam_server.node.database import Database
+from hornbeam_server.node.reads import QueryResult
 from hornbeam_server.schema.errors import HornbeamError, LimitExceeded
 from hornbeam_server.schema.sizes import long_positions, pieces
 from hornbeam_server.schema.turns import chunks

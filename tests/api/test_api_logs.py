@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from uvicorn.protocols.http import h11_impl, httptools_impl
 
 from hornbeam_server.node import logging_setup
-from hornbeam_server.node.database import Database
+from hornbeam_server.node.reads import Reads
 from hornbeam_server.schema.errors import Corruption
 
 LOGGED = """
@@ -33,7 +33,7 @@ def test_damage_that_a_request_meets_is_logged(tmp_path, monkeypatch):
     def query(*_, **__):
         raise Corruption("A block is damaged.", cure="Restore it.")
 
-    monkeypatch.setattr(Database, "query", query)
+    monkeypatch.setattr(Reads, "query", query)
     with world(tmp_path) as server, capture_logs() as logged:
         answer = server.post("/v1/query", {"sql": "SELECT 1"})
     assert answer.status_code == 500

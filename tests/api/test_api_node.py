@@ -8,7 +8,8 @@ import pytest
 from database_world import until
 
 from hornbeam_server.api.rest.app import create_app
-from hornbeam_server.node.database import Database, Ports
+from hornbeam_server.node.adapters import Ports
+from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Node, Serving
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.node.settings import Settings

@@ -22,7 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from hornbeam_server.node.database import Database, Ports
+from hornbeam_server.node.adapters import Ports
+from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.query.workers.processes import inline_worker
 from hornbeam_server.storage.log.segments import SegmentedLog

@@ -24,7 +24,8 @@ from crash_points_world import Life, Work, World, left, live
 from database_world import run_all, settled, stored_rows
 from test_transactions_statements import FILL
 
-from hornbeam_server.node.database import SYSTEM_TABLES, Database
+from hornbeam_server.node.assembly import SYSTEM_TABLES
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import State
 from hornbeam_server.txlayer.commit.failpoints import Step
 from hornbeam_server.txlayer.ddl import load_records

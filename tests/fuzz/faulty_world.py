@@ -16,7 +16,8 @@ from api_world import World, serving
 from fastapi import FastAPI
 
 from hornbeam_server.api.rest.app import create_app
-from hornbeam_server.node.database import Database, Ports
+from hornbeam_server.node.adapters import Ports
+from hornbeam_server.node.database import Database
 from hornbeam_server.node.node import Node, Serving
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import DiskFull, Unavailable

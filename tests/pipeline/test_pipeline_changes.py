@@ -193,7 +193,7 @@ def test_what_cannot_be_had_is_told_before_anything_is_read(shop):
     assert shop.post("/v1/changes", {"after": -1}).status_code == 422
     shop.transact("INSERT INTO kinds (k_id) VALUES (1)")
     last = shop.transact("INSERT INTO kinds (k_id) VALUES (2)").json()["commit_ts"]
-    shop.run(shop.database._low_water.raise_to(last - 1))
+    shop.run(shop.database.low_water.raise_to(last - 1))
     gone = shop.post("/v1/changes", {"after": began})
     assert (gone.status_code, gone.json()["code"]) == (410, "snapshot-too-old")
     assert gone.json()["kept_from"] == last - 1
@@ -312,6 +312,6 @@ def test_a_stream_goes_on_where_it_was_beside_a_writer(spark, shop, tmp_path):
     assert sink.there(3) == dict(Counter(rows_at(shop, "orders", now(shop))))
     shop.transact("INSERT INTO kinds (k_id) VALUES (1000)")
     late = shop.transact("INSERT INTO kinds (k_id) VALUES (1001)").json()["commit_ts"]
-    shop.run(shop.database._low_water.raise_to(late))
+    shop.run(shop.database.low_water.raise_to(late))
     with pytest.raises((AnalysisException, PySparkException), match="not all in the logs"):
         run(spark, shop, tmp_path / "checkpoint", sink, "orders", began)

@@ -18,7 +18,8 @@ from typing import Any
 
 from simulated_cluster import SUPERVISION_S, Cluster, Node
 
-from hornbeam_server.node.database import Database, Ports
+from hornbeam_server.node.adapters import Ports
+from hornbeam_server.node.database import Database
 from hornbeam_server.schema.errors import HornbeamError, Unavailable
 from hornbeam_server.storage.ports import Peers
 from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedPeers

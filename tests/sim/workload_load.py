@@ -231,7 +231,7 @@ def _putting(number: int, rows: list[Row]) -> Callable[[Database], Awaitable[lis
 
     async def work(database: Database) -> list[Row]:
         loop, patience_s = asyncio.get_running_loop(), database.settings.snapshot_retention_s / 2
-        async with database._at(strong=True) as (state, at):
+        async with database.reads.at(strong=True) as (state, at):
             began, catalog = loop.time(), state.catalog
             if catalog.load is None or catalog.load.number != number:
                 raise Unavailable("This node knows of no such load.")

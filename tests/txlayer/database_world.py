@@ -179,7 +179,7 @@ async def fill_load(
 ) -> None:
     """What executors do of a load under way: rows of relations, of their indexes, and of the views
     over them."""
-    async with database._at(strong=True) as (state, at):
+    async with database.reads.at(strong=True) as (state, at):
         catalog = state.catalog.loaded
         codecs, base = Codecs(catalog), dict(rows)
         for name in catalog.schema.names:

@@ -13,7 +13,8 @@ from typing import Any
 
 from members_world import until
 
-from hornbeam_server.node.database import Database, Ports
+from hornbeam_server.node.adapters import Ports
+from hornbeam_server.node.database import Database
 from hornbeam_server.node.settings import Settings
 from hornbeam_server.query.workers.processes import inline_worker
 from hornbeam_server.schema.catalog import Catalog

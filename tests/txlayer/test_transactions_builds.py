@@ -31,7 +31,7 @@ async def left(database, catalog=None):
 
 async def build(database, names, span, *, mark=True):
     """What an executor does, and the driver says afterwards."""
-    async with database._at(strong=True) as (state, at):
+    async with database.reads.at(strong=True) as (state, at):
         codecs = state.codecs
         codec = codecs(scanned_relation(state.catalog, names[0]))
         reader = Snapshot(database.store, codecs, at)
@@ -128,7 +128,7 @@ def test_what_was_put_late_or_in_vain_is_hidden(tmp_path):
             await check(database)
 
     async def rows_of(database, names):
-        async with database._at(strong=True) as (state, at):
+        async with database.reads.at(strong=True) as (state, at):
             codec = state.codecs(scanned_relation(state.catalog, names[0]))
             reader = Snapshot(database.store, state.codecs, at)
             writes = {}

@@ -318,7 +318,7 @@ async def test_a_follower_of_a_database_in_which_nothing_happens_needs_nothing_t
     await write(world, chosen, 20)
     at = (await asked(world.all[0])).upto
     await asyncio.sleep(1_000)
-    assert await world.all[0].do(world.all[0].database._low_water.read()) > 0
+    assert await world.all[0].do(world.all[0].database.low_water.read()) > 0
     await world.all[1].transact("UPDATE parent SET p_n = 5")
     await follow(world, world.all[0], at)
     await world.end()
@@ -334,7 +334,7 @@ async def test_what_is_dropped_while_it_is_looked_for_is_not_missed():
     await asyncio.sleep(100)
     await write(world, chosen, 5)
     await asyncio.sleep(2)  # until there is a checkpoint
-    reader = one.database._following._reader
+    reader = one.database.bulk._following._reader
     segments = reader.segments
 
     async def cut_first(name):
@@ -359,7 +359,7 @@ async def test_a_hole_in_a_log_and_damage_are_told():
     found = await asked(one, began)
     middle = found.segments[1]
     name = segment_name(middle.epoch, middle.sequence)
-    one.database._following._known.clear()
+    one.database.bulk._following._known.clear()
     world.disk.flip(one.name, name, middle.bytes // 2)
     with pytest.raises(Corruption) as error:
         await asked(one, began)

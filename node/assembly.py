@@ -1,0 +1,285 @@
+"""Assembly of a node from settings and adapters: a node that serves alone, or a member."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from hornbeam_server.node.adapters import Ports
+from hornbeam_server.node.settings import Settings
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.query.workers.control import Options
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import Corruption, Unavailable
+from hornbeam_server.storage.ports import START, Coordination, Log
+from hornbeam_server.txlayer.cluster import assignment
+from hornbeam_server.txlayer.cluster.assignment import Word
+from hornbeam_server.txlayer.cluster.links import Links
+from hornbeam_server.txlayer.cluster.log_retention import JOIN_S
+from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
+from hornbeam_server.txlayer.cluster.member import Answering, Member
+from hornbeam_server.txlayer.cluster.membership import Membership
+from hornbeam_server.txlayer.cluster.membership_view import View
+from hornbeam_server.txlayer.cluster.remote_locks import Guests, TravellingLocks
+from hornbeam_server.txlayer.cluster.slot_rates import SlotRates
+from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots, OwnSnapshots, Snapshots
+from hornbeam_server.txlayer.commit import log_end
+from hornbeam_server.txlayer.commit.committer import Committer
+from hornbeam_server.txlayer.commit.hlc import HybridClock
+from hornbeam_server.txlayer.commit.recovery import Recovered, recover
+from hornbeam_server.txlayer.ddl import build_records, catalog_manager
+from hornbeam_server.txlayer.ddl.catalog_manager import (
+    NO_CATALOG,
+    CatalogKeeper,
+    Claim,
+    OwnBarrier,
+    load_catalog,
+)
+from hornbeam_server.txlayer.ddl.tables import create_tables
+from hornbeam_server.txlayer.transactions import identity_columns, outcomes
+from hornbeam_server.txlayer.transactions.locks import Locks, LockTable
+from hornbeam_server.txlayer.transactions.manager import TransactionLimits, TransactionManager
+
+_LOG = structlog.get_logger(__name__)
+SYSTEM_TABLES = (
+    catalog_manager.TABLE,
+    build_records.TABLE,
+    identity_columns.TABLE,
+    log_end.TABLE,
+    outcomes.TABLE,
+)
+SPILL = "spill"
+"""Name of the folder for rows that queries spill, inside `Settings.data`."""
+
+
+class Parts:
+    """The parts of a node. They are built in two steps, `__init__` and `start`, because locks and
+    snapshots of a node that serves alone differ from those of a member."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ports: Ports,
+        log: Log,
+        recovered: Recovered,
+        lock_table: LockTable,
+        log_name: str,
+    ) -> None:
+        self.settings = settings
+        self.lost = [] if recovered.lost is None else [recovered.lost]
+        """Logs whose end was missing when they were recovered."""
+        self.ports = ports
+        self.log = log
+        self.hlc = HybridClock(ports.clock, recovered.last_ts)
+        self.committer = Committer(
+            store=ports.store,
+            log=log,
+            clock=ports.clock,
+            hlc=self.hlc,
+            checkpointed=recovered.position,
+            reserved=recovered.last_ts,
+            alive=ports.coordination.alive,
+            steps=ports.steps,
+            checkpoint_interval_s=settings.checkpoint_interval_s,
+            log_name=log_name,
+        )
+        self.lock_table = lock_table
+        self.engine = QueryEngine(
+            Options(
+                memory_mb=settings.query_memory_mb,
+                headroom_mb=settings.query_headroom_mb,
+                spill_folder=settings.data / SPILL,
+            ),
+            places=settings.query_places,
+            processes=settings.query_processes,
+            new_worker=ports.new_worker,
+            new_threads=ports.new_threads,
+        )
+
+    async def start(
+        self, catalog: Catalog, locks: Locks, snapshots: Snapshots, name: str = ""
+    ) -> None:
+        """Accept transactions, which are planned under `catalog`. `name` is the member's name."""
+        ports = self.ports
+        self.snapshots = snapshots
+        self.manager = TransactionManager(
+            store=ports.store,
+            committer=self.committer,
+            hlc=self.hlc,
+            clock=ports.clock,
+            ids=ports.ids,
+            engine=self.engine,
+            catalog=catalog,
+            locks=locks,
+            snapshots=snapshots,
+            name=name,
+            limits=TransactionLimits(timeout_s=self.settings.statement_timeout_s),
+        )
+        await self.committer.start()
+        self.keeper = CatalogKeeper(
+            ports.store, self.manager, self.engine, self.committer, ports.clock, steps=ports.steps
+        )
+
+
+async def start(settings: Settings, ports: Ports) -> Parts:
+    """Recover the database behind `ports`, and serve it alone. A failure closes the ports.
+
+    Raises Unavailable and Corruption.
+    """
+    store, coordination = ports.store, ports.coordination
+    async with contextlib.AsyncExitStack() as undo:
+        undo.push_async_callback(coordination.close)
+        undo.push_async_callback(store.close)
+        await create_tables(store, SYSTEM_TABLES)
+        claim = await Claim.take(store, coordination, ports.clock)
+        epoch = await _next_epoch(coordination, settings.slave)
+        log = await ports.open_log(settings.slave, epoch, claim.catalog.version)
+        undo.push_async_callback(log.close)
+        try:
+            name = settings.slave
+            recovered = await recover(store, log, log_name=name, steps=ports.steps)
+        except Corruption as error:
+            if coordination.alive():
+                raise
+            # A successor may have dropped the missing segments.
+            raise Unavailable(
+                "This process has been replaced while it recovered.", cure="Restart."
+            ) from error
+        parts = Parts(settings, ports, log, recovered, LockTable(), name)
+        undo.callback(parts.engine.close)
+        snapshots = OwnSnapshots(parts.committer, parts.hlc)
+        await parts.start(claim.catalog, parts.lock_table, snapshots)
+        barrier = OwnBarrier(parts.manager, parts.keeper.readers, parts.committer)
+        await parts.keeper.lead(claim, barrier)
+        await LowWater(coordination).begin(recovered.last_ts)
+        await coordination.join(settings.slave)
+        undo.pop_all()
+    _LOG.info(
+        "opened",
+        data=str(settings.data),
+        catalog=claim.catalog.version,
+        replayed=recovered.replayed,
+    )
+    return parts
+
+
+async def join(settings: Settings, ports: Ports, address: str) -> tuple[Parts, Member]:
+    """Join the nodes that serve the database behind `ports`. Clients reach this node at
+    `address`. A failure closes the ports. Raises Unavailable and Corruption.
+    """
+    store, coordination, clock = ports.store, ports.coordination, ports.clock
+    peers = ports.peers
+    assert peers is not None
+    async with contextlib.AsyncExitStack() as undo:
+        undo.push_async_callback(coordination.close)
+        undo.push_async_callback(store.close)
+        undo.push_async_callback(peers.close)
+        await create_tables(store, SYSTEM_TABLES)
+        if ports.logs is not None:
+            undo.push_async_callback(ports.logs.close)
+        view, began = View(ports.ids.new()), clock.monotonic()
+        log = await ports.open_log(view.name, 1, 0)
+        undo.push_async_callback(log.close)
+        rates = SlotRates(clock)
+        nothing, table = Recovered(0, START, 0), LockTable(rates.count)
+        parts = Parts(settings, ports, log, nothing, table, view.name)
+        committer, hlc = parts.committer, parts.hlc
+        undo.callback(parts.engine.close)
+        undo.push_async_callback(committer.close)
+        links = Links(peers, view, clock)
+        locks = TravellingLocks(parts.lock_table, view, links, hlc, clock)
+        own = OwnSnapshots(committer, hlc)
+        snapshots = MembersSnapshots(
+            own, committer, view, links, clock, lambda: parts.manager.state.catalog.version
+        )
+        await parts.start(NO_CATALOG, locks, snapshots, view.name)
+        guests = Guests(parts.lock_table, view, hlc, clock)
+        answering = Answering(view, guests, snapshots, parts.manager, hlc, committer)
+        membership = Membership(
+            coordination=coordination,
+            clock=clock,
+            view=view,
+            word=Word(address, await peers.listen(answering.answer)),
+            hlc=hlc,
+            committer=committer,
+            manager=parts.manager,
+            guests=guests,
+            links=links,
+            snapshots=snapshots,
+            readers=parts.keeper.readers,
+            rates=rates,
+            load=partial(load_catalog, store),
+            max_skew_s=settings.max_clock_skew_s,
+        )
+
+        before = await _owner_before(coordination, settings.slave)
+
+        async def recover_dead(dead: assignment.Member, epoch: int) -> int:
+            if dead in before:  # its epochs have a counter of their own
+                epoch = await _next_epoch(coordination, dead.name)
+            log = await ports.open_log(dead.name, epoch, view.assignment.catalog)
+            try:
+                found = await recover(store, log, log_name=dead.name, steps=ports.steps)
+                parts.lost += [] if found.lost is None else [found.lost]
+                return found.last_ts
+            finally:
+                await log.close()
+
+        member = Member(
+            coordination=coordination,
+            store=store,
+            clock=clock,
+            view=view,
+            membership=membership,
+            links=links,
+            manager=parts.manager,
+            keeper=parts.keeper,
+            committer=committer,
+            snapshots=snapshots,
+            hlc=hlc,
+            rates=rates,
+            recover=recover_dead,
+            address=address,
+            idle_rate=settings.slot_idle_rate,
+            before=before,
+        )
+        undo.push_async_callback(member.close)
+        undo.push_async_callback(parts.keeper.close)
+        if clock.monotonic() - began > JOIN_S:
+            raise Unavailable("It took too long to open a log.", cure="It is tried again.")
+        await member.start()
+        await LowWater(coordination).begin(hlc.observe())
+        undo.pop_all()
+    _LOG.info("joined", name=view.name, catalog=parts.manager.state.catalog.version)
+    return parts, member
+
+
+async def _owner_before(coordination: Coordination, slave: str) -> tuple[assignment.Member, ...]:
+    """The process that served this database alone, before it had several nodes; empty: none."""
+    known = await coordination.read(_epochs(slave))
+    return () if known is None else (assignment.Member(slave, slave, ""),)
+
+
+async def _next_epoch(coordination: Coordination, slave: str) -> int:
+    """An epoch higher than that of every earlier owner of this slave's log."""
+    path = _epochs(slave)
+    known = await coordination.read(path)
+    epoch = int(known.value) + 1 if known is not None else 1
+    await coordination.write(path, str(epoch).encode(), known.version if known else 0)
+    return epoch
+
+
+def _epochs(slave: str) -> str:
+    return f"epochs/{slave}"
+
+
+def forget_spilled(folder: Path) -> None:
+    """Remove the files that workers of a killed process have left. The database is locked, so no
+    other process spills there."""
+    with contextlib.suppress(FileNotFoundError):
+        for left in folder.iterdir():
+            shutil.rmtree(left, ignore_errors=True)

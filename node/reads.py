@@ -1,0 +1,218 @@
+"""Queries of a node: the choice of a snapshot, and the run of a plan at it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from hornbeam_server.node.deferred_views import DeferredViews
+from hornbeam_server.node.ownership import Ownership
+from hornbeam_server.node.settings import Settings
+from hornbeam_server.query.engine import PreparedQuery, QueryEngine, QueryStream
+from hornbeam_server.query.explain import Explanation
+from hornbeam_server.schema.catalog import Catalog
+from hornbeam_server.schema.errors import (
+    Corruption,
+    InvalidRequest,
+    SnapshotTooOld,
+    Unsupported,
+)
+from hornbeam_server.storage.codec.rows import Codecs
+from hornbeam_server.storage.ports import Clock, TableStore
+from hornbeam_server.storage.snapshot import Overlay, ReadItem, Snapshot
+from hornbeam_server.txlayer.commit.read_holds import Readers
+from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.manager import TransactionManager
+from hornbeam_server.txlayer.transactions.requests import Parameters, Replay, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """A running query. `served_by` names the relations, views and indexes that it reads at
+    `snapshot`; `reads` collects the row versions that it reads, None without a trace."""
+
+    stream: QueryStream
+    snapshot: int
+    served_by: tuple[str, ...]
+    reads: list[ReadItem] | None
+
+
+class Reads:
+    """Queries, each at one snapshot, under the catalog of that snapshot."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        store: TableStore,
+        engine: QueryEngine,
+        manager: TransactionManager,
+        holds: Readers,
+        deferred: DeferredViews,
+        ownership: Ownership,
+    ) -> None:
+        self.queries = 0
+        """Queries that were begun since the start."""
+        self._settings = settings
+        self._clock = clock
+        self._store = store
+        self._engine = engine
+        self._manager = manager
+        self._holds = holds
+        self._deferred = deferred
+        self._ownership = ownership
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self._manager.state.catalog
+
+    def prepare(self, sql: str, *, use_views: bool = True) -> PreparedQuery:
+        """Plan a query under the catalog in force. Plans are cached by text."""
+        return self._engine.prepare(sql, self._catalog, use_views=use_views)
+
+    @contextlib.asynccontextmanager
+    async def query(
+        self,
+        sql: str,
+        parameters: Parameters = (),
+        *,
+        bookmark: int = 0,
+        snapshot: int | None = None,
+        strong: bool = False,
+        pending: Sequence[Statement] = (),
+        replay: Replay | None = None,
+        trace: bool = False,
+        use_views: bool = True,
+        timeout_s: float | None = None,
+        max_rows: int | None = None,
+        columnar: bool = False,
+        max_staleness_s: float | None = None,
+    ) -> AsyncIterator[QueryResult]:
+        """Run a SELECT at one snapshot. Its rows must be read inside the context.
+
+        Without `snapshot` the query reads at a snapshot that holds every commit up to `bookmark`
+        and every commit that this node has acknowledged, with `strong` that any node has
+        acknowledged. `columnar` plans for a result that is read as Arrow. A query that names
+        deferred views reads at the snapshot of their group instead, and fails if that snapshot is
+        older than `max_staleness_s`. Raises HornbeamError.
+        """
+        deadline = self._clock.monotonic() + (timeout_s or self._settings.statement_timeout_s)
+        async with self.at(snapshot, bookmark, strong=strong) as (state, newest):
+            prepare = partial(
+                self._engine.prepare, sql, state.catalog, use_views=use_views, columnar=columnar
+            )
+            prepared = await self._engine.read(len(sql), prepare, deadline)
+            at = newest
+            if prepared.deferred:
+                if strong or pending:
+                    raise Unsupported(
+                        f"{', '.join(prepared.deferred)} lag behind, so they do not show"
+                        + (" what this transaction writes." if pending else " what is strong."),
+                        cure="Ask for a snapshot read, before the first write.",
+                    )
+                at = await self._deferred.read_at(
+                    prepared, asked=snapshot, max_staleness_s=max_staleness_s
+                )
+            overlay = None
+            if pending:
+                left_s = deadline - self._clock.monotonic()
+                overlay = await self._manager.pending(pending, at, replay, left_s)
+            reads: list[ReadItem] | None = [] if trace else None
+            if reads is not None and overlay is not None:
+                reads += await self._started_from(prepared.served_by, overlay, state.codecs, at)
+            reader = Snapshot(
+                self._store,
+                state.codecs,
+                at,
+                mutations=overlay,
+                trace=reads,
+                require_valid=partial(self._ownership.require_kept, at),
+            )
+            stream = await prepared.run(reader, parameters, deadline=deadline, max_rows=max_rows)
+            self.queries += 1
+            with self._holds.holding(at):
+                try:
+                    yield QueryResult(stream, at, prepared.served_by, reads)
+                finally:
+                    await stream.close()
+
+    @contextlib.asynccontextmanager
+    async def at(
+        self, asked: int | None = None, bookmark: int = 0, *, strong: bool = False
+    ) -> AsyncIterator[tuple[CatalogState, int]]:
+        """A catalog, and a snapshot to read under it. Inside the context the tables of the catalog
+        are not dropped, and the versions of the snapshot are not purged. The loop repeats when the
+        catalog changes during the wait for the snapshot: the old one does not fit then."""
+        while True:
+            state = self._manager.state
+            async with self.reading(state.catalog.version):
+                at = await self._snapshot(asked, bookmark, strong=strong)
+                if state is self._manager.state:
+                    with self._holds.holding(at):
+                        yield state, at
+                    return
+
+    @contextlib.asynccontextmanager
+    async def reading(self, version: int) -> AsyncIterator[None]:
+        """Inside the context no table of this version of the catalog is dropped, unless by a
+        successor of this process. What looks like damage then is reported as Unavailable."""
+        async with self._holds.reading(version):
+            try:
+                yield
+            except Corruption:
+                self._ownership.require_owner()
+                raise
+
+    async def _started_from(
+        self, layouts: Sequence[str], overlay: Overlay, codecs: Codecs, at: int
+    ) -> list[ReadItem]:
+        """The stored row versions that pending changes replace, in the layouts that a query reads.
+        A query that reads a pending change depends on the version that the change starts from."""
+        found: list[ReadItem] = []
+        for name in layouts:
+            keys = list(overlay.rows(name))
+            cells = await self._store.get(codecs(name).layout.table, keys, at)
+            found += [ReadItem(name, cell.key, cell.ts) for cell in cells if cell is not None]
+        return found
+
+    async def fetch(
+        self, sql: str, parameters: Parameters = (), **options: Any
+    ) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        async with self.query(sql, parameters, **options) as result:
+            return list(await result.stream.all())
+
+    async def _snapshot(self, asked: int | None, bookmark: int, *, strong: bool) -> int:
+        least = max(bookmark, asked or 0, self._catalog.since)
+        try:
+            newest = await self._ownership.snapshots.read_point(least, strong=strong)
+        except InvalidRequest:
+            self._ownership.require_owner()  # else the bookmark may come from a successor
+            raise
+        if asked is None:
+            if self._ownership.behind_s is None:
+                self._ownership.require_owner()
+            return newest
+        now = newest + int((self._ownership.behind_s or 0) * 1000)
+        oldest = now - int(self._settings.snapshot_retention_s * 1000)
+        if asked < max(oldest, self._catalog.since):
+            raise SnapshotTooOld(
+                f"Snapshot {asked} is older than what is kept (or than the last schema change).",
+                cure="Begin a new transaction.",
+            )
+        return asked
+
+    async def moment(self) -> tuple[Catalog, int]:
+        """The catalog in force, and a snapshot under it that holds every commit that any node has
+        acknowledged. Raises Unavailable."""
+        async with self.at(strong=True) as (state, at):
+            return state.catalog, at
+
+    def explain(
+        self, sql: str, parameters: Parameters | None = None, *, use_views: bool = True
+    ) -> Explanation:
+        """The plan of a query, with the reasons for it."""
+        return self.prepare(sql, use_views=use_views).explain(parameters)

@@ -1,0 +1,119 @@
+"""Verification and repair of views and indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from hornbeam_server.node.deferred_views import DeferredViews
+from hornbeam_server.node.reads import Reads
+from hornbeam_server.node.schema_plans import program_of
+from hornbeam_server.query.engine import QueryEngine
+from hornbeam_server.schema.errors import NotFound
+from hornbeam_server.storage.ports import TableStore
+from hornbeam_server.txlayer.commit.read_holds import Readers
+from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.manager import TransactionManager
+from hornbeam_server.txlayer.transactions.requests import (
+    RepairRows,
+    TransactionRequest,
+    TransactionResult,
+)
+from hornbeam_server.txlayer.views.verify import (
+    Checked,
+    Progress,
+    VerifyReport,
+    verify,
+    verify_deferred,
+)
+
+REPAIR_BATCH = 500
+"""Rows that one transaction repairs."""
+
+
+class Verification:
+    """Compares views and indexes with what their definitions give, and repairs them."""
+
+    def __init__(
+        self,
+        store: TableStore,
+        engine: QueryEngine,
+        manager: TransactionManager,
+        holds: Readers,
+        deferred: DeferredViews,
+        reads: Reads,
+        transact: Callable[[TransactionRequest], Awaitable[TransactionResult]],
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._manager = manager
+        self._holds = holds
+        self._deferred = deferred
+        self._reads = reads
+        self._transact = transact
+
+    async def verify(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        repair: bool = False,
+        progress: Progress = lambda _name, _done, _total: None,
+    ) -> VerifyReport:
+        """Recompute views and indexes at one snapshot, deferred views at the snapshot of their
+        group, and compare them with the stored rows. `repair` rewrites damaged rows of views and
+        indexes that commits maintain. Raises NotFound."""
+        async with self._reads.at() as (state, at):
+            kept, deferred = names, names
+            if names is not None:
+                deferred = [name for name in names if name in state.catalog.deferred_view]
+                kept = [name for name in names if name not in deferred]
+            report = await verify(
+                state.catalog,
+                state.codecs,
+                self._store,
+                at,
+                self._engine.checking,
+                names=kept,
+                progress=progress,
+            )
+            later = await self._verify_deferred(state, deferred, progress)
+        report = replace(report, checked=(*report.checked, *later))
+        if not repair or not report.differences:
+            return report
+        return replace(report, checked=tuple([await self._repair(item) for item in report.checked]))
+
+    async def _verify_deferred(
+        self, state: CatalogState, names: Sequence[str] | None, progress: Progress
+    ) -> list[Checked]:
+        found: list[Checked] = []
+        for at, views in (await self._deferred.as_of(state.catalog, names)).items():
+            with self._holds.holding(at):
+                found += await verify_deferred(
+                    state.catalog,
+                    state.codecs,
+                    self._store,
+                    at,
+                    {name: program_of(state.catalog, name).sql for name in views},
+                    self._engine.checking,
+                    progress=progress,
+                )
+        return found
+
+    async def _repair(self, item: Checked) -> Checked:
+        return replace(item, repaired=await self._repair_rows(item.name, item.keys))
+
+    async def repair(self, name: str, keys: Sequence[bytes]) -> int:
+        """Recompute the rows under some encoded keys of a view or index, and write those that
+        differ. Returns their number. Raises NotFound."""
+        catalog = self._manager.state.catalog
+        if not catalog.readable(name) or catalog.layout(name).source in catalog.deferred_view:
+            raise NotFound(f"There is no readable view or index {name} that commits keep.")
+        return await self._repair_rows(name, keys)
+
+    async def _repair_rows(self, name: str, keys: Sequence[bytes]) -> int:
+        repaired = 0
+        for start in range(0, len(keys), REPAIR_BATCH):
+            rows = RepairRows(name, tuple(keys[start : start + REPAIR_BATCH]))
+            result = await self._transact(TransactionRequest((rows,)))
+            repaired += result.affected.get(name, 0)
+        return repaired
