@@ -31,14 +31,11 @@ from hornbeam_server.txlayer.commit import log_end
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.commit.recovery import Recovered, recover
-from hornbeam_server.txlayer.ddl import build_records, catalog_manager
-from hornbeam_server.txlayer.ddl.catalog_manager import (
-    NO_CATALOG,
-    CatalogKeeper,
-    Claim,
-    OwnBarrier,
-    load_catalog,
-)
+from hornbeam_server.txlayer.ddl import build_records
+from hornbeam_server.txlayer.ddl.barrier import OwnBarrier
+from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
+from hornbeam_server.txlayer.ddl.claim import NO_CATALOG, Claim, load_catalog
+from hornbeam_server.txlayer.ddl.claim import TABLE as CATALOG_TABLE
 from hornbeam_server.txlayer.ddl.tables import create_tables
 from hornbeam_server.txlayer.transactions import identity_columns, outcomes
 from hornbeam_server.txlayer.transactions.locks import Locks, LockTable
@@ -46,7 +43,7 @@ from hornbeam_server.txlayer.transactions.manager import TransactionLimits, Tran
 
 _LOG = structlog.get_logger(__name__)
 SYSTEM_TABLES = (
-    catalog_manager.TABLE,
+    CATALOG_TABLE,
     build_records.TABLE,
     identity_columns.TABLE,
     log_end.TABLE,

@@ -38,6 +38,7 @@ from hornbeam_server.storage.ports import Clock, Ids
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.member import Member
 from hornbeam_server.txlayer.cluster.snapshots import Snapshots
+from hornbeam_server.txlayer.ddl.initial_loads import InitialLoads
 from hornbeam_server.txlayer.transactions import outcomes
 from hornbeam_server.txlayer.transactions.requests import (
     InsertRows,
@@ -65,6 +66,7 @@ class Database:
         self.manager = parts.manager
         self.keeper = parts.keeper
         self.engine = parts.engine
+        self.initial_loads = InitialLoads(self.keeper, self.manager, self.committer)
         self.member = member
         self._coordination = ports.coordination
         self._opened_at = self.clock.monotonic()

@@ -22,7 +22,8 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.schema.model import Refresh
 from hornbeam_server.storage.ports import Clock, Coordination, TableStore
-from hornbeam_server.txlayer.ddl.catalog_manager import CatalogKeeper, load_catalog
+from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
+from hornbeam_server.txlayer.ddl.claim import load_catalog
 from hornbeam_server.txlayer.views.refresh_groups import (
     Finished,
     Groups,

@@ -19,8 +19,8 @@ from hornbeam_server.txlayer.cluster.log_retention import GoneLogs, drop_old_seg
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.member import Member
 from hornbeam_server.txlayer.commit.committer import Committer
-from hornbeam_server.txlayer.ddl import catalog_manager
-from hornbeam_server.txlayer.ddl.catalog_manager import CatalogKeeper
+from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
+from hornbeam_server.txlayer.ddl.claim import TABLE as CATALOG_TABLE
 from hornbeam_server.txlayer.transactions import outcomes
 
 _LOG = structlog.get_logger(__name__)
@@ -93,7 +93,7 @@ class Housekeeping:
             await self._ownership.snapshots.read_point()
             if self._purges:
                 horizon = self._horizon(held)
-                tables = [t for t in await self._store.tables() if t != catalog_manager.TABLE]
+                tables = [t for t in await self._store.tables() if t != CATALOG_TABLE]
                 await all_tried(partial(purge_table, table, horizon) for table in tables)
 
         async def purge_table(table: str, horizon: int) -> None:

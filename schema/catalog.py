@@ -250,7 +250,7 @@ class Catalog:
 
     `incarnations` gives the number in the name of a physical table: a relation, view or index that
     is dropped and created again gets a new table, so old cells never reappear. When a catalog takes
-    effect, new tables get the number of the owner's claim (`txlayer/ddl/catalog_manager.py`).
+    effect, new tables get the number of the owner's claim (`txlayer/ddl/catalog_keeper.py`).
     Columns are only ever appended to a relation; a row written before has fewer values, and the
     missing values read as the column's default (`storage/codec/rows.py`). `since` is the minimum
     timestamp of snapshots that this catalog can read: before it, another catalog was in effect.

@@ -339,7 +339,7 @@ def build_document(db: Database, name: str) -> dict[str, Any]:
 
 def load_document(db: Database) -> dict[str, Any]:
     """The initial load under way. Raises Unavailable when another node leads."""
-    known, load = db.keeper.loaded(), db.catalog.load
+    known, load = db.initial_loads.finished(), db.catalog.load
     if load is None:
         return {"load": None}
     return {

@@ -15,7 +15,7 @@ from hornbeam_server.node.schema_plans import PlanRequest, plan_schema
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.render import render_ddl
 from hornbeam_server.schema.workload import load_workload
-from hornbeam_server.txlayer.ddl.catalog_manager import NO_CATALOG
+from hornbeam_server.txlayer.ddl.claim import NO_CATALOG
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from hornbeam_server.pipeline.spark import export, sink
 from hornbeam_server.schema.errors import InvalidRequest, LimitExceeded, SnapshotTooOld
 from hornbeam_server.storage.limits import MAX_KEY_BYTES
 from hornbeam_server.storage.ports import NEWEST, Put
-from hornbeam_server.txlayer.ddl.catalog_manager import CatalogKeeper
+from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 
 BYTES = {"Content-Type": "application/octet-stream"}
 

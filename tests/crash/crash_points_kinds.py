@@ -124,12 +124,12 @@ async def _load_initially(database: Database) -> None:
     """What Spark does, with a relation that has an index."""
     if await stored_rows(database, "employee", database.watermark()):
         return
-    await database.keeper.begin_load(tuple(_STAFF), "staff", {})
+    await database.initial_loads.begin(tuple(_STAFF), "staff", {})
     await fill_load(database, _STAFF)
     load = database.catalog.load
     assert load is not None
-    await database.keeper.finish_load(load.number, "employee", Span(b"", None), 3)
-    await database.keeper.end_load(load.number)
+    await database.initial_loads.finish(load.number, "employee", Span(b"", None), 3)
+    await database.initial_loads.end(load.number)
 
 
 _DAMAGED = "customer__orders"

@@ -199,7 +199,7 @@ class Loads:
 
     async def check(self, database: Database, journal: Journal) -> None:
         if database.catalog.load is not None:
-            await database.keeper.cancel_load()
+            await database.initial_loads.cancel()
         await require_built(database)
         for use_views in (True, False):
             found = [
@@ -220,7 +220,7 @@ async def _unheard(work: Awaitable[Any]) -> None:
 
 def _beginning(identity: str) -> Callable[[Database], Awaitable[Load | None]]:
     async def work(database: Database) -> Load | None:
-        await database.keeper.begin_load(("book",), identity, {})
+        await database.initial_loads.begin(("book",), identity, {})
         return database.catalog.load
 
     return work
@@ -260,7 +260,7 @@ def _finishing(
     async def work(database: Database) -> bool:
         key_of = database.manager.state.codecs("book").key_of
         span = Span(b"" if start is None else key_of((start,)), end and key_of((end,)))
-        await database.keeper.finish_load(number, "book", span, rows)
+        await database.initial_loads.finish(number, "book", span, rows)
         return True
 
     return work
@@ -268,12 +268,12 @@ def _finishing(
 
 def _ending(number: int) -> Callable[[Database], Awaitable[bool]]:
     async def work(database: Database) -> bool:
-        await database.keeper.end_load(number)
+        await database.initial_loads.end(number)
         return True
 
     return work
 
 
 async def _cancelling(database: Database) -> bool:
-    await database.keeper.cancel_load()
+    await database.initial_loads.cancel()
     return True

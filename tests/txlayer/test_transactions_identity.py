@@ -22,7 +22,7 @@ from hornbeam_server.schema.errors import (
     UniqueViolation,
 )
 from hornbeam_server.storage.ports import Put
-from hornbeam_server.txlayer.ddl import catalog_manager
+from hornbeam_server.txlayer.ddl import catalog_keeper
 from hornbeam_server.txlayer.transactions import identity_columns
 
 T = "CREATE TABLE t (id {type} GENERATED {when} AS IDENTITY {options} PRIMARY KEY, a INT);"
@@ -212,12 +212,11 @@ def test_a_load_survives_a_crash_with_its_numbers(tmp_path):
 
 def test_an_initial_load_moves_the_numbers_on(tmp_path):
     async def test(database):
-        keeper = database.keeper
-        await keeper.begin_load(["t"], "x", {})
+        await database.initial_loads.begin(["t"], "x", {})
         number = database.catalog.load.number
-        await keeper.finish_load(number, "t", Span(b"", b"\x90"), 3, {"id": (4, 30)})
-        await keeper.finish_load(number, "t", Span(b"\x90", None), 3, {"id": (40, 90)})
-        await keeper.end_load(number)
+        await database.initial_loads.finish(number, "t", Span(b"", b"\x90"), 3, {"id": (4, 30)})
+        await database.initial_loads.finish(number, "t", Span(b"\x90", None), 3, {"id": (40, 90)})
+        await database.initial_loads.end(number)
         assert await add(database) == [91]
 
     on(tmp_path, test)
@@ -268,7 +267,7 @@ def test_a_database_from_before_counters_had_beginnings_goes_on(tmp_path):
         async with opened(tmp_path, tables()) as database:
             catalog = replace(database.catalog, version=database.catalog.version + 1, beginnings=())
             assert b'"format":1,' in encode_catalog(catalog)
-            await database.keeper._publish(lambda _: catalog_manager._ready(catalog))
+            await database.keeper._publish(lambda _: catalog_keeper._ready(catalog))
             old = Put(b"t\0id", (2001).to_bytes(8, "big", signed=True))
             await database.store.put(
                 {identity_columns.TABLE: [old]}, await database.committer.reserve()

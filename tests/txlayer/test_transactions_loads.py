@@ -26,7 +26,7 @@ IDENTITY = "these files"
 
 
 async def begin(database, relations=("orders", "line"), identity=IDENTITY, **options):
-    await database.keeper.begin_load(relations, identity, options.get("splits", {}))
+    await database.initial_loads.begin(relations, identity, options.get("splits", {}))
 
 
 def number(database):
@@ -35,7 +35,7 @@ def number(database):
 
 async def finish(database, rows):
     for name in database.catalog.load.relations:
-        await database.keeper.finish_load(number(database), name, ALL, len(rows[name]))
+        await database.initial_loads.finish(number(database), name, ALL, len(rows[name]))
 
 
 async def load(database, rows=None):
@@ -43,7 +43,7 @@ async def load(database, rows=None):
     await begin(database, tuple(rows))
     await fill_load(database, rows)
     await finish(database, rows)
-    await database.keeper.end_load(number(database))
+    await database.initial_loads.end(number(database))
 
 
 async def rows_of(database, sql):
@@ -74,7 +74,7 @@ def test_what_is_loaded_is_there_at_once_with_its_views_and_indexes(tmp_path):
         assert await rows_of(database, "SELECT * FROM orders") == []
         assert await rows_of(database, join) == []
         await finish(database, LOADED)
-        await database.keeper.end_load(number(database))
+        await database.initial_loads.end(number(database))
         assert database.prepare(join).served_by == ("customer__orders__line",)
         assert await rows_of(database, join) == [("ann", 1), ("ann", 2), ("bob", 1)]
         assert Counter(await rows_of(database, "SELECT o_id FROM orders")) == {
@@ -112,7 +112,7 @@ def test_what_a_load_relies_on_is_not_written_meanwhile(tmp_path, sql):
         with pytest.raises(BeingLoaded, match="initial load"):
             await database.execute(sql)
         await run_all(database, "INSERT INTO employee VALUES (1, NULL, 'eve')")
-        await database.keeper.cancel_load()
+        await database.initial_loads.cancel()
         if "line" not in sql:
             await database.execute(sql)
 
@@ -165,20 +165,20 @@ def test_nothing_is_there_before_all_is_finished(tmp_path):
     async def test(database):
         await begin(database)
         await fill_load(database, LOADED)
-        await database.keeper.finish_load(number(database), "orders", ALL, 3)
-        await database.keeper.finish_load(number(database), "line", Span(b"", b"\x15"), 1)
+        await database.initial_loads.finish(number(database), "orders", ALL, 3)
+        await database.initial_loads.finish(number(database), "line", Span(b"", b"\x15"), 1)
         with pytest.raises(StalePlan, match="line"):
-            await database.keeper.end_load(number(database))
+            await database.initial_loads.end(number(database))
         with pytest.raises(NotFound):
-            await database.keeper.end_load(1 << 40)
+            await database.initial_loads.end(1 << 40)
         with pytest.raises(NotFound):
-            await database.keeper.finish_load(number(database), "customer", ALL, 1)
-        assert database.keeper.loaded()["line"].missing == (Span(b"\x15", None),)
-        await database.keeper.finish_load(number(database), "line", Span(b"\x15", None), 2)
-        await database.keeper.end_load(number(database))
+            await database.initial_loads.finish(number(database), "customer", ALL, 1)
+        assert database.initial_loads.finished()["line"].missing == (Span(b"\x15", None),)
+        await database.initial_loads.finish(number(database), "line", Span(b"\x15", None), 2)
+        await database.initial_loads.end(number(database))
         assert len(await rows_of(database, "SELECT * FROM line")) == 3
         with pytest.raises(NotFound):
-            await database.keeper.finish_load(number(database), "line", ALL, 3)
+            await database.initial_loads.finish(number(database), "line", ALL, 3)
 
     on_shop(tmp_path, test)
 
@@ -188,11 +188,11 @@ def test_a_load_that_is_given_up_leaves_nothing(tmp_path):
         await begin(database)
         await fill_load(database, LOADED)
         tables = set(load_records.tables(database.catalog).values())
-        assert await database.keeper.cancel_load() == ("orders", "line")
+        assert await database.initial_loads.cancel() == ("orders", "line")
         await database.keeper.wait_built()
         assert not tables & set(await database.store.tables())
         with pytest.raises(NotFound, match="No load"):
-            await database.keeper.cancel_load()
+            await database.initial_loads.cancel()
         with pytest.raises(NotFound):
             await database.put({next(iter(tables)): [Put(b"k", b"v")]}, database.watermark())
         await run_all(database, "INSERT INTO employee VALUES (1, NULL, 'eve')")
@@ -209,16 +209,15 @@ def test_a_restart_loses_nothing_of_a_load(tmp_path):
             await run_all(database, CUSTOMERS, PRODUCTS)
             await begin(database)
             await fill_load(database, LOADED)
-            await database.keeper.finish_load(number(database), "orders", ALL, 3)
+            await database.initial_loads.finish(number(database), "orders", ALL, 3)
         async with await Database.open(settings(tmp_path)) as database:
             await database.keeper.wait_built()
             with pytest.raises(BeingLoaded):
                 await database.execute("INSERT INTO orders VALUES (1, 1, 1)")
-            assert {name for name, known in database.keeper.loaded().items() if known.missing} == {
-                "line"
-            }
-            await database.keeper.finish_load(number(database), "line", ALL, 3)
-            await database.keeper.end_load(number(database))
+            finished = database.initial_loads.finished()
+            assert {name for name, known in finished.items() if known.missing} == {"line"}
+            await database.initial_loads.finish(number(database), "line", ALL, 3)
+            await database.initial_loads.end(number(database))
             assert len(await rows_of(database, "SELECT * FROM line")) == 3
         async with await Database.open(settings(tmp_path)) as database:
             await database.keeper.wait_built()
@@ -241,7 +240,7 @@ def test_the_schema_changes_meanwhile_only_beside_what_is_loaded(tmp_path):
         assert database.catalog.load == loading
         await fill_load(database, LOADED)
         await finish(database, LOADED)
-        await database.keeper.end_load(number(database))
+        await database.initial_loads.end(number(database))
 
     on_shop(tmp_path, test)
 
@@ -253,7 +252,7 @@ def test_what_is_put_twice_at_different_snapshots_is_the_same(tmp_path):
         await run_all(database, "INSERT INTO employee VALUES (1, NULL, 'eve')")
         await fill_load(database, LOADED, only=("orders", "customer__orders"))
         await finish(database, LOADED)
-        await database.keeper.end_load(number(database))
+        await database.initial_loads.end(number(database))
 
     on_shop(tmp_path, test)
 
@@ -289,11 +288,11 @@ def test_what_was_finished_for_a_load_that_was_given_up_says_nothing_of_the_next
     async def test(database):
         await begin(database)
         late = number(database)
-        await database.keeper.cancel_load()
+        await database.initial_loads.cancel()
         await begin(database)
         with pytest.raises(NotFound):
-            await database.keeper.finish_load(late, "orders", ALL, 3)
-        assert all(known.missing for known in database.keeper.loaded().values())
-        await database.keeper.cancel_load()
+            await database.initial_loads.finish(late, "orders", ALL, 3)
+        assert all(known.missing for known in database.initial_loads.finished().values())
+        await database.initial_loads.cancel()
 
     on_shop(tmp_path, test)

@@ -24,7 +24,7 @@ from hornbeam_server.schema.errors import (
 )
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.snapshot import ReadItem
-from hornbeam_server.txlayer.ddl import catalog_manager
+from hornbeam_server.txlayer.ddl import claim
 from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
 from hornbeam_server.txlayer.transactions.manager import TransactionLimits
 from hornbeam_server.txlayer.transactions.requests import (
@@ -340,7 +340,7 @@ def test_a_table_that_cannot_be_purged_does_not_keep_others_from_it(tmp_path, mo
         with pytest.raises(Unavailable) as failed:
             await database.purge()
         assert failed.value.message == f"{purged[1]} is out of reach."
-        assert {*purged} == {*await database.store.tables()} - {catalog_manager.TABLE}
+        assert {*purged} == {*await database.store.tables()} - {claim.TABLE}
         assert len(purged) > 2
 
     on_shop(tmp_path, test)

@@ -10,7 +10,8 @@ from test_transactions_statements import FILL
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.catalog import Catalog, State
 from hornbeam_server.schema.errors import NotFound, StalePlan, Unavailable
-from hornbeam_server.txlayer.ddl.catalog_manager import CatalogKeeper, OwnBarrier
+from hornbeam_server.txlayer.ddl.barrier import OwnBarrier
+from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 
 JOIN = "SELECT c_name, o_id FROM customer, orders WHERE c_id = o_c_id"
 
@@ -262,7 +263,7 @@ def test_nothing_is_changed_before_the_leader_knows_when_to_build_from(tmp_path)
     async def run():
         async with opened(tmp_path, bare()) as database:
             manager, committer = database.manager, database.committer
-            claim, _ = database.keeper._led()
+            claim, _ = database.keeper.led()
             keeper = CatalogKeeper(
                 database.store, manager, database.engine, committer, database.clock
             )

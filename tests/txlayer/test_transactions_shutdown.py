@@ -9,7 +9,7 @@ from test_transactions_statements import FILL
 from hornbeam_server.node.database import Database
 from hornbeam_server.schema.errors import HornbeamError, Unavailable
 from hornbeam_server.storage.local.system import SystemClock
-from hornbeam_server.txlayer.ddl import catalog_manager
+from hornbeam_server.txlayer.ddl import claim
 
 
 def test_closing_under_load_keeps_every_answer(tmp_path):
@@ -115,7 +115,7 @@ def test_closing_under_a_change_of_the_catalog(tmp_path, monkeypatch):
         under_way, put = asyncio.Event(), database.store.put
 
         async def no_catalog(writes, at):
-            if catalog_manager.TABLE in writes:
+            if claim.TABLE in writes:
                 under_way.set()
                 await asyncio.Event().wait()
             await put(writes, at)

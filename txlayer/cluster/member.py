@@ -43,7 +43,8 @@ from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.commit.read_holds import Readers
-from hornbeam_server.txlayer.ddl.catalog_manager import CatalogKeeper, Claim
+from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
+from hornbeam_server.txlayer.ddl.claim import Claim
 from hornbeam_server.txlayer.transactions.manager import TransactionManager
 
 HOT_SLOTS = 5

@@ -136,7 +136,7 @@ async def begin_load(body: LoadBody, request: Request, db: Db) -> Response:
     a time; safe to repeat.
     """
     note(request.scope, loaded=body.relations)
-    await db.keeper.begin_load(body.relations, body.identity, body.keys())
+    await db.initial_loads.begin(body.relations, body.identity, body.keys())
     return encoded(load_document(db))
 
 
@@ -148,7 +148,7 @@ async def begin_load(body: LoadBody, request: Request, db: Db) -> Response:
 async def finish_loaded(body: LoadedBody, db: Db) -> Response:
     """Of a range of keys of a relation, all rows that are loaded are stored, and on disk: its own,
     those of its indexes, and those of the views whose last relation it is. Safe to repeat."""
-    await db.keeper.finish_load(body.number, body.relation, body.span(), body.rows, body.reach())
+    await db.initial_loads.finish(body.number, body.relation, body.span(), body.rows, body.reach())
     return encoded(load_document(db))
 
 
@@ -159,7 +159,7 @@ async def finish_loaded(body: LoadedBody, db: Db) -> Response:
 )
 async def end_load(body: LoadEndBody, request: Request, db: Db) -> Response:
     """All keys of all relations are finished: their rows are there from now on."""
-    await db.keeper.end_load(body.number)
+    await db.initial_loads.end(body.number)
     note(request.scope, version=db.catalog.version)
     return encoded({"version": db.catalog.version})
 
@@ -171,7 +171,7 @@ async def end_load(body: LoadEndBody, request: Request, db: Db) -> Response:
 )
 async def cancel_load(request: Request, db: Db) -> Response:
     """Give up the load under way: its tables go, and the relations are empty as before."""
-    gone = await db.keeper.cancel_load()
+    gone = await db.initial_loads.cancel()
     note(request.scope, cancelled=gone)
     return encoded({"cancelled": gone})
 

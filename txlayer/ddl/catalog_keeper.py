@@ -21,21 +21,12 @@ own tables or tables that are not needed.
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -43,8 +34,8 @@ from hornbeam_server.maintain.lifecycle import Event, transition
 from hornbeam_server.maintain.recompute import build_batches, scanned_relation
 from hornbeam_server.maintain.spans import Span
 from hornbeam_server.query.engine import QueryEngine
-from hornbeam_server.schema.catalog import Beginning, Catalog, Counter, Forest, Purpose, State
-from hornbeam_server.schema.codec import decode_catalog, encode_catalog
+from hornbeam_server.schema.catalog import Beginning, Catalog, Counter, Purpose, State
+from hornbeam_server.schema.codec import encode_catalog
 from hornbeam_server.schema.errors import (
     Corruption,
     HornbeamError,
@@ -53,112 +44,30 @@ from hornbeam_server.schema.errors import (
     StalePlan,
     Unavailable,
 )
-from hornbeam_server.schema.model import Schema
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.limits import require_storable
-from hornbeam_server.storage.ports import NEWEST, Clock, Coordination, Put, TableStore, Versioned
+from hornbeam_server.storage.ports import Clock, Put, TableStore
 from hornbeam_server.storage.snapshot import Snapshot
 from hornbeam_server.storage.together import all_tried
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
-from hornbeam_server.txlayer.commit.read_holds import Readers
 from hornbeam_server.txlayer.ddl import build_records, load_records
+from hornbeam_server.txlayer.ddl.barrier import Barrier
 from hornbeam_server.txlayer.ddl.build_records import Builds, Finished
+from hornbeam_server.txlayer.ddl.claim import RETRY_MAX_S, RETRY_S, TABLE, VERSION, Claim, Replaced
 from hornbeam_server.txlayer.ddl.constraint_validation import check_stored
+from hornbeam_server.txlayer.ddl.numbering import (
+    adopted_states,
+    counter_of,
+    number_of,
+    tables_of,
+    with_numbers,
+)
 from hornbeam_server.txlayer.ddl.tables import create_tables
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.manager import TransactionManager
 
-TABLE = "s.catalog"
-_VERSION = struct.Struct(">Q")
-_PATH = "catalog"
-"""Path of the coordination service's value that names the version in force."""
-NO_CATALOG = Catalog(0, Schema(()), Forest(()))
-"""The catalog in force before any other. A node has it until it learns the version in force."""
-_RETRY_S, _RETRY_MAX_S = 0.1, 10.0
 _LOG = structlog.get_logger(__name__)
-
-
-class Replaced(Unavailable):
-    """Another process owns the catalog now."""
-
-
-class Claim:
-    """The right to put catalog versions into force, until another process takes it."""
-
-    def __init__(
-        self, coordination: Coordination, clock: Clock, catalog: Catalog, held: int
-    ) -> None:
-        self._coordination = coordination
-        self._clock = clock
-        self.number = held
-        """Higher than the number of every earlier claim."""
-        self.catalog = catalog
-        """The catalog that was in force when the claim was made."""
-
-    @classmethod
-    async def take(cls, store: TableStore, coordination: Coordination, clock: Clock) -> Claim:
-        """Take the claim from its previous owner. In a new database an empty catalog, version 0,
-        is in force. Raises Unavailable, also when another process claims at the same time."""
-        known = await coordination.read(_PATH)
-        version = int(known.value) if known is not None else await _newest_version(store)
-        try:
-            held = await coordination.write(
-                _PATH, str(version).encode(), known.version if known is not None else 0
-            )
-        except StalePlan as error:
-            raise Replaced(error.message) from None
-        return cls(coordination, clock, await load_catalog(store, version), held)
-
-    def require_session(self) -> None:
-        """Raises Replaced when another process may own the catalog."""
-        if not self._coordination.alive():
-            raise Replaced("The session with the coordination service has ended.")
-
-    async def put_in_force(self, version: int) -> None:
-        """Put a version into force and renew the claim. Once the first attempt is sent there is no
-        way back: the call repeats it until the outcome is known. Raises Replaced.
-        """
-        value = str(version).encode()
-        while self._coordination.alive():
-            try:
-                self.number = await self._written(value)
-            except Replaced:
-                raise
-            except Unavailable:
-                await self._clock.sleep(_RETRY_S)
-            else:
-                return
-        raise Replaced("The session with the coordination service has ended.")
-
-    async def _written(self, value: bytes) -> int:
-        try:
-            return await self._coordination.write(_PATH, value, self.number)
-        except StalePlan:
-            known = await self._coordination.read(_PATH)
-            if known != Versioned(value, self.number + 1):  # else: our earlier attempt
-                raise Replaced("Another process has taken the catalog over.") from None
-            return known.version
-
-
-async def _newest_version(store: TableStore) -> int:
-    """The newest stored version, for databases older than the value in the coordination service."""
-    async for batch in store.scan(TABLE, b"", None, NEWEST, reverse=True, limit=1):
-        for cell in batch:
-            version: int = _VERSION.unpack(cell.key)[0]
-            return version
-    return 0
-
-
-async def load_catalog(store: TableStore, version: int) -> Catalog:
-    """The catalog of a version that is or was in force. Raises Corruption, Unavailable."""
-    if version == 0:
-        return NO_CATALOG
-    (cell,) = await store.get(TABLE, [_VERSION.pack(version)], NEWEST)
-    if cell is None:
-        raise Corruption(f"Version {version} of the catalog is in force, and not stored.")
-    catalog = decode_catalog(cell.value)
-    return replace(catalog, since=catalog.since or cell.ts)
 
 
 @dataclass
@@ -184,47 +93,6 @@ class Build:
         return self.finished or bool(self.error)
 
 
-class Barrier(Protocol):
-    """The means by which a change of the catalog reaches all transactions and queries."""
-
-    def closed(self) -> AbstractAsyncContextManager[None]:
-        """Keep all transactions out, at every node, while the context lasts. All earlier
-        transactions are applied then."""
-
-    def announce(self, version: int) -> None:
-        """Report, inside `closed`, the version that is in force when the context ends."""
-
-    async def past(self, version: int) -> None:
-        """Return when no query, at any node, reads a version below `version`."""
-
-    async def moment(self) -> int:
-        """Return a current timestamp. All commits at or below it, of any node, are applied, and no
-        later commit gets a timestamp at or below it."""
-
-
-class OwnBarrier:
-    """The barrier of a database that one process serves."""
-
-    def __init__(self, manager: TransactionManager, readers: Readers, committer: Committer) -> None:
-        self._manager = manager
-        self._readers = readers
-        self._committer = committer
-
-    def closed(self) -> AbstractAsyncContextManager[None]:
-        return self._manager.closed()
-
-    def announce(self, version: int) -> None:
-        """Do nothing: there is no other process."""
-
-    async def past(self, version: int) -> None:
-        await self._readers.wait_until_past(version)
-
-    async def moment(self) -> int:
-        at = await self._committer.reserve()
-        await self._committer.drain()
-        return at
-
-
 class CatalogKeeper:
     """All changes of the catalog of one database, one at a time. Only the leader makes them; at the
     other nodes the keeper knows the catalog in force."""
@@ -246,7 +114,7 @@ class CatalogKeeper:
         self._leading: tuple[Claim, Barrier] | None = None
         self._clock = clock
         self._steps = steps
-        self._changing = asyncio.Lock()
+        self.changing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._building: asyncio.Task[None] | None = None
         self._build_at = 0
@@ -254,7 +122,7 @@ class CatalogKeeper:
         node began to lead."""
         self.readers = manager.readers
         self.builds: dict[str, Build] = {}
-        self._elsewhere = Builds(store)
+        self.external = Builds(store)
         self.leader = ""
         """Address of the leader, empty when unknown."""
 
@@ -266,7 +134,7 @@ class CatalogKeeper:
         """Change the catalog from now on: clean up after the previous leader, and continue its
         builds. Raises Unavailable."""
         at = await barrier.moment()
-        await self._elsewhere.load()
+        await self.external.load()
         # Not earlier: a change made meanwhile would be built as of a timestamp before it.
         self._leading, self._build_at = (claim, barrier), at
         self._begin_builds()
@@ -276,7 +144,7 @@ class CatalogKeeper:
     def leads(self) -> bool:
         return self._leading is not None
 
-    def _led(self) -> tuple[Claim, Barrier]:
+    def led(self) -> tuple[Claim, Barrier]:
         """Raises Unavailable when another node leads, or this node is not ready to lead yet."""
         if self._leading is None:
             where = f"at {self.leader}, once that is ready" if self.leader else "nowhere yet"
@@ -319,8 +187,8 @@ class CatalogKeeper:
         BeingLoaded when the change concerns a load under way; nothing has changed then. A change
         that has begun continues when its caller is cancelled.
         """
-        self._led()
-        await self._carry_out(self._change(make, elsewhere, splits))
+        self.led()
+        await self.carry_out(self._change(make, elsewhere, splits))
 
     async def _change(
         self,
@@ -328,16 +196,16 @@ class CatalogKeeper:
         elsewhere: bool,
         splits: Mapping[str, Sequence[bytes]],
     ) -> None:
-        claim, _ = self._led()
-        async with self._changing:
+        claim, _ = self.led()
+        async with self.changing:
             current = self.state.catalog
             made = await make(current)
             if made == current:
                 return
             load_records.require_same(made, current)
             await claim.put_in_force(current.version)
-            catalog = _numbered(made, current, claim.number)
-            new = _layouts(catalog) - _layouts(current)
+            catalog = with_numbers(made, current, claim.number)
+            new = tables_of(catalog) - tables_of(current)
             await create_tables(self._store, sorted(new), load_records.splits(catalog, splits))
             self._steps(Step.TABLES_CREATED)
             await self._begin_behind(catalog, current)
@@ -356,7 +224,7 @@ class CatalogKeeper:
                 raise
             finally:
                 self._begin_builds()
-            gone = _layouts(current) - _layouts(catalog)
+            gone = tables_of(current) - tables_of(catalog)
             if gone:
                 self._spawn(self._drop_unread(gone, catalog.version))
 
@@ -373,7 +241,7 @@ class CatalogKeeper:
         key = (relation, column)
 
         async def make(current: Catalog) -> Catalog:
-            counter = _counter(current, key)
+            counter = counter_of(current, key)
             begins = counter.identity.start if at is None else at
             up = counter.identity.increment > 0
             if (counter.last < begins) if up else (begins < counter.last):
@@ -386,7 +254,7 @@ class CatalogKeeper:
             return replace(current, version=current.version + 1, beginnings=(*others, begun))
 
         await self.change(make)
-        return _counter(self.state.catalog, key)
+        return counter_of(self.state.catalog, key)
 
     async def _tidy_up(self, barrier: Barrier) -> None:
         await barrier.past(self.state.catalog.version)
@@ -395,25 +263,25 @@ class CatalogKeeper:
     async def _drop_orphans(self) -> None:
         """After a start, drop the tables that a crash kept from being dropped. Tables of later
         claims belong to a process that has replaced this one."""
-        claim, _ = self._led()
-        async with self._changing:  # a change makes tables before its catalog
+        claim, _ = self.led()
+        async with self.changing:  # a change makes tables before its catalog
             stored = {name for name in await self._store.tables() if not name.startswith("s.")}
-            orphans = stored - _layouts(self.state.catalog)
-            await self._drop({name for name in orphans if _number(name) <= claim.number})
+            orphans = stored - tables_of(self.state.catalog)
+            await self._drop({name for name in orphans if number_of(name) <= claim.number})
             await self._forget_ended()
 
     async def adopt(self, built: Mapping[str, int]) -> None:
         """Make the deferred views `built` readable: the batches of their group have built them.
         `built` has their incarnations by name. Idempotent. Raises Unavailable.
         """
-        if _adopted(self.state.catalog, built) != self.state.catalog.states:
-            self._led()
-            await self._carry_out(self._adopt(built))
+        if adopted_states(self.state.catalog, built) != self.state.catalog.states:
+            self.led()
+            await self.carry_out(self._adopt(built))
 
     async def _adopt(self, built: Mapping[str, int]) -> None:
-        async with self._changing:
+        async with self.changing:
             catalog = self.state.catalog
-            states = _adopted(catalog, built)
+            states = adopted_states(catalog, built)
             if states != catalog.states:
                 adopted = replace(catalog, version=catalog.version + 1, states=states)
                 # All other tables can be read at the same snapshots as before: `since` stays.
@@ -423,7 +291,7 @@ class CatalogKeeper:
         """Publish row counts for the planner when one has changed by `factor`."""
         if not self.leads:
             return
-        async with self._changing:
+        async with self.changing:
             catalog = self.state.catalog
             counts, known = self.counts(), catalog.row_count
             if any(_differ(count, known.get(name, 0), factor) for name, count in counts.items()):
@@ -449,7 +317,7 @@ class CatalogKeeper:
 
         Raises NotFound, Unavailable.
         """
-        self._led()
+        self.led()
         asked = list(names)
         anew = {State.QUARANTINED, State.READABLE} if rebuild else {State.QUARANTINED}
 
@@ -462,15 +330,15 @@ class CatalogKeeper:
 
         if to_rebuild(self.state.catalog):
             await self.change(make, elsewhere=True)
-        await self._carry_out(self._take_over(asked))
+        await self.carry_out(self._take_over(asked))
         return list(build_records.families(self.state.catalog, asked))
 
     async def _take_over(self, names: Iterable[str]) -> None:
-        async with self._changing:
+        async with self.changing:
             catalog = self.state.catalog
             found = build_records.families(catalog, names)
             tables = {t for t, name in build_records.building(catalog).items() if name in found}
-            if tables := tables - self._elsewhere.tables:
+            if tables := tables - self.external.tables:
                 await self._stop_building()
                 try:
                     await self._leave_to_others(tables)
@@ -480,16 +348,16 @@ class CatalogKeeper:
     async def _leave_to_others(self, tables: Iterable[str]) -> None:
         begun = dict.fromkeys(tables, Finished())
         if begun:
-            await self._elsewhere.note(begun, await self._committer.reserve())
+            await self.external.note(begun, await self._committer.reserve())
 
     def left_to_others(self) -> list[str]:
         """The names of unfinished external builds. Raises Unavailable when another node leads."""
-        self._led()
+        self.led()
         return [b.name for b in self.builds.values() if b.elsewhere and not b.ended]
 
     def missing(self, name: str) -> tuple[Span, ...]:
         """Keys of its `scanned_relation` for which the external build of `name` is not finished."""
-        known = self._elsewhere.of(self.state.catalog.layout(name).table)
+        known = self.external.of(self.state.catalog.layout(name).table)
         return () if known is None else known.missing
 
     async def finish(self, rows: Mapping[str, int], span: Span, scanned: int) -> None:
@@ -499,12 +367,12 @@ class CatalogKeeper:
         The tables become readable once all keys are finished. Raises NotFound for a table that has
         no external build, Unavailable.
         """
-        self._led()
-        await self._carry_out(self._finish(rows, span, scanned))
+        self.led()
+        await self.carry_out(self._finish(rows, span, scanned))
 
     async def _finish(self, rows: Mapping[str, int], span: Span, scanned: int) -> None:
-        async with self._changing:
-            self._led()[0].require_session()
+        async with self.changing:
+            self.led()[0].require_session()
             names = self._names_elsewhere()
             for table in rows:
                 if table not in names:
@@ -512,8 +380,8 @@ class CatalogKeeper:
                         f"No table {table} is left to be built.",
                         cure="Its build has ended, or was cancelled.",
                     )
-            known = {t: self._known(t).plus(span, n, scanned) for t, n in rows.items()}
-            await self._elsewhere.note(known, await self._committer.reserve())
+            known = {t: self.known(t).plus(span, n, scanned) for t, n in rows.items()}
+            await self.external.note(known, await self._committer.reserve())
             self._show_elsewhere(names)
             self._complete(names)
 
@@ -529,123 +397,31 @@ class CatalogKeeper:
         await self.change(make)
         return gone
 
-    # ------------------------------------------------------------ initial loads
-
-    async def begin_load(
-        self, relations: Sequence[str], identity: str, splits: Mapping[str, Sequence[bytes]]
-    ) -> None:
-        """Begin a load of `relations` by an external loader (`txlayer.ddl.load_records`), which
-        calls `finish_load` for each part, and `end_load` at the end. Idempotent while it is under
-        way.
-
-        Raises NotFound or InvalidRequest for wrong names, StalePlan when a relation has rows or a
-        view or index is not readable, BeingLoaded when another load is under way, Unavailable.
-        """
-
-        async def make(current: Catalog) -> Catalog:
-            return load_records.begun(current, relations, identity)
-
-        await self.change(make, splits=splits)
-
-    async def finish_load(
-        self,
-        number: int,
-        relation: str,
-        span: Span,
-        rows: int,
-        numbers: Mapping[str, tuple[int, int]] = MappingProxyType({}),
-    ) -> None:
-        """Record that the keys in `span` of `relation` are loaded: `rows` rows of it, and their
-        entries in views and indexes, are on disk. `numbers`: the minimum and maximum of each
-        identity column in them. Raises NotFound, Unavailable."""
-        self._led()
-        await self._carry_out(self._finish_load(number, relation, span, rows, numbers))
-
-    async def _finish_load(
-        self,
-        number: int,
-        relation: str,
-        span: Span,
-        rows: int,
-        numbers: Mapping[str, tuple[int, int]],
-    ) -> None:
-        async with self._changing:
-            self._led()[0].require_session()
-            catalog = self.state.catalog
-            if relation not in load_records.require(catalog, number).relations:
-                raise NotFound(f"Relation {relation} is not being loaded.")
-            table = catalog.loaded.layout(relation).table
-            known = {table: self._known(table).plus(span, rows, rows, numbers)}
-            await self._elsewhere.note(known, await self._committer.reserve())
-
-    def loaded(self) -> dict[str, Finished]:
-        """The finished part of the load under way, by relation. Raises Unavailable when another
-        node leads."""
-        self._led()
-        catalog = self.state.catalog
-        relations = () if catalog.load is None else catalog.load.relations
-        return {name: self._known(catalog.loaded.layout(name).table) for name in relations}
-
-    async def end_load(self, number: int) -> None:
-        """Make the loaded rows visible to all clients at once. Raises NotFound, StalePlan while
-        keys are missing, Unavailable."""
-
-        async def make(current: Catalog) -> Catalog:
-            load_records.require(current, number)
-            known = self.loaded()
-            if missing := sorted(name for name, known in known.items() if known.missing):
-                raise StalePlan(f"The load of {', '.join(missing)} is not finished.")
-            for key, counter in current.counters.items():
-                done = known.get(key[0])
-                if done is not None and key[1] in done.numbers:
-                    least, most = done.numbers[key[1]]
-                    farthest = most if counter.identity.increment > 0 else least
-                    await self._manager.move_past(counter, farthest, done.rows)
-            return load_records.ended(current, {name: f.rows for name, f in known.items()})
-
-        await self.change(make)
-        await self._forget()
-
-    async def cancel_load(self) -> tuple[str, ...]:
-        """Give up the load under way and drop its tables. Returns the relations of the load.
-        Raises NotFound, Unavailable."""
-        gone: tuple[str, ...] = ()
-
-        async def make(current: Catalog) -> Catalog:
-            nonlocal gone
-            without = load_records.cancelled(current)
-            gone = () if current.load is None else current.load.relations
-            return without
-
-        await self.change(make)
-        await self._forget()
-        return gone
-
-    async def _forget(self) -> None:
-        async with self._changing:
-            await self._forget_ended()
-
     # ------------------------------------------------------------ finished ranges
 
-    def _known(self, table: str) -> Finished:
-        return self._elsewhere.of(table) or Finished()
+    async def forget(self) -> None:
+        async with self.changing:
+            await self._forget_ended()
+
+    def known(self, table: str) -> Finished:
+        return self.external.of(table) or Finished()
 
     def _names_elsewhere(self) -> dict[str, str]:
         """The names of BUILDING views and indexes with an external build, by table."""
         found = build_records.building(self.state.catalog)
-        return {table: name for table, name in found.items() if table in self._elsewhere.tables}
+        return {table: name for table, name in found.items() if table in self.external.tables}
 
     def _show_elsewhere(self, names: Mapping[str, str]) -> None:
         catalog = self.state.catalog
         for table, name in names.items():
-            known = self._known(table)
+            known = self.known(table)
             total = catalog.row_count.get(scanned_relation(catalog, name))
             self.builds[name] = Build(
                 name, 0, known.rows, total, elsewhere=True, scanned=known.scanned
             )
 
     def _complete(self, names: Mapping[str, str]) -> None:
-        tables = {table for table in names if not self._known(table).missing}
+        tables = {table for table in names if not self.known(table).missing}
         if tables:
             self._spawn(self._completed(tables))
 
@@ -655,14 +431,14 @@ class CatalogKeeper:
         await self._persistently(partial(self._mark_readable, tables))
         for name, build in self.builds.items():
             build.finished |= build.elsewhere and self.state.catalog.readable(name)
-        await self._forget()  # after changes under way: they note builds before their catalog
+        await self.forget()  # after changes under way: they note builds before their catalog
 
     async def _forget_ended(self) -> None:
         """Delete the records of builds that have ended. A record that stays does no harm."""
         kept = {*self._names_elsewhere(), *load_records.tables(self.state.catalog).values()}
-        ended = self._elsewhere.tables - kept
+        ended = self.external.tables - kept
         if ended:
-            await self._elsewhere.forget(ended, await self._committer.reserve())
+            await self.external.forget(ended, await self._committer.reserve())
 
     async def wait_built(self) -> None:
         """Return when no build or change is under way. Raises the error of one that fails."""
@@ -684,14 +460,14 @@ class CatalogKeeper:
     async def _publish(self, make: Callable[[int], Awaitable[Catalog]]) -> None:
         """Store the catalog that `make` returns, put it into force, and switch to it. `make` gets
         the timestamp of the change. A crash in between leaves either version in force."""
-        claim, barrier = self._led()
+        claim, barrier = self.led()
         async with barrier.closed():
             # Every commit under an older catalog is below `at`, and applied, and every snapshot
             # that is read under it is below `at`, too. Every commit under the new catalog, of any
             # node, is later.
             async with self._committer.held() as at:
                 catalog = await make(at)
-                put = Put(_VERSION.pack(catalog.version), encode_catalog(catalog))
+                put = Put(VERSION.pack(catalog.version), encode_catalog(catalog))
                 await self._store.put({TABLE: [put]}, at)
                 await self._store.flush()
                 self._steps(Step.CATALOG_STORED)
@@ -761,7 +537,7 @@ class CatalogKeeper:
             await asyncio.wait({self._building})
             self._building = None
 
-    async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
+    async def carry_out(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` to its end even when the caller is cancelled. Raises the errors of `work`, and
         Unavailable when the keeper is closed before the end."""
         task = self._spawn(work)
@@ -820,7 +596,7 @@ class CatalogKeeper:
 
     async def _persistently(self, work: Callable[[], Awaitable[None]]) -> None:
         """Repeat `work` until it succeeds, as long as it raises Unavailable. Raises Replaced."""
-        pause_s = _RETRY_S
+        pause_s = RETRY_S
         while True:
             try:
                 return await work()
@@ -829,12 +605,12 @@ class CatalogKeeper:
             except Unavailable as error:
                 _LOG.warning("a schema change waits for a service", error=str(error))
                 await self._clock.sleep(pause_s)
-                pause_s = min(pause_s * 2, _RETRY_MAX_S)
+                pause_s = min(pause_s * 2, RETRY_MAX_S)
 
     async def _build_one(self, catalog: Catalog, codecs: Codecs, build: Build) -> None:
         """Build one view or index at its T. A replaced process must not put rows as of T: its
         successor may have purged the tombstones above T that would hide them."""
-        claim, _ = self._led()
+        claim, _ = self.led()
         codec, build.rows = codecs(build.name), 0
         reader = Snapshot(self._store, codecs, build.at)
         async with aclosing(reader.scan(scanned_relation(catalog, build.name))) as scanned:
@@ -852,7 +628,7 @@ class CatalogKeeper:
         """Make the views and indexes in `tables` readable, unless they were dropped meanwhile."""
         await self._store.flush()
         self._steps(Step.BUILT)
-        async with self._changing:
+        async with self.changing:
             catalog = self.state.catalog
             states = dict(catalog.states)
             names = [
@@ -875,7 +651,7 @@ class CatalogKeeper:
             await self._publish(lambda at: _ready(replace(readable, since=at)))
 
     async def _drop_unread(self, tables: set[str], version: int) -> None:
-        _, barrier = self._led()
+        _, barrier = self.led()
         await barrier.past(version)
         await self._persistently(partial(self._drop, tables))
 
@@ -893,77 +669,8 @@ async def _ready(catalog: Catalog) -> Catalog:
     return catalog
 
 
-def _adopted(catalog: Catalog, built: Mapping[str, int]) -> tuple[tuple[str, State], ...]:
-    """The states of `catalog` after the deferred views `built` become readable."""
-    numbers = dict(catalog.incarnations)
-
-    def after(name: str, state: State) -> State:
-        if state is not State.BUILDING or built.get(name) != numbers.get(name, 0):
-            return state
-        return transition(transition(state, Event.BUILT), Event.CAUGHT_UP)
-
-    return tuple((name, after(name, state)) for name, state in catalog.states)
-
-
 def _differ(count: int, known: int, factor: float) -> bool:
     return count > factor * known or known > factor * count
-
-
-def _layouts(catalog: Catalog) -> set[str]:
-    """The physical tables of a catalog, including those that a load is filling."""
-    stored = {catalog.layout(name).table for name in catalog.stored}
-    return stored | set(load_records.tables(catalog).values())
-
-
-def _numbered(made: Catalog, current: Catalog, number: int) -> Catalog:
-    """`made` with table numbers. A name gets a new table, with `number` or higher, when it is not
-    in `current`, or when `made` gives it another number than it has there; a new load gets this
-    number, too. A loaded name keeps its table. Databases older than claims may have higher
-    numbers."""
-    known, asked = dict(current.incarnations), dict(made.incarnations)
-    loaded = dict(current.loaded.incarnations) if made.load is None else known
-    number = max([number, *(n + 1 for n in (*known.values(), *loaded.values()))])
-    for name in (*made.schema.names, *made.view, *made.index, *made.deferred_view):
-        wanted = asked.get(name, known.get(name, 0))
-        kept = name in current and wanted in (known.get(name, 0), loaded.get(name, 0))
-        asked[name] = wanted if kept else number
-    numbered = replace(
-        made,
-        incarnations=tuple(asked.items()),
-        beginnings=tuple(_begun(made, current, number)),
-    )
-    if made.load is None or made.load.number != load_records.NEW:
-        return numbered
-    return replace(numbered, load=replace(made.load, number=number))
-
-
-def _begun(made: Catalog, current: Catalog, number: int) -> Iterator[Beginning]:
-    """The beginnings of identity columns with their numbers: `number` for new and restarted
-    counters, the present number for the others."""
-    known = {(b.relation, b.column): b for b in current.beginnings}
-    again = {(b.relation, b.column): b for b in made.beginnings if b.number == load_records.NEW}
-    for key, counter in made.counters.items():
-        if key not in current.counters:
-            yield Beginning(*key, number, counter.identity.start)
-        elif key in again:
-            yield replace(again[key], number=number)
-        elif key in known:
-            yield known[key]
-
-
-def _counter(catalog: Catalog, key: tuple[str, str]) -> Counter:
-    """The counter of a (relation, column) pair. Raises NotFound."""
-    counter = catalog.counters.get(key)
-    if counter is None:
-        known = ", ".join(".".join(one) for one in catalog.counters)
-        raise NotFound(
-            f"{'.'.join(key)} is no identity column.", cure=f"There are: {known or 'none'}."
-        )
-    return counter
-
-
-def _number(table: str) -> int:
-    return int(table.rpartition(".")[2])
 
 
 def _build_order(catalog: Catalog, names: Iterable[str]) -> list[str]:

@@ -1,0 +1,80 @@
+"""Numbers of tables and of identity columns in a new version of the catalog. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from hornbeam_server.maintain.lifecycle import Event, transition
+from hornbeam_server.schema.catalog import Beginning, Catalog, Counter, State
+from hornbeam_server.schema.errors import NotFound
+from hornbeam_server.txlayer.ddl import load_records
+
+
+def adopted_states(catalog: Catalog, built: Mapping[str, int]) -> tuple[tuple[str, State], ...]:
+    """The states of `catalog` after the deferred views `built` become readable."""
+    numbers = dict(catalog.incarnations)
+
+    def after(name: str, state: State) -> State:
+        if state is not State.BUILDING or built.get(name) != numbers.get(name, 0):
+            return state
+        return transition(transition(state, Event.BUILT), Event.CAUGHT_UP)
+
+    return tuple((name, after(name, state)) for name, state in catalog.states)
+
+
+def tables_of(catalog: Catalog) -> set[str]:
+    """The physical tables of a catalog, including those that a load is filling."""
+    stored = {catalog.layout(name).table for name in catalog.stored}
+    return stored | set(load_records.tables(catalog).values())
+
+
+def with_numbers(made: Catalog, current: Catalog, number: int) -> Catalog:
+    """`made` with table numbers. A name gets a new table, with `number` or higher, when it is not
+    in `current`, or when `made` gives it another number than it has there; a new load gets this
+    number, too. A loaded name keeps its table. Databases older than claims may have higher
+    numbers."""
+    known, asked = dict(current.incarnations), dict(made.incarnations)
+    loaded = dict(current.loaded.incarnations) if made.load is None else known
+    number = max([number, *(n + 1 for n in (*known.values(), *loaded.values()))])
+    for name in (*made.schema.names, *made.view, *made.index, *made.deferred_view):
+        wanted = asked.get(name, known.get(name, 0))
+        kept = name in current and wanted in (known.get(name, 0), loaded.get(name, 0))
+        asked[name] = wanted if kept else number
+    numbered = replace(
+        made,
+        incarnations=tuple(asked.items()),
+        beginnings=tuple(_begun(made, current, number)),
+    )
+    if made.load is None or made.load.number != load_records.NEW:
+        return numbered
+    return replace(numbered, load=replace(made.load, number=number))
+
+
+def _begun(made: Catalog, current: Catalog, number: int) -> Iterator[Beginning]:
+    """The beginnings of identity columns with their numbers: `number` for new and restarted
+    counters, the present number for the others."""
+    known = {(b.relation, b.column): b for b in current.beginnings}
+    again = {(b.relation, b.column): b for b in made.beginnings if b.number == load_records.NEW}
+    for key, counter in made.counters.items():
+        if key not in current.counters:
+            yield Beginning(*key, number, counter.identity.start)
+        elif key in again:
+            yield replace(again[key], number=number)
+        elif key in known:
+            yield known[key]
+
+
+def counter_of(catalog: Catalog, key: tuple[str, str]) -> Counter:
+    """The counter of a (relation, column) pair. Raises NotFound."""
+    counter = catalog.counters.get(key)
+    if counter is None:
+        known = ", ".join(".".join(one) for one in catalog.counters)
+        raise NotFound(
+            f"{'.'.join(key)} is no identity column.", cure=f"There are: {known or 'none'}."
+        )
+    return counter
+
+
+def number_of(table: str) -> int:
+    return int(table.rpartition(".")[2])
