@@ -1,17 +1,17 @@
-"""One attempt at one transaction: statements run under locks, their changes are collected.
+"""One attempt of a transaction: it runs the statements under locks and collects their changes.
 
-An attempt sees the newest committed rows of the roots it has locked, with its own changes laid
-over them. Nothing leaves it before the commit; an attempt that fails is thrown away.
+An attempt reads the newest committed rows of the roots that it has locked, overlaid with its own
+changes. Its changes are in memory until the commit; an attempt that fails is discarded.
 
-Locks (names are tuples, one table for all; see docs/decisions/0002-existence-locks.md):
+Locks (names are tuples; docs/decisions/0002-existence-locks.md):
 
 - ("root", relation, key)  exclusive for writes below that root, shared for validated reads;
-- ("row", relation, key)   *existence*: exclusive to insert or delete the row, shared while a row
-  under another root comes to reference it, or when its absence was relied on;
+- ("row", relation, key)   *existence*: exclusive to insert or delete the row; shared while a row
+  under another root begins to reference it, or when the transaction relies on its absence;
 - ("unique", index, values) exclusive to take or free a value of a unique index;
 - ("request", id)          exclusive while a request with an idempotency key runs.
 
-A dry run takes no locks and reads at a snapshot; all else is the same code.
+A dry run takes no locks and reads at a snapshot; the rest of its code is the same.
 """
 
 from __future__ import annotations
@@ -87,14 +87,16 @@ from hornbeam_server.txlayer.transactions.write_plans import (
 )
 
 CONFLICTS_A_TURN = 32
-"""Rows that may be in conflict, each of which is looked for by itself."""
+"""Maximum rows of an INSERT with ON CONFLICT in one turn: each is looked up by itself."""
 MAX_CHANGES = 200_000
-"""Rows one transaction may change; more belongs into several, or into `load`."""
+"""Maximum number of rows of one relation that a transaction may change. More rows need several
+transactions, or `load`."""
 
 MAX_BYTES = 64 << 20
-"""Texts and bytes that one transaction may read in order to write, and that it may write."""
+"""Maximum size of the texts and byte strings that a transaction reads in order to write, and of
+those that it writes."""
 MAX_STORED_BYTES = 2 * MAX_BYTES
-"""With the rows of views and indexes that follow from it."""
+"""Maximum size of the texts and byte strings that a transaction stores, with views and indexes."""
 _SPLIT = "Split it into transactions over fewer rows, or smaller ones."
 
 Key = tuple[Value, ...]
@@ -103,8 +105,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """A statement with the values of its parameters. `by_duckdb`: some expression of it is
-    evaluated by DuckDB."""
+    """A statement with the values of its parameters. `by_duckdb`: DuckDB evaluates some of its
+    expressions."""
 
     statement: Statement
     parameters: Parameters
@@ -112,18 +114,18 @@ class _Bound:
 
 
 class _Holders:
-    """The rows that a transaction has written, by their values of a unique index."""
+    """The rows that a transaction has written, by their values in a unique index."""
 
     def __init__(self, check: UniqueCheck) -> None:
         self._values = check.values
         self._rows: dict[Key, dict[bytes, Row]] = {}
-        """By values and key: until the check before the commit several rows may have the same."""
+        """Rows by values and key: before the final check, several rows may have the same values."""
 
     def of(self, values: Key) -> Row | None:
         return next(iter(self._rows.get(values, {}).values()), None)
 
     def note(self, key: bytes, before: Row | None, after: Row | None) -> None:
-        """Row `key`, which was `before`, is `after` now."""
+        """Record that the row at `key` changes from `before` to `after`."""
         if before is not None:
             del self._rows[self._values(before)][key]
         if after is not None:
@@ -136,9 +138,9 @@ _NOTHING_BOUND = _Bound(Statement(""), (), by_duckdb=False)
 class Transaction:
     """The working state of one attempt.
 
-    Searches look for rows at one snapshot, which `snapshot` gives when the first of them begins:
-    one that holds everything up to the timestamp that it is given. Taken this late it holds
-    whatever the transaction has waited for by then. Without `locks` all is read at `at`.
+    All searches use one snapshot. The first search gets it from `snapshot`, which returns a
+    snapshot at or above its argument; so it holds all commits for which the transaction has waited
+    by then. Without `locks` (a dry run), all rows are read at `at`.
     """
 
     def __init__(
@@ -168,12 +170,12 @@ class Transaction:
         self._reading_since = locks.moment() if locks is not None else Moment(0, {})
         self._changes: dict[str, dict[bytes, Change]] = {}
         self._holders: dict[str, dict[str, _Holders]] = {}
-        """Of relations and unique indexes that were asked about."""
+        """Holders by relation and unique index, where they were needed so far."""
         self._repairs: list[Mutation] = []
         self._bound: dict[int, tuple[WritePlan, _Bound]] = {}
-        """By the identity of the statement, which each of them keeps."""
+        """Plans and bound statements by the `id` of the statement, which they keep alive."""
         self._given: dict[int, list[dict[int, Value]]] = {}
-        """The rows of VALUES of each."""
+        """The rows of VALUES by the `id` of the statement."""
         self._values_budget = _budget_of_writes()
         self._changes_budget = _budget_of_writes()
         self._returned_budget = Budget(
@@ -183,11 +185,13 @@ class Transaction:
     # ------------------------------------------------------------ locks
 
     async def lock(self, names: Iterable[LockName], mode: Mode = Mode.EXCLUSIVE) -> bool:
-        """Take locks; False if all that was read before is as it was.
+        """Take locks. False if all rows that were read before are still current; else they are
+        forgotten, and the caller must read again.
 
-        Whoever changes what a lock protects holds it until the change can be read. So what was
-        read before the lock was granted still holds if nobody has released that lock since; else
-        it is read again. What was read since may be relied on if its lock is held.
+        A transaction that changes rows holds their lock until the change can be read. So rows read
+        before the grant are current if the lock was not released since they were read. Rows read
+        after the grant stay current while the lock is held. Raises TransactionAborted,
+        StatementTimeout.
         """
         locks, owner = self._locks, self._owner
         if locks is None:
@@ -212,7 +216,7 @@ class Transaction:
         return held is mode or held is Mode.EXCLUSIVE
 
     async def _lock_roots(self, relation: str, rows: Sequence[Row]) -> None:
-        """Lock the roots of `rows`, and look again under the lock.
+        """Lock the roots of `rows`. Finds them again under the locks, because they may have moved.
 
         These are the first steps of "A transaction" in docs/protocols/locks.md.
         """
@@ -229,7 +233,8 @@ class Transaction:
         return await self.lock([("row", relation, key) for key in keys], mode)
 
     async def _lock_and_read(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
-        """The rows, read under the locks of their roots; None where there is none."""
+        """The rows with these keys, read under the locks of their roots; None for a row that does
+        not exist."""
         found: list[Row | None] = []
         for some in chunks(keys):
             found += await self._lock_and_read_some(relation, some)
@@ -244,7 +249,7 @@ class Transaction:
             taken = await self.lock(
                 sorted(set(await self.state.roots.find(relation, present, self.rows)))
             )
-            # The answer "no such row" must stay true until the commit.
+            # A missing row must stay missing until the commit.
             absent = [codec.key_of(key) for key, row in zip(keys, rows, strict=True) if row is None]
             taken |= await self._lock_existence(relation, absent, Mode.SHARED)
             if not taken:
@@ -253,7 +258,7 @@ class Transaction:
     # ------------------------------------------------------------ state
 
     async def rows(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
-        """Rows by key values with this transaction's changes."""
+        """The rows with these keys, with this transaction's changes; None for a missing row."""
         found: list[Row | None] = []
         for some in chunks(keys):
             found += await self._some_rows(relation, some)
@@ -271,7 +276,8 @@ class Transaction:
         return [next(committed) if change is None else change.new for change in changes]
 
     def _write(self, relation: str, key: bytes, before: Row | None, after: Row | None) -> None:
-        """Note a change. `before` is the row as this transaction sees it now."""
+        """Record a change of a row. `before` is the row with this transaction's earlier changes.
+        Raises BeingLoaded, LimitExceeded."""
         if relation in self.state.catalog.frozen:
             raise BeingLoaded(
                 f"{relation} cannot be written now: an initial load is under way.",
@@ -288,14 +294,14 @@ class Transaction:
             holders.note(key, replaced, after)
 
     async def net_changes(self) -> list[Change]:
-        """Changes that change something, in order of first touch."""
+        """The changes whose old and new rows differ, by relation, in the order of first change."""
         found: list[Change] = []
         for changes in self._changes.values():
             found += await selected(list(changes.values()), lambda c: c.old != c.new)
         return found
 
     async def mutations(self) -> list[Mutation]:
-        """Everything stored that differs after this transaction."""
+        """The changes of all stored rows: of relations, views and indexes. Raises LimitExceeded."""
         changes = await self.net_changes()
         if not changes:
             return list(self._repairs)
@@ -306,16 +312,16 @@ class Transaction:
     # ------------------------------------------------------------ reading ahead
 
     async def read_ahead(self, work: Sequence[Work], plans: Sequence[WritePlan | None]) -> None:
-        """Read at once the rows that statements name by key, before any of them runs, if the store
-        is remote.
+        """If the store is remote, read all rows that the statements name by key at once, before the
+        first statement runs.
 
-        It saves waiting, and decides nothing: what has changed by the time that a statement has
-        its locks is read again, like all that was read before.
+        This only saves waits. Rows that change before a statement has its locks are read again,
+        like all rows that were read before.
         """
         if not self._store.remote:
             return
         wanted: dict[str, dict[Key, None]] = {}
-        # An error is the statement's own: it is raised when its turn comes, if that comes.
+        # An error belongs to its statement, which raises it when it runs.
         with suppress(HornbeamError):
             for some in chunks(list(zip(work, plans, strict=True))):
                 for one, plan in some:
@@ -328,8 +334,8 @@ class Transaction:
         await self.reader.prefetch({name: list(keys) for name, keys in wanted.items()})
 
     async def _named(self, plan: WritePlan, bound: _Bound) -> list[tuple[str, Key | None]]:
-        """Relations and keys; of a row that is inserted, those of its parents too. Of an INSERT of
-        many rows none: it reads them in parts, when it comes to them."""
+        """The relations and keys of rows that a statement names; for inserted rows, their parents
+        too. Empty for an INSERT of many rows, which reads them part by part."""
         match plan:
             case InsertPlan():
                 values = await self._values(plan, bound)
@@ -352,8 +358,8 @@ class Transaction:
     # ------------------------------------------------------------ statements
 
     async def _bind(self, plan: WritePlan, statement: Statement) -> tuple[WritePlan, _Bound]:
-        """Done once: to read ahead, or else to run. The plan is another one where values are not
-        what it was made for. Raises SqlError, TypeMismatch."""
+        """Bind a statement once, on its first use. Returns another plan when a value does not fit
+        its parameter. Raises SqlError, TypeMismatch."""
         found = self._bound.get(id(statement))
         if found is None:
             given, now = statement.parameters, self._now
@@ -370,17 +376,17 @@ class Transaction:
         return found
 
     async def _computed(self, bound: _Bound, work: Callable[[], T]) -> T:
-        """What `work` returns, which evaluates expressions of the statement."""
+        """The result of `work`, which evaluates expressions of the statement."""
         return await self.state.engine.evaluate(work) if bound.by_duckdb else work()
 
     async def _all_computed(self, bound: _Bound, items: Iterable[T]) -> list[T]:
-        """All `items`; to make one evaluates expressions of the statement."""
+        """All `items`, as a list. Their iteration evaluates expressions of the statement."""
         if bound.by_duckdb:
             return await self.state.engine.evaluate(lambda: list(items))
         return await made(items)
 
     async def _values(self, plan: InsertPlan, bound: _Bound) -> list[dict[int, Value]]:
-        """The rows of VALUES. Done once, like `_bind`."""
+        """The rows of VALUES, computed once, on the first use."""
         rows = self._given.get(id(bound.statement))
         if rows is None:
             given = self._values_budget.taking(plan.given(bound.parameters), _values_of)
@@ -407,7 +413,8 @@ class Transaction:
         return StatementResult(len(rows), returning.columns, returning.types, tuple(shown_rows))
 
     async def insert(self, batch: InsertRows) -> StatementResult:
-        """Insert a batch of rows without SQL. Raises NotFound, TypeMismatch and the rest."""
+        """Insert a batch of rows without SQL. Raises NotFound, UnknownName, InvalidRequest,
+        LimitExceeded, TypeMismatch, and the errors of `insert_rows`."""
         if batch.relation not in self.state.catalog.schema:
             raise NotFound(f"There is no relation {batch.relation}.")
         relation = self.state.catalog.schema.relation(batch.relation)
@@ -435,8 +442,8 @@ class Transaction:
         return StatementResult(len(rows))
 
     async def move_numbers(self) -> None:
-        """Of identity columns behind those that were loaded. To be called when nothing is left
-        that could refuse the transaction: they stay there."""
+        """Move identity columns behind the numbers in batches that `insert` has inserted. To be
+        called when nothing can refuse the transaction any more: the columns do not go back."""
         for counter, numbers in self._loaded:
             await self._identity.move_past(counter, numbers)
 
@@ -455,7 +462,7 @@ class Transaction:
         return await self.insert_rows(relation, rows, plan.conflict, bound)
 
     async def _complete(self, relation: Relation, values: Mapping[int, Value]) -> Row:
-        """A whole row: given values, then defaults."""
+        """A whole row: the given values, and defaults for the rest. Raises NotNullViolation."""
         row = [
             values[i] if i in values else await self._default(relation, column)
             for i, column in enumerate(relation.columns)
@@ -471,8 +478,8 @@ class Transaction:
         given: Sequence[Sequence[Any]],
         first: int,
     ) -> list[Row]:
-        """`_complete` for many rows whose values are not coerced yet, column by column. `first` is
-        the number of the first row in its batch."""
+        """Complete many rows like `_complete`, column by column, and coerce their values. `first`
+        is the number of the first row in its batch. Raises TypeMismatch, NotNullViolation."""
         values = dict(zip(positions, zip(*given, strict=True), strict=False))
         columns: list[Sequence[Value]] = []
         for i, column in enumerate(relation.columns):
@@ -509,9 +516,10 @@ class Transaction:
         conflict: Conflict | None = None,
         bound: _Bound = _NOTHING_BOUND,
     ) -> list[Row]:
-        """Insert complete rows, set-at-a-time; returns the rows inserted or updated.
+        """Insert complete rows, set-at-a-time. Returns the inserted and updated rows.
 
-        Raises SqlError if ON CONFLICT DO UPDATE means a row that it has written itself.
+        Raises UniqueViolation, LimitExceeded, BeingLoaded, TransactionAborted, StatementTimeout,
+        and SqlError if ON CONFLICT DO UPDATE would update a row that the statement has written.
         """
         written: list[Row] = []
         written_keys: set[bytes] = set()
@@ -529,7 +537,8 @@ class Transaction:
         bound: _Bound,
         written_keys: set[bytes],
     ) -> list[Row]:
-        """`written_keys`, of the rows that the statement has written so far, grow."""
+        """Insert a part of the rows. Adds their keys to `written_keys`, the keys of all rows that
+        the statement has written so far."""
         name, codec = relation.name, self.state.codecs(relation.name)
         await self._lock_roots(name, rows)
         keys = [codec.key(row) for row in rows]
@@ -568,7 +577,8 @@ class Transaction:
     async def _conflicting(
         self, relation: Relation, conflict: Conflict, row: Row, same_key: Row | None
     ) -> Row | None:
-        """The row that ON CONFLICT means; `same_key` has the primary key of `row`."""
+        """The existing row that is in conflict with `row`, by the target of ON CONFLICT; None if
+        there is none. `same_key` is the existing row with the primary key of `row`."""
         if same_key is not None and _targets_key(conflict):
             return same_key
         for check in self.state.constraints[relation.name].unique:
@@ -584,7 +594,7 @@ class Transaction:
         return None
 
     async def _holder(self, relation: Relation, check: UniqueCheck, values: Key) -> Row | None:
-        """The row that has `values` in a unique index, as this transaction sees it."""
+        """The row that has `values` in a unique index, with this transaction's changes."""
         own = (await self._own_holders(relation.name, check)).of(values)
         if own is not None:
             return own
@@ -596,7 +606,8 @@ class Transaction:
         return None
 
     async def _own_holders(self, relation: str, check: UniqueCheck) -> _Holders:
-        """Of the rows that this transaction has written. From now on `_write` keeps them."""
+        """The holders among the rows that this transaction has written. `_write` maintains them
+        after the first call."""
         holders = self._holders.setdefault(relation, {}).get(check.index.name)
         if holders is None:
             holders = _Holders(check)
@@ -639,7 +650,7 @@ class Transaction:
         return await self._replace(relation, pairs)
 
     async def _defaulted(self, relation: Relation, assignments: Assignments, row: Row) -> Row:
-        """`row` after what SET … = DEFAULT says."""
+        """`row` with the defaults of SET … = DEFAULT."""
         new = list(row)
         for assignment in assignments:
             if isinstance(assignment, Defaulted):
@@ -647,7 +658,7 @@ class Transaction:
         return tuple(new)
 
     async def _replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> list[Row]:
-        """Old rows become new ones; their keys may change too."""
+        """Replace the old row of each pair by the new one; keys may change. Returns new rows."""
         name, codec = relation.name, self.state.codecs(relation.name)
         new_keys: list[Row] = []
         for some in chunks(pairs):
@@ -660,11 +671,12 @@ class Transaction:
                     self._write(name, old_key, old, None)
                     new_keys.append(new)
             await turn(some)
-        await self.insert_rows(relation, new_keys)  # the keys that they take may have become free
+        await self.insert_rows(relation, new_keys)  # last: rows of this statement may free the keys
         return [new for _, new in pairs]
 
     async def _lock_to_replace(self, relation: Relation, pairs: Sequence[tuple[Row, Row]]) -> None:
-        """Of rows that move, the new roots; of those whose keys change, both existences."""
+        """Lock the new roots of rows that move, and the existence of the old and new keys of rows
+        whose keys change. Raises NotNullViolation."""
         name, key = relation.name, self.state.codecs(relation.name).key
         positions = self.state.constraints[name].root_positions
         for _, new in pairs:
@@ -683,7 +695,7 @@ class Transaction:
         return rows
 
     async def _delete_rows(self, relation: Relation, rows: Sequence[Row]) -> None:
-        """Delete rows, and do to those below what ON DELETE says, however deep they go."""
+        """Delete rows, and carry out ON DELETE for all rows that reference them, at any depth."""
         waiting = [(relation, rows)]
         while waiting:
             parent, gone = waiting.pop()
@@ -711,17 +723,18 @@ class Transaction:
             await turn(some)
 
     async def _below(self, check: ChildCheck, rows: Sequence[Row]) -> list[Row]:
-        """Rows that reference one of `rows`, which are deleted, under their locks."""
+        """The rows that reference one of the deleted `rows`, read under their locks."""
         gone = set(await made(map(check.values, rows)))
         children = await self._children(check, gone)
         keys = await made(map(self.state.codecs(check.child.name).key_values, children))
         locked = await self._lock_and_read(check.child.name, keys)
-        # A child may have left before its lock was granted; none can come, the parents are locked.
+        # A child may have left before its lock was granted. None can join: the parents are locked.
         present = [row for row in locked if row is not None]
         return await selected(present, lambda row: check.parent_key(row) in gone)
 
     async def _children(self, check: ChildCheck, parents: Set[Key]) -> list[Row]:
-        """Rows of the child relation that reference one of `parents`, as seen here."""
+        """The rows of the child relation that reference one of `parents`, with this transaction's
+        changes. Raises LimitExceeded."""
         if not parents:
             return []
         name, codec = check.child.name, self.state.codecs(check.child.name)
@@ -745,7 +758,7 @@ class Transaction:
         return await selected(current, lambda row: check.parent_key(row) in parents)
 
     async def _locate(self, relation: Relation, find: ByKey | BySearch, bound: _Bound) -> list[Row]:
-        """The rows that a WHERE means, locked and as they are now."""
+        """The rows that match a WHERE, locked, in their newest state."""
         if isinstance(find, BySearch):
             return await self._search(relation, find, bound)
         key = await self._key(find, bound)
@@ -784,7 +797,7 @@ class Transaction:
             await turn(some)
 
     async def _base(self) -> Snapshot:
-        """The snapshot of this transaction's searches, without its own changes."""
+        """The snapshot of this transaction's searches, without the transaction's own changes."""
         if self._searched is None:
             waited_for = self._locks.clock(self._owner) if self._locks is not None else 0
             at = await self._snapshot(waited_for)
@@ -796,8 +809,8 @@ class Transaction:
         return await query.prepared.run(reader, query.parameters(parameters))
 
     async def _search_reader(self, sources: Set[str]) -> Snapshot:
-        """The snapshot that WHEREs and subqueries look at, with this transaction's changes to the
-        relations and views that they read."""
+        """The snapshot for the WHERE and subqueries of a statement, overlaid with this
+        transaction's changes to the relations and views `sources`. Raises TransactionAborted."""
         base = await self._base()
         changed = (name for name, changes in self._changes.items() if changes)
         if not self.state.programs.sources(changed) & sources:
@@ -808,8 +821,8 @@ class Transaction:
         return Snapshot(self._store, self.state.codecs, base.at, mutations=Overlay(mutations))
 
     async def _require_base(self, mutations: Sequence[Mutation]) -> None:
-        """Mutations may be laid over the snapshot only if they start from what it shows: else an
-        index would show the row both as it was then and as it is now."""
+        """Raises TransactionAborted unless the old row of each mutation is the row in the snapshot.
+        Else an overlay of the mutations would show both its old and its new entries in an index."""
         by_layout: dict[str, list[Mutation]] = {}
         for mutation in mutations:
             by_layout.setdefault(mutation.layout, []).append(mutation)
@@ -826,7 +839,7 @@ class Transaction:
     # ------------------------------------------------------------ checks before the commit
 
     async def check(self) -> None:
-        """Foreign keys and UNIQUE over the net changes. Raises ConstraintViolation."""
+        """Check foreign keys and UNIQUE over the net changes. Raises ConstraintViolation."""
         by_relation: dict[str, list[Change]] = {}
         for change in await self.net_changes():
             by_relation.setdefault(change.relation, []).append(change)
@@ -889,7 +902,7 @@ class Transaction:
     async def _check_unchanged_holders(
         self, relation: str, check: UniqueCheck, changes: Sequence[Change], taken: Mapping[Key, Key]
     ) -> None:
-        """A row changed elsewhere but keeping its unique values still holds them."""
+        """Raises UniqueViolation if a changed row keeps values that another row takes."""
         codec = self.state.codecs(relation)
         for some in chunks(changes):
             for row in (change.new for change in some if change.new is not None):
@@ -911,8 +924,8 @@ class Transaction:
     def _numbers_cure(
         self, relation: str, columns: Sequence[str], values: Sequence[Value]
     ) -> str | None:
-        """How to mend an identity column that has given a number which a row has already. None:
-        `values` of `columns` were given by the statement."""
+        """The cure for an identity column that has given a number which a row has already. None if
+        the statement itself gave the `values`."""
         for column, value in zip(columns, values, strict=True):
             if (relation, column, value) in self._identity.taken:
                 table, name = identifier(relation), identifier(column)
@@ -945,7 +958,8 @@ class Transaction:
     async def validate(
         self, reads: Sequence[ReadItem], preconditions: Sequence[Precondition]
     ) -> None:
-        """Row versions that the client relies on. Raises ReadConflict, PreconditionFailed."""
+        """Check the row versions on which the client relies. Raises ReadConflict,
+        PreconditionFailed, NotFound, InvalidRequest, TypeMismatch."""
         await self.reader.prefetch(self._relied_on(reads, preconditions))
         for item in reads:
             known = item.layout in self.state.catalog
@@ -969,7 +983,7 @@ class Transaction:
     def _relied_on(
         self, reads: Sequence[ReadItem], preconditions: Sequence[Precondition]
     ) -> dict[str, list[Key]]:
-        """Keys of the rows whose versions are asked for, and of the base rows they hang on."""
+        """The keys of all rows whose versions are checked, and of their base rows, by name."""
         wanted: dict[str, list[Key]] = {}
         for item in reads:
             if item.layout in self.state.catalog:
@@ -994,7 +1008,8 @@ class Transaction:
         return relation, tuple(relation.column(name).type.coerce(value) for name, value in pairs)
 
     async def _version(self, layout: str, key: bytes) -> int | None:
-        """Commit timestamp of a stored row, under a shared lock of its root."""
+        """The commit timestamp of a stored row, under a shared lock of its root; None if there is
+        no such row."""
         relation, base_key = self._read_origin(layout, key)
         encoded = self.state.codecs(relation).key_of(base_key)
         await self._lock_existence(relation, [encoded], Mode.SHARED)
@@ -1007,7 +1022,8 @@ class Transaction:
         return version.ts if version is not None else None
 
     def _read_origin(self, layout: str, key: bytes) -> tuple[str, Key]:
-        """`_origin` of what a client says it has read."""
+        """`_origin` of a row that a client reports as read. Raises ReadConflict if the relation,
+        view or index is gone, InvalidRequest for a malformed key."""
         catalog = self.state.catalog
         if layout not in catalog.schema and not catalog.maintained(layout):
             raise ReadConflict(f"{layout}, which this transaction read, is gone since.")
@@ -1017,7 +1033,8 @@ class Transaction:
             raise InvalidRequest(f"{key.hex()!r} is no key of {layout}.") from None
 
     def _origin(self, layout: str, key: bytes) -> tuple[str, Key]:
-        """The base row that a stored row hangs on: the last relation of its source, and its key."""
+        """The base row of a stored row: the last relation of its source, and the key there. Raises
+        Corruption for a malformed key."""
         catalog, codec = self.state.catalog, self.state.codecs(layout)
         source = catalog.layout(codec.layout.source)
         columns = (part.column for part in codec.layout.key)
@@ -1026,9 +1043,10 @@ class Transaction:
         return relation, tuple(by_column[part.column] for part in source.key)
 
     async def repair(self, damaged: RepairRows) -> StatementResult:
-        """Write what rows of a view or index should hold, recomputed under their roots' locks.
+        """Compute rows of a view or index again, under the locks of their roots, and write those
+        that differ.
 
-        What is no key at all belongs to no base row, and no writer comes there: it needs no lock.
+        A malformed key needs no lock: it belongs to no base row, and no writer uses it.
         """
         codecs, catalog = self.state.codecs, self.state.catalog
         codec = codecs(damaged.layout)
@@ -1051,7 +1069,8 @@ class Transaction:
 
 
 def _require_width(given: int, wanted: int, relation: Relation) -> None:
-    """Raises SqlError. Only DuckDB knows how many columns a struct is unnested to."""
+    """Raises SqlError unless a SELECT has the `wanted` number of columns. Checked when it runs:
+    only DuckDB knows to how many columns it unnests a struct."""
     if given != wanted:
         raise SqlError(
             f"INSERT INTO {relation.name}: {wanted} columns, the SELECT gives {given}.",
@@ -1060,7 +1079,7 @@ def _require_width(given: int, wanted: int, relation: Relation) -> None:
 
 
 def _decoded(codec: LayoutCodec, cell: Cell | None) -> Row | None:
-    """None for what cannot be decoded, too."""
+    """The row in `cell`; None if there is no cell, or it cannot be decoded."""
     try:
         return codec.decode(cell.value) if cell is not None else None
     except Corruption:
@@ -1068,15 +1087,14 @@ def _decoded(codec: LayoutCodec, cell: Cell | None) -> Row | None:
 
 
 def _row_assigned(plan: InsertPlan, row: Row) -> dict[int, Value]:
-    """The values, by position, that a row of the SELECT of an INSERT assigns. Raises
-    TypeMismatch."""
+    """The values by position that a row of INSERT … SELECT assigns. Raises TypeMismatch."""
     columns = plan.relation.columns
     typed = ((i, columns[i].type, v) for i, v in zip(plan.query_positions, row, strict=True))
     return {i: assigned(assigned_moment(value, t.kind), t) for i, t, value in typed}
 
 
 def _assigned(assignments: Assignments, old: Row, seen: Row, parameters: Parameters) -> Row:
-    """`old` after the expressions of SET, which are over `seen`."""
+    """`old` with the assignments of SET, except defaults. Their expressions are over `seen`."""
     new = list(old)
     for assignment in assignments:
         if not isinstance(assignment, Defaulted):
@@ -1087,7 +1105,7 @@ def _assigned(assignments: Assignments, old: Row, seen: Row, parameters: Paramet
 def _updated_conflicting(
     conflict: Conflict, row: Row, proposed: Row, parameters: Parameters
 ) -> Row | None:
-    """What ON CONFLICT makes of `row`; None: its WHERE lets it be."""
+    """The row to which ON CONFLICT DO UPDATE changes `row`; None if its WHERE excludes `row`."""
     both = row + proposed
     if conflict.where is not None and not conflict.where(both, parameters):
         return None
@@ -1095,7 +1113,7 @@ def _updated_conflicting(
 
 
 async def _gathered(stream: QueryStream, relation: str, budget: Budget) -> list[Row]:
-    """All rows of a query that are for `relation`. Raises LimitExceeded."""
+    """All rows of a query, which are to be written to `relation`. Raises LimitExceeded."""
     rows: list[Row] = []
     async with aclosing(stream.batches()) as batches:
         async for batch in batches:
@@ -1115,8 +1133,8 @@ def _require_few(relation: str, rows: int) -> None:
 
 
 async def _require_moderate(mutations: Sequence[Mutation]) -> None:
-    """What follows from changes may be much more than these: a view repeats a parent's columns in
-    the row of each child."""
+    """Raises LimitExceeded for too large mutations. They may be much larger than the changes that
+    cause them: a view repeats a parent's columns in the row of each child."""
     budget = Budget(
         MAX_STORED_BYTES, "What the transaction stores, with views and indexes,", "stored", _SPLIT
     )
