@@ -113,8 +113,8 @@ ReadBody = Annotated[tuple[str, Hexadecimal, Timestamp | None], Strict(False)]
 
 
 class ReplayBody(Body):
-    """The time and generated values that a dry run used. Sent with the commit, they make it give
-    the same results."""
+    """The time and generated values that a dry run used, and digests of its results. A commit with
+    them uses the same values, and is refused if a result differs."""
 
     now: int = Field(ge=0, le=LAST_MS, description="Milliseconds since the epoch.")
     numbers: Items[Annotated[tuple[str, str, int], Strict(False)]] = Field(default_factory=list)
