@@ -1,4 +1,4 @@
-"""The hosts that requests and settings name: read strictly, compared in one spelling."""
+"""Host names in requests and settings: parsed strictly, and compared in a canonical spelling."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Authority(NamedTuple):
     port: int | None
 
     def on(self, scheme: str) -> Authority:
-        """The same with the port that a client of `scheme` connects to."""
+        """The same authority with the port that a client of `scheme` connects to."""
         return Authority(self.host, self.port or DEFAULT_PORTS.get(scheme))
 
 
 def read_authority(text: str) -> Authority | None:
-    """`host`, `host:port`, `[IPv6]` or `[IPv6]:port`; None for anything else.
+    """Parse `host`, `host:port`, `[IPv6]` or `[IPv6]:port`; None for anything else.
 
-    Names are compared without regard to case and to the dot that ends an absolute name.
+    The result is in lower case and without the dot that ends an absolute name.
     """
     found = _AUTHORITY.fullmatch(text)
     if found is None:
@@ -34,7 +34,7 @@ def read_authority(text: str) -> Authority | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Does `host` name this machine's loopback interface, whatever a name server answers?"""
+    """Is `host` a loopback address or `localhost`? Asks no name server."""
     try:
         return ipaddress.ip_address(_canonical(host)).is_loopback
     except ValueError:

@@ -9,17 +9,17 @@ from typing import Any
 import structlog
 
 _SQLGLOT = logging.getLogger("sqlglot")
-"""Warns of SQL that it reads or writes in another way than asked. What it cannot read we refuse,
-and the session is in UTC; and clients' SQL is nothing for the log."""
+"""sqlglot warns of SQL that it parses or generates differently. Its warnings are not logged: SQL
+that it cannot parse is refused, sessions are in UTC, and the log must not hold SQL of clients."""
 
 _UVICORN = logging.getLogger("uvicorn.error")
 _CUT = "ASGI callable returned without completing response."
-"""It says so of each answer that is cut on purpose; `api/rest/middleware.py` says of which, and
-why."""
+"""uvicorn's message for an answer that is cut on purpose; `api/rest/middleware.py` logs its path
+and the reason."""
 
 
 def configure(level: str = "warning") -> None:
-    """Log events of `level` and above, ours and those of libraries."""
+    """Log events of `level` and above, of Hornbeam and of libraries."""
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(
         stream=sys.stderr,
@@ -33,7 +33,8 @@ def configure(level: str = "warning") -> None:
 
 
 def be_quiet() -> None:
-    """For a database inside another program: warnings only, unless the program has chosen."""
+    """Log warnings only, unless the program has configured its logging: for a database inside
+    another program."""
     if _SQLGLOT.level == logging.NOTSET:
         _SQLGLOT.setLevel(logging.ERROR)
     if not structlog.is_configured():
@@ -45,7 +46,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _structure(level: int) -> None:
-    """Exceptions are logged without the values of variables: those may be other people's rows."""
+    """Configure structlog. Tracebacks have no values of variables, which may be rows of clients."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -60,5 +61,5 @@ def _structure(level: int) -> None:
 
 
 def _to_stderr(*_: Any) -> structlog.PrintLogger:
-    """Standard error as it is now, not as it was when logging was set up."""
+    """A logger to the current standard error, which may have changed since logging was set up."""
     return structlog.PrintLogger(sys.stderr)

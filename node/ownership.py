@@ -61,8 +61,8 @@ class Ownership:
             self._member.require_serving()
 
     def require_owner(self) -> None:
-        """Raises Unavailable when another process may have replaced this one: its commits would be
-        missing from what was read here."""
+        """Raises Unavailable when another process may have replaced this one: then reads here may
+        lack its commits."""
         if not self._coordination.alive():
             raise Unavailable(
                 "This process may have been replaced: it has not heard of the coordination service"

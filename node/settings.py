@@ -1,4 +1,5 @@
-"""Settings: defaults, then a TOML file, then environment variables `HORNBEAM_…`, then arguments."""
+"""Settings. Arguments override environment variables `HORNBEAM_…`, these override a TOML file, and
+the file overrides defaults."""
 
 from __future__ import annotations
 
@@ -22,11 +23,12 @@ from hornbeam_server.schema.errors import InvalidRequest
 
 PREFIX = "HORNBEAM_"
 NO_SETTINGS = {"HORNBEAM_URL", "HORNBEAM_API_KEY", "HORNBEAM_CLUSTER"}
-"""Variables of the client, and of tests on a cluster that is up."""
+"""Variables with the prefix that are no settings: those of the client, and of tests on a
+cluster."""
 
 
 class Settings(BaseSettings):
-    """Everything an operator may set. Durations and sizes carry their unit in the name."""
+    """All settings of a server. Names of durations and sizes end with the unit."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -275,7 +277,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(**given: Any) -> Settings:
-    """Settings with `given` on top; None means not given.
+    """The settings; values in `given` override other sources, and None means not given.
 
     Raises pydantic's ValidationError, and InvalidRequest for a file that cannot be read.
     """
@@ -288,8 +290,8 @@ def load_settings(**given: Any) -> Settings:
 
 
 def require_known(variables: Iterable[str]) -> None:
-    """Raises InvalidRequest for one that looks like a setting and is none: misspelt, it would be
-    ignored, and the server would run without what was asked for."""
+    """Raises InvalidRequest for a variable that has the prefix of settings but is no setting: a
+    misspelt setting would be ignored, and the server would run with another value."""
     known = {PREFIX + name.upper() for name in Settings.model_fields} | NO_SETTINGS
     for name in map(str.upper, variables):
         if name.startswith(PREFIX) and name not in known:
@@ -301,9 +303,9 @@ def require_known(variables: Iterable[str]) -> None:
 
 
 def describe(**given: Any) -> list[dict[str, Any]]:
-    """Every setting with its value, where the value came from, and what it means.
+    """Every setting with its name, value, the source of the value, and description.
 
-    Raises as `load_settings` does.
+    Raises the errors of `load_settings`.
     """
     chosen = load_settings(**given)
     file = Path(str(Settings.model_config["toml_file"]))

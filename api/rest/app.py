@@ -77,8 +77,8 @@ def create_app(settings: Settings, serving: Serving | Database) -> FastAPI:
 
 
 class _Application(FastAPI):
-    """A FastAPI application whose OpenAPI document also has what the layers around the routes do:
-    API keys, and refusals of bodies and origins."""
+    """A FastAPI application whose OpenAPI document also describes the layers around the routes: API
+    keys, and refusals of bodies and origins."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()

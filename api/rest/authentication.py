@@ -129,7 +129,7 @@ class KeyRing:
     def _ended(self, reading: asyncio.Task[None]) -> None:
         self._reading = None
         if not reading.cancelled():
-            reading.exception()  # retrieved, because it may be that no request waits for it
+            reading.exception()  # retrieved, in case no request waits for it
 
     async def _read(self) -> None:
         began = self._clock.monotonic()

@@ -1,8 +1,8 @@
-"""JSON bodies, read in steps that are short each, so that other requests go on.
+"""JSON bodies, decoded in short steps, so that other requests go on.
 
-Decoding is one call of C code, which lets no other Python thread run before it returns. What it
-takes depends on more than bytes: a float of 17 digits may take 10 µs, a key of an object 0.5 µs.
-So a long body is read in a thread, value by value, after its values have been counted.
+Decoding is one call of C code, and no other Python thread runs before the call returns. Its time
+depends on more than the number of bytes: a float of 17 digits may take 10 µs, a key of an object
+0.5 µs. So a long body is decoded in a thread, value by value, after its values have been counted.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import msgspec
 from hornbeam_server.schema.errors import LimitExceeded
 
 SHORT_BYTES = 16 * 1024
-"""A body of so many bytes is decoded by one call: at most some 10 ms of work."""
+"""Maximum size of a body that one call decodes: at most some 10 ms of work."""
 MAX_VALUES = 500_000
-"""Values and keys of one body, about: its commas and opening brackets are counted."""
+"""Maximum number of values and keys of a body, approximately: its commas and opening brackets are
+counted."""
 MAX_LONG_DEPTH = 16
-"""How deeply arrays and objects of more than SHORT_BYTES may be nested in one another: each level
-is read again."""
+"""Maximum nesting depth of arrays and objects of more than SHORT_BYTES each: every level is read
+again."""
 _SLICE = 1 << 20
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -27,10 +28,10 @@ _SPACE = b" \t\r\n"
 
 
 def read_json(body: bytes) -> Any:
-    """The JSON value that `body` is, as RFC 8259 has it: no NaN, no infinities, no lone surrogates.
+    """Decode a body as strict JSON (RFC 8259): no NaN, no infinities, no lone surrogates.
 
     Raises LimitExceeded for too many values; msgspec.MsgspecError, UnicodeDecodeError or
-    RecursionError for what is no JSON or is nested too deeply.
+    RecursionError for a body that is no JSON or is nested too deeply.
     """
     if len(body) <= SHORT_BYTES:
         return msgspec.json.decode(body)
@@ -65,7 +66,7 @@ def _read(part: memoryview | msgspec.Raw, depth: int) -> Any:
 
 
 def _first(part: memoryview | msgspec.Raw) -> bytes:
-    """The first byte that is no white space."""
+    """The first byte of `part` that is no white space."""
     view = memoryview(part)
     for start in range(0, len(view), _SLICE):
         if found := bytes(view[start : start + _SLICE]).lstrip(_SPACE)[:1]:

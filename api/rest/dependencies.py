@@ -1,4 +1,4 @@
-"""What routes get out of a request: the database, the settings, strictly read JSON, limits."""
+"""Access of routes to their request: the database, the settings, strictly read JSON, limits."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ def serving_of(request: Request) -> Serving:
 
 
 def database_of(request: Request) -> Database:
-    """For routes called so often that the time FastAPI takes to resolve `Db` counts."""
+    """The database. For frequent routes, where the time that FastAPI takes to resolve `Db` matters.
+    Raises Unavailable."""
     return serving_of(request).require()
 
 
 def readable_of(request: Request) -> Database:
-    """For reads, which go on while this node does not serve."""
+    """The database for reads, which go on between the terms of a node. Raises Unavailable."""
     return serving_of(request).require_readable()
 
 
@@ -47,7 +48,8 @@ async def _readable(request: Request) -> Database:
 
 
 async def _database(request: Request) -> Database:
-    """A coroutine, because FastAPI sends plain functions to a thread: twice the time of a read."""
+    """A coroutine, because FastAPI runs plain functions in a thread: that takes twice the time of a
+    read."""
     return database_of(request)
 
 
@@ -62,7 +64,8 @@ def metrics_of(request: Request) -> Metrics:
 
 
 def principal_of(request: Request) -> Principal:
-    """Who asks. Raises KeyError on a route that is open to everybody: nobody was asked there."""
+    """The principal of a request. Raises KeyError on a route that needs no API key, because the
+    request is not authenticated there."""
     principal: Principal = request.scope[PRINCIPAL]
     return principal
 
@@ -98,11 +101,12 @@ IdempotencyKey = Annotated[
 _JSON = "application/json"
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "DELETE"})
 _SHOWN = 100
-"""Characters of a header that a message quotes."""
+"""Maximum characters of a header that a message quotes."""
 
 
 _LONG_BODIES = 2
-"""So many long bodies are read at the same time: each in a thread that takes time from the loop."""
+"""Maximum number of long bodies that are read at the same time. Each is read in a thread, which
+takes time from the event loop."""
 
 
 class StrictRequest(Request):
@@ -115,12 +119,12 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that asks for the role that it says it needs, and reads its body with
-    `StrictRequest`. One that does not say who may call it cannot be made.
+    """A route that checks the role of the API key, and reads its body with `StrictRequest`. A route
+    without a declared role (`needs`) cannot be created.
 
-    Where a route takes just a JSON body, headers and the request, what fits goes straight to its
-    function: FastAPI's general way takes longer than a point read. What does not fit goes that
-    way, and is told there what is wrong with it.
+    If a route takes only a JSON body, headers and the request, valid requests go straight to its
+    function: FastAPI's general handler takes longer than a point read. Invalid requests go to that
+    handler, which reports their errors.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -149,7 +153,7 @@ class StrictRoute(APIRoute):
         return strict
 
     def _media_types(self) -> tuple[str, ...]:
-        """Of the body that this route reads; none: it reads no body."""
+        """The media types of the body that this route reads; none: it reads no body."""
         described = (self.openapi_extra or {}).get("requestBody", {})
         return (_JSON,) if self.body_field else tuple(described.get("content", ()))
 
@@ -159,7 +163,7 @@ class StrictRoute(APIRoute):
         return bool(self.body_field and takes.request_param_name) and not any(others)
 
     def _arguments(self, request: StrictRequest) -> dict[Any, Any] | None:
-        """What the route's function takes; None if FastAPI should look at the request."""
+        """The arguments of the route's function; None if FastAPI must handle the request."""
         headers, body, takes = request.headers, self.body_field, self.dependant
         if body is None or request.document is None:
             return None
@@ -173,7 +177,7 @@ class StrictRoute(APIRoute):
 
 
 async def in_steps(request: Request, size: int, work: Callable[[], T]) -> T:
-    """What `work` returns, which reads a body of so many bytes: a long one in a thread."""
+    """The result of `work`, which reads a body of `size` bytes. A long body is read in a thread."""
     if size <= SHORT_BYTES:
         return work()
     async with request.app.state.long_bodies:
@@ -181,13 +185,13 @@ async def in_steps(request: Request, size: int, work: Callable[[], T]) -> T:
 
 
 def long_bodies() -> asyncio.Semaphore:
-    """Room for the long bodies of an application that are read at the same time."""
+    """The semaphore that limits how many long bodies an application reads at the same time."""
     return asyncio.Semaphore(_LONG_BODIES)
 
 
 def _validated(content: bytes, field: Any) -> Any:
-    """The model that a JSON body is read into. Raises Refused, LimitExceeded, and
-    RequestValidationError for what does not fit."""
+    """The model of a JSON body. Raises Refused for a body that is no JSON, LimitExceeded, and
+    RequestValidationError for a body that does not fit the model."""
     try:
         document = read_json(content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -213,11 +217,11 @@ def _require_plain(request: Request) -> None:
 
 
 def _require_type(request: Request, types: tuple[str, ...]) -> None:
-    """Raises Refused unless the request says that its body is of one of `types`.
+    """Raises Refused unless the request declares a body of one of `types`.
 
-    A web page can send text/plain, forms, and bodies without a type to other sites without asking
-    their servers first. None of these is ever read, so no page can have one read unasked. A route
-    that reads no body takes requests without a type, and those of clients that always send JSON.
+    A web page can send text/plain, forms, and bodies without a type to other sites without a
+    preflight request. No route reads such a body, so no page can send one that is read. A route
+    that reads no body accepts requests without a type, and JSON from clients that always send it.
     """
     given = request.headers.get("content-type", "")
     media_type = given.partition(";")[0].strip().lower()
@@ -241,20 +245,21 @@ def tagged(tag: str) -> APIRouter:
 
 
 def encoded(document: Any, status: int = 200) -> Response:
-    """A JSON answer."""
+    """An answer with a JSON document."""
     body = msgspec.json.encode(document)
     return Response(body, status_code=status, media_type="application/json")
 
 
 def timeout_s(asked_ms: int | None, settings: Settings) -> float:
-    """The time limit of a request in seconds."""
+    """The time limit of a request in seconds: the one asked for, up to `max_timeout_s`, or else the
+    default."""
     if asked_ms is None:
         return settings.statement_timeout_s
     return min(asked_ms / 1000, settings.max_timeout_s)
 
 
 def check_parameters(lists: Iterable[Parameters], settings: Settings) -> None:
-    """Raises LimitExceeded for more parameters in all than one request may have."""
+    """Raises LimitExceeded if the lists together have more than `max_parameters` parameters."""
     count = sum(map(len, lists))
     if count > settings.max_parameters:
         raise LimitExceeded(

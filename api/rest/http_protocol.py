@@ -1,7 +1,8 @@
-"""Connections of HTTP with bounds: what a stranger may make the server hold before it knows him.
+"""HTTP connections with bounds on the resources that an unauthenticated client can make the server
+hold.
 
-uvicorn reads a head whatever its length, waits for it for ever, accepts every connection, and keeps
-what a client does not take.
+uvicorn has no bounds: it reads a head of any length, waits for it without a time limit, accepts
+every connection, and keeps data that a client does not read.
 """
 
 from __future__ import annotations
@@ -15,30 +16,33 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 HEAD_BYTES = 64 * 1024
-"""Bytes of a request line and its headers."""
+"""Maximum bytes of a request line and its headers."""
 HEAD_S = 10.0
-"""A connection has so long to send a whole head, its TLS handshake before that as long again."""
+"""Maximum seconds until a connection has sent a whole head, and before that for its TLS
+handshake."""
 STALL_S = 30.0
-"""A client that takes nothing of what it is sent for so long, or twice as long, is cut off."""
+"""Interval in seconds of the checks for clients that do not read. A client that reads nothing for
+one to two intervals is disconnected."""
 _TOO_LARGE = STATUS_LINE[431] + b"content-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, which closes connections whose request's head is too long (431) or does
-    not come, those whose client does not read, and those that reach `limit_concurrency`.
+    """uvicorn's protocol with bounds. It closes a connection whose head is too long (431) or does
+    not arrive, whose client does not read, or that reaches `limit_concurrency`.
 
-    Between requests a connection may be idle for uvicorn's `timeout_keep_alive`. An answer that is
-    cut off hears that its client is gone.
+    Between requests a connection may be idle for uvicorn's `timeout_keep_alive`. The application
+    learns of a cut connection as a disconnected client.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._unread = 0
-        """Bytes since a head or a piece of a body was whole: those of a head or a trailer."""
+        """Bytes received since the last whole head or piece of a body: those of a head or a
+        trailer."""
         self._head_due: asyncio.TimerHandle | None = None
         self._look_due: asyncio.TimerHandle | None = None
         self._untaken = 0
-        """Bytes that the client still had to take when it was last looked at."""
+        """Bytes that the client still had to read at the last check."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -86,7 +90,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def _take_host_from_target(self) -> None:
-        """The host of a target in absolute form counts, whatever `Host` says (RFC 9112, 3.2.2)."""
+        """Replace the header `Host` by the host of a target in absolute form (RFC 9112, 3.2.2)."""
         _, found, rest = self.url.partition(b"://")
         if found:
             host = re.split(rb"[/?#]", rest, maxsplit=1)[0]
@@ -96,7 +100,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._look_due = self.loop.call_later(STALL_S, self._look)
 
     def _look(self) -> None:
-        """Between two looks nothing is added to what is sent: it waits, or was the last."""
+        """Disconnect a client that has read nothing since the last check. The number of unread
+        bytes decides, because nothing is added to them: the writer waits, or the connection
+        closes."""
         waits = self.flow.write_paused or self.transport.is_closing()
         untaken = self.transport.get_write_buffer_size() if waits else 0
         if 0 < self._untaken <= untaken:
@@ -124,8 +130,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def room_for(connections: int) -> int:
-    """How many of so many connections there is room for: at most half of the descriptors that this
-    process may have, which are made as many as the system lets it. The rest is the database's."""
+    """The number of connections to accept, at most `connections` and half of the file descriptors
+    of this process, whose limit is raised as far as possible. The database uses the other half."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # some systems name a limit that they refuse
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

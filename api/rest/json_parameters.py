@@ -1,8 +1,9 @@
 """Parameters in a request's JSON: plain values, or a value together with its type.
 
-A column or a CAST beside a parameter tells its type, and its value is read as that. Where nothing
-tells it (`SELECT ?`, `coalesce(?, c)`, `c * ?`), JSON has no bytes, dates or exact decimals: text
-would stay text. So whoever knows the type may give it: `{"type": "BLOB", "value": "aGk="}`.
+A column or a CAST beside a parameter determines its type, and the value is read as that type. In
+other places (`SELECT ?`, `coalesce(?, c)`, `c * ?`) text would stay text, because JSON has no
+bytes, dates or exact decimals. There a client may give the type: `{"type": "BLOB", "value":
+"aGk="}`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NAMES = ", ".join(sorted([*_TYPES, "DECIMAL"]))
 
 
 def values_of(given: Values) -> Values:
-    """Python values of parameters. Raises ValueError."""
+    """The Python values of parameters. Raises ValueError for a value that is no parameter."""
     if isinstance(given, dict):
         return {name: _value(value) for name, value in given.items()}
     return [_value(value) for value in given]
@@ -49,12 +50,12 @@ def _typed(name: Any, value: Any) -> Value:
 
 
 def _decimal_of(value: Any) -> ColumnType:
-    """The type with as many decimal places as `value` has."""
+    """The DECIMAL type with as many decimal places as `value` has."""
     try:
         short = isinstance(value, str) and len(value) <= MAX_TEXT
         exponent = Decimal(value).as_tuple().exponent if short else 0
     except InvalidOperation:
-        exponent = 0  # said when it is read
+        exponent = 0  # the coercion reports the error
     scale = max(0, -exponent) if isinstance(exponent, int) else 0
     return ColumnType(Kind.DECIMAL, MAX_DECIMAL_PRECISION, min(scale, MAX_DECIMAL_PRECISION))
 

@@ -1,4 +1,4 @@
-"""Bodies of bulk loads: CSV and Arrow streams to rows of our values."""
+"""Bodies of bulk loads: CSV and Arrow streams are read into rows of Python values."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from hornbeam_server.schema.sqltext import literal_sql
 
 ARROW = "application/vnd.apache.arrow.stream"
 MAX_EXPANSION = 8
-"""A compressed Arrow stream may unpack to so many times its size (and a MiB)."""
+"""Maximum ratio of the unpacked size of an Arrow stream to its size (plus 1 MiB)."""
 _OPENING, _QUOTES = re.compile(rb'[,\r\n]"'), re.compile(rb'"+')
 _WINDOW = 1 << 20
 MAX_REFERRED_BYTES = 64 << 20
-"""Texts that are sent once and stand in many rows may take so much in all rows together."""
+"""Maximum bytes, in all rows together, of texts that are sent once and referred to by many rows."""
 HEADER_BYTES = 1 << 20
-"""The names of the columns take less."""
+"""The header line with the names of the columns must be shorter."""
 STEP_ROWS = 10_000
-"""Rows that become Python values by one call, during which no other thread goes on."""
+"""Rows that one call converts to Python values. No other thread runs during the call."""
 Rows = Sequence[Sequence[Any]]
 
 
 def read_rows(
     body: bytes, content_type: str, relation: Relation, max_rows: int
 ) -> tuple[list[str], Rows]:
-    """Column names and rows of a body: an Arrow stream if `content_type` says so, else CSV.
+    """The column names and rows of a body: an Arrow stream if `content_type` says so, else CSV.
 
-    Raises InvalidRequest for a body that cannot be read, UnknownName for a column that is not
-    the relation's, LimitExceeded for too many rows.
+    Raises InvalidRequest for a body that cannot be read, UnknownName for a column that the relation
+    does not have, LimitExceeded for too many rows or a body that unpacks to too many bytes.
     """
     media_type = content_type.split(";", maxsplit=1)[0].strip().lower()
     try:
@@ -50,7 +50,7 @@ def read_rows(
             return _arrow_rows(body, relation, max_rows)
         return _csv_rows(body, relation, max_rows)
     except (pa.ArrowException, OSError, UnicodeError, ArithmeticError) as error:
-        # Names that are no UTF-8, and decimals of a scale that is none, are noticed by Python.
+        # The last two come from Python: names that are no UTF-8, decimals of an invalid scale.
         raise InvalidRequest(f"The body cannot be read as {media_type}: {error}") from None
 
 
@@ -60,7 +60,7 @@ def _arrow_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[st
     with pa.ipc.open_stream(body) as reader:
         names = _checked_names(list(reader.schema.names), relation)
         for batch in reader:
-            batch.validate(full=True)  # offsets in it may lie
+            batch.validate(full=True)  # its offsets may be wrong
             unpacked += batch.nbytes
             if unpacked > MAX_EXPANSION * len(body) + (1 << 20):
                 raise LimitExceeded(
@@ -81,7 +81,8 @@ def _arrow_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[st
 
 
 def _referred_bytes(column: pa.Array) -> int:
-    """Bytes of texts that rows refer to: one text that is sent once may be that of each row."""
+    """The bytes of the texts that rows refer to, counted per row: every row may refer to one
+    text."""
     if pa.types.is_dictionary(column.type):
         lengths = _text_lengths(column.dictionary).cast(pa.int64()).take(column.indices)
         return pc.sum(lengths).as_py() or 0
@@ -91,7 +92,7 @@ def _referred_bytes(column: pa.Array) -> int:
 
 
 def _text_lengths(texts: pa.Array) -> pa.Array:
-    if pa.types.is_string_view(texts.type):  # each is four numbers; the first is its length
+    if pa.types.is_string_view(texts.type):  # each view has four numbers; the first is its length
         numbers = memoryview(texts.buffers()[1]).cast("i")
         first, last = texts.offset, texts.offset + len(texts)
         return pa.array(numbers[4 * first : 4 * last : 4].tolist(), pa.int32())
@@ -101,9 +102,10 @@ def _text_lengths(texts: pa.Array) -> pa.Array:
 
 
 def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str], Rows]:
-    """All fields as text: our own coercion is exact. An empty unquoted field is NULL."""
+    """Read all fields as text: the coercion to column types, later, is exact. An empty unquoted
+    field is NULL."""
     _check_width(body, relation)
-    if _cut_in_quotes(body):  # pyarrow takes what there is for the whole field
+    if _cut_in_quotes(body):  # pyarrow would take the cut field for a whole one
         raise InvalidRequest(
             "The body ends inside a quoted field.", cure="Send all of it; nothing was loaded."
         )
@@ -129,8 +131,8 @@ def _csv_rows(body: bytes, relation: Relation, max_rows: int) -> tuple[list[str]
 
 
 def _check_width(body: bytes, relation: Relation) -> None:
-    """Raises InvalidRequest for a header with far more names than the relation has columns, each of
-    which would take memory, whatever they are. Names may hold commas."""
+    """Raises InvalidRequest for a header with far more names than the relation has columns: each
+    name would take memory. Names may hold commas."""
     header = re.split(rb"[\r\n]", body[:HEADER_BYTES], maxsplit=1)[0]
     names = 1 + header.count(b",")
     limit = 100 + sum(1 + name.count(",") for name in relation.column_names)
@@ -143,8 +145,9 @@ def _check_width(body: bytes, relation: Relation) -> None:
 
 
 def _cut_in_quotes(body: bytes) -> bool:
-    """A field in quotes begins behind a separator. Of quotes in a row inside of it each two stand
-    for one, and one that is left ends it. Many short calls, so that other threads go on."""
+    """Does the body end inside a quoted field? A quoted field begins after a separator. In a run of
+    quotes inside the field two quotes stand for one, and an odd quote ends the field. The search
+    makes many short calls, so that other threads go on."""
     at = 0 if body.startswith(b'"') else _opening_quote(body, 0)
     while at >= 0:
         quotes = _QUOTES.search(body, at + 1)
@@ -157,7 +160,7 @@ def _cut_in_quotes(body: bytes) -> bool:
 
 
 def _opening_quote(body: bytes, start: int) -> int:
-    """Where the next field in quotes begins; -1: nowhere."""
+    """The position of the quote that opens the next quoted field; -1: there is none."""
     for low in range(start, len(body), _WINDOW):
         found = _OPENING.search(body, low, low + _WINDOW + 1)
         if found is not None:
@@ -188,7 +191,8 @@ def _check_count(rows: int, max_rows: int) -> None:
 def name_bad_row(
     error: TypeMismatch, relation: Relation, columns: Sequence[str], rows: Rows
 ) -> TypeMismatch:
-    """`error` with the first row and column that do not fit; rows count from 1, data only."""
+    """`error` with the first row and column whose value does not fit. Rows are counted from 1,
+    without the header."""
     types = [relation.column(name).type for name in columns]
     for number, row in enumerate(rows, start=1):
         for name, type_, value in zip(columns, types, row, strict=True):
@@ -204,7 +208,7 @@ def name_bad_row(
 def name_orphan(
     error: ConstraintViolation, relation: Relation, columns: Sequence[str], rows: Rows
 ) -> ConstraintViolation:
-    """`error` with the first row that references what does not exist, if it is about that."""
+    """`error` with the first row that references a missing parent, if that is the violation."""
     wanted, name = error.details.get("key"), error.details.get("constraint")
     keys = [key for key in relation.foreign_keys if key.name == name]
     if wanted is None or not keys or not {*keys[0].columns} <= {*columns}:

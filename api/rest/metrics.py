@@ -20,7 +20,7 @@ from hornbeam_server.txlayer.transactions.requests import TransactionResult
 
 
 def now_s() -> float:
-    """Seconds of the event loop's own clock: a simulation has time of its own."""
+    """Seconds by the clock of the event loop, which a simulation controls."""
     return asyncio.get_running_loop().time()
 
 
@@ -33,11 +33,11 @@ _TOTALS = {
     "transactions_aborted": "Attempts aborted.",
     "transactions_retried": "Attempts repeated.",
 }
-"""What only grows while a term lasts; a node's next term counts from 0."""
+"""Totals, which only grow during a term; the next term of a node counts from 0."""
 
 
 class _Totals(Collector):
-    """Counters that are kept elsewhere."""
+    """Counters whose values the transaction manager keeps."""
 
     def __init__(self) -> None:
         self.values = dict.fromkeys(_TOTALS, 0)
@@ -48,7 +48,7 @@ class _Totals(Collector):
 
 
 class Metrics:
-    """What is observed per request, and what is read when somebody asks."""
+    """Histograms, observed at every request, and gauges, read at every scrape."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -96,7 +96,7 @@ class Metrics:
         )
 
     def request(self, scope: Scope, status: int, seconds: float) -> None:
-        """One request; those that match no route count as one."""
+        """Observe a request that took `seconds`. Requests that match no route share one label."""
         route = getattr(scope.get("route"), "path_format", "none")
         method = scope["method"] if scope["method"] in _METHODS else "other"
         self._requests.labels(method, route, str(status)).observe(seconds)
@@ -110,8 +110,8 @@ class Metrics:
         self._query.observe(seconds)
 
     async def render(self, db: Database | None) -> tuple[bytes, str]:
-        """Text and media type. A node that stands by is not ready, its totals are those of before,
-        and all else is NaN."""
+        """The text of all metrics and its media type. Without a database (the node stands by)
+        `ready` is 0, the totals are the last known ones, and all other gauges are NaN."""
         if db is not None:
             self._totals.values = _totals(db)
         values = dict.fromkeys(self._gauges, math.nan) | {"ready": 0}
@@ -133,7 +133,7 @@ def _totals(db: Database) -> dict[str, int]:
 
 
 async def _values(db: Database) -> dict[str, float]:
-    """Of the gauges."""
+    """The values of the gauges."""
     catalog = db.catalog
     return {
         "locks_held": db.locks.held_count,
@@ -147,7 +147,8 @@ async def _values(db: Database) -> dict[str, float]:
 
 
 async def _lags(db: Database | None) -> dict[str, float]:
-    """By group; none while the coordination service does not answer."""
+    """The lags of deferred views in seconds, by group; none while the coordination service does not
+    answer."""
     try:
         groups = [] if db is None else await db.deferred.status()
     except Unavailable:
@@ -156,7 +157,7 @@ async def _lags(db: Database | None) -> dict[str, float]:
 
 
 def _slots(member: Member | None) -> dict[str, float]:
-    """What this node owns, and how much that is used."""
+    """The number of slots that this node owns, and the rates of locks in them."""
     rates = None if member is None else member.rates.newest()
     return {
         "slots": math.nan if member is None else member.slots,
@@ -168,7 +169,8 @@ def _slots(member: Member | None) -> dict[str, float]:
 
 
 async def _log_bytes(db: Database) -> float:
-    """Not known of a log that fails: that is when the other figures are needed most."""
+    """The bytes in the log; NaN while the log fails, because the other metrics are needed most
+    then."""
     try:
         return sum(segment.bytes for segment in await db.log.segments())
     except Unavailable:

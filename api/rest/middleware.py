@@ -1,4 +1,4 @@
-"""What every request passes first: limits, counting, and an answer to what nobody else answers."""
+"""The outermost layer of the application: limits, metrics, and answers to unhandled errors."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ from hornbeam_server.schema.errors import (
 
 _LOG = structlog.get_logger(__name__)
 _ALWAYS = {"/livez", "/readyz", "/metrics", "/v1/status"}
-"""Answered however busy the server is: who watches it must not be turned away."""
+"""Routes that no limit on concurrent requests refuses: monitoring must work on a busy server."""
 _READING, _QUERIES = {"GET", "HEAD"}, {"/v1/query", "/v1/explain"}
 """Requests that have no effect."""
 BODY_S = 30.0
-"""The next piece of a body is waited for so long."""
+"""Maximum wait in seconds for the next piece of a body."""
 
 
 class Guard:
     """The outermost layer of the application.
 
-    Refuses requests beyond `max_concurrent_requests` (429) and bodies over `max_body_bytes` (413),
-    by their declared and by their real length; does not wait for one that stops coming (408). An
-    exception that no handler knows is logged and
-    answered with a 500 that says nothing about it; one in the middle of an answer cuts the
-    connection, so that the client cannot take the answer for a whole one. A request that is ended
-    because the server stops is answered, too.
+    It refuses requests beyond `max_concurrent_requests` (429), bodies whose declared or real length
+    exceeds `max_body_bytes` (413), and bodies that stop arriving (408). An unhandled exception is
+    logged and answered with a 500 without details. An exception in the middle of an answer cuts the
+    connection, so that the client cannot take the answer for a whole one. A request that is
+    cancelled because the server stops gets an answer, too.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
@@ -98,11 +97,11 @@ class Guard:
                 status = message["status"]
             await send(message)
 
-        # Whoever asks for the head of an answer is given it as by GET; uvicorn leaves out the body.
+        # HEAD is answered as GET is; uvicorn leaves out the body.
         asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:
             await self._app(asked, counted, noted)
-        except asyncio.CancelledError:  # by uvicorn, which stops and has waited for long enough
+        except asyncio.CancelledError:  # by uvicorn, at the end of its grace period
             if not status:
                 await problems.response(_stopped(scope))(scope, receive, noted)
         except ClientDisconnect:
@@ -115,7 +114,7 @@ class Guard:
 
 
 def _stopped(scope: Scope) -> HornbeamError:
-    """Why a request that has not ended has no other answer."""
+    """The error for a request that is cancelled because the server stops."""
     message = "The server was stopped before the request had ended."
     if scope["method"] in _READING or scope["path"] in _QUERIES:
         return Unavailable(message, cure="Try again when it is up, or at another node.")

@@ -1,7 +1,7 @@
 """Errors over HTTP: RFC 9457 problem details, one status per code.
 
-The body never carries a stack trace. `outcome` says what is known of the transaction: "none"
-(nothing happened), "committed", or "unknown" (ask by transaction id).
+The body never carries a stack trace. `outcome` is what is known of the transaction: "none" (it had
+no effect), "committed", or "unknown" (ask by transaction id).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from hornbeam_server.schema.errors import Corruption, HornbeamError, Unauthentic
 _LOG = structlog.get_logger(__name__)
 MEDIA_TYPE = "application/problem+json"
 PLACES = 20
-"""Places of a request that does not fit that are named; the first are enough to go on."""
+"""Maximum number of places that the problem of an invalid request names: the first are enough."""
 PLACE, TEXT, ITEMS = 200, 8_000, 1_000
-"""Characters of a place, characters of any text and items of any list in a problem: what a client
-has sent may be quoted there, and may be long."""
+"""Maximum characters of a place, characters of any text and items of any list in a problem, which
+may quote long input of the client."""
 
 STATUS: dict[str, int] = {
     "schema-invalid": 422,
@@ -63,7 +63,8 @@ STATUS: dict[str, int] = {
 
 
 class Refused(HTTPException):
-    """A request that is refused by its head or its form: a status without a code of its own."""
+    """A refusal because of the head or the form of a request: a status without a code of its
+    own."""
 
     def __init__(self, status: int, detail: str, *, cure: str, close: bool = False) -> None:
         super().__init__(status, detail, {"Connection": "close"} if close else None)
@@ -71,8 +72,8 @@ class Refused(HTTPException):
 
 
 def problem(error: HornbeamError, status: int | None = None) -> dict[str, Any]:
-    """The problem document of an error, with the status of its code unless another one is given.
-    RFC 9457's own members win over an error's details."""
+    """The problem document of an error. `status` defaults to that of the error's code. The members
+    of RFC 9457 take precedence over details of the error."""
     details = {name: value for name, value in error.details.items() if value not in ("", 0, None)}
     return details | {
         "type": f"urn:hornbeam:{error.code}",
@@ -95,20 +96,20 @@ def response(error: HornbeamError, status: int | None = None) -> Response:
 
 
 def log_damage(scope: Scope, error: Corruption) -> None:
-    """An operator must learn of damage, whatever the client does with the answer."""
+    """Log damage, so that an operator learns of it whatever the client does with the answer."""
     _LOG.error("damage found", path=scope["path"], error=error.message, cure=error.cure)
 
 
 def unexpected() -> Response:
-    """The answer to an error that is a mistake of ours."""
+    """The answer to an error that is a bug of the server."""
     return _plain(500, "internal", "An unexpected error; the server's log has the details.")
 
 
 def install(app: FastAPI, routes: Sequence[APIRoute]) -> None:
-    """Answer every error of `app` as a problem; what is left over, `api/rest/middleware.py`
-    answers.
+    """Let `app` answer errors as problems. `api/rest/middleware.py` answers unhandled exceptions.
 
-    `routes` are all routes: where one path has several, each of them knows only its own method.
+    `routes` are all routes. They give the methods of a path for a 405: where a path has several
+    routes, each of them knows only its own method.
     """
 
     async def hornbeam_error(request: Request, error: Exception) -> Response:

@@ -32,12 +32,12 @@ from hornbeam_server.txlayer.transactions.requests import (
 from hornbeam_server.txlayer.views.refresh_groups import Finished
 
 MAX_SQL = 1_000_000
-"""Characters of one statement."""
+"""Maximum characters of one statement."""
 MAX_NAMES = 10_000
-"""Relations, views or tables that one body names."""
+"""Maximum number of relations, views or tables that one body names."""
 MAX_STATEMENTS = TransactionLimits().statements
 MAX_UNKNOWN = 20
-"""Members of an object that are not known and are named in the answer."""
+"""Maximum number of unknown members of an object that the answer names."""
 MAX_TS = 2**63 - 1
 LAST_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, in milliseconds since the epoch."""
@@ -48,10 +48,10 @@ Milliseconds = Annotated[int, Field(gt=0, le=86_400_000)]
 
 
 class Body(BaseModel):
-    """Taken as written: text is no number, and 0 is not false.
+    """Base of all bodies. Validation is strict: text is no number, and 0 is not false.
 
-    What does not fit gives few errors however long it is: lists end with the first, and of members
-    that are not known the first are named.
+    An invalid body gives few errors, however long it is: a list stops at its first error, and only
+    the first unknown members are named.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -90,7 +90,7 @@ class StatementBody(Body):
 
 
 class PreconditionBody(Body):
-    """Exactly one of `if_absent: true` and `if_version`."""
+    """A condition on a row, with exactly one of `if_absent: true` and `if_version`."""
 
     relation: str = Field(examples=["item"])
     key: KeyValues = Field(description="Primary key values in key order.", examples=[[42]])
@@ -113,7 +113,8 @@ ReadBody = Annotated[tuple[str, Hexadecimal, Timestamp | None], Strict(False)]
 
 
 class ReplayBody(Body):
-    """What a dry run took from outside, given back so that its results stay true."""
+    """The time and generated values that a dry run used, and digests of its results. A commit with
+    them uses the same values, and is refused if a result differs."""
 
     now: int = Field(ge=0, le=LAST_MS, description="Milliseconds since the epoch.")
     numbers: Items[Annotated[tuple[str, str, int], Strict(False)]] = Field(default_factory=list)
@@ -368,7 +369,7 @@ class LoadBody(Body):
 
 
 Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
-"""What an identity column holds."""
+"""A value of an identity column."""
 
 
 class LoadedBody(RangeBody):
@@ -391,7 +392,7 @@ class LoadEndBody(Body):
 
 
 Lax = Strict(False)
-"""For enumerations: strict reading would take their members only, which JSON has not."""
+"""For enumerations: strict validation accepts only their members, which JSON cannot express."""
 MAX_VALID_S = 100 * 366 * 86_400
 
 

@@ -1,15 +1,15 @@
 """Refuse requests that a web page of another site may have sent.
 
-Without authentication everybody who reaches the port may read and write, and every web page that
-runs in a browser on this machine reaches it. Two checks keep pages out:
+Without authentication every client that reaches the port may read and write, and every web page in
+a browser on this machine reaches it. Two checks keep such pages out:
 
 - `Host` must be loopback or configured (421). A page whose own name is made to resolve to 127.0.0.1
   (DNS rebinding) still sends its own name.
-- `Origin` and `Sec-Fetch-Site`, which browsers add and pages cannot change, must not say that
-  another site asks (403). Clients that are no browsers send neither.
+- `Origin` and `Sec-Fetch-Site`, which browsers add and pages cannot change, must not name another
+  site (403). Clients other than browsers send neither.
 
-With API keys a page of another site can do nothing: a browser adds no key by itself. Then `Host` is
-free, because the server may stand behind any name, unless `allowed_hosts` is set.
+With API keys a page of another site can do nothing, because a browser adds no key by itself. Then
+any `Host` is accepted, because the server may have any name, unless `allowed_hosts` is set.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ nothing that is stored."""
 _OWN_SITE = frozenset({"same-origin", "none"})
 """`none`: the user typed the address or opened a bookmark."""
 _SHOWN = 100
-"""Characters of a header that a message quotes."""
+"""Maximum characters of a header that a message quotes."""
 
 
 def is_guarded(settings: Settings) -> bool:
-    """Do these settings have the origin of requests checked?"""
+    """Do these settings require the checks of `SameOrigin`?"""
     return settings.authentication == "none" or bool(settings.allowed_hosts)
 
 
 class SameOrigin:
-    """The layer of the application that refuses requests of other sites' pages."""
+    """The layer of the application that refuses requests from pages of other sites."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -57,7 +57,8 @@ class SameOrigin:
             await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
-        """Raises Misdirected, Forbidden, and InvalidRequest for a request without one host."""
+        """Raises Misdirected for an unknown host, Forbidden for another site, and InvalidRequest
+        for a request that does not name exactly one host."""
         hosts, origins, sites = _headers(scope, b"host", b"origin", b"sec-fetch-site")
         if any(site not in _OWN_SITE for site in sites):
             raise _foreign(f"with Sec-Fetch-Site {sites[0][:_SHOWN]}")
@@ -84,7 +85,8 @@ class SameOrigin:
         return host
 
     def _is_own(self, origin: str, host: Authority, scheme: str) -> bool:
-        """Is `origin` that of the pages of this server, as the client reached it?"""
+        """Is `origin` the origin of this server's own pages, under the host that the client
+        used?"""
         given, _, rest = origin.partition("://")
         schemes = {"http", "https"} if self._by_proxy else {scheme}
         authority = read_authority(rest) if given in schemes else None
@@ -92,14 +94,14 @@ class SameOrigin:
 
 
 def _configured(settings: Settings) -> frozenset[str]:
-    """Names from `allowed_hosts`, and from the address that other nodes and clients are given."""
+    """The hosts in `allowed_hosts`, and the host in the address of this node."""
     names = [*settings.allowed_hosts.split(","), urlsplit(settings.address).netloc]
     found = [read_authority(name.strip()) for name in names]
     return frozenset(authority.host for authority in found if authority is not None)
 
 
 def _headers(scope: Scope, *names: bytes) -> tuple[list[str], ...]:
-    """All values of each header."""
+    """All values of each of these headers."""
     return tuple(
         [value.decode("latin-1") for given, value in scope["headers"] if given == name]
         for name in names

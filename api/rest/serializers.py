@@ -1,8 +1,8 @@
-"""JSON documents of what the database gives: plain dictionaries that msgspec encodes.
+"""JSON documents of the database's results: plain dictionaries that msgspec encodes.
 
-msgspec writes decimals, dates, timestamps and UUIDs as text and bytes as base64, all exact. JSON
-has no infinities and NaN: they are written "Infinity", "-Infinity" and "NaN", which DOUBLE reads.
-Instants carry the offset +00:00.
+msgspec writes decimals, dates, timestamps and UUIDs as text, and bytes as base64, all exactly. JSON
+has no infinities and no NaN: they are written "Infinity", "-Infinity" and "NaN", which a DOUBLE
+parameter accepts. A TIMESTAMPTZ has the offset +00:00.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from hornbeam_server.node.schema_plans import PlannedSchema
 
 _SPELLED = {Kind.DOUBLE, Kind.TIMESTAMPTZ, None}
-"""Kinds with values that JSON or msgspec would not write as we do; None: not known."""
+"""Kinds with values that need `json_value`; None: the kind is not known."""
 
 
 def json_value(value: Value) -> Value:
-    """`value`, or its text where msgspec would write it otherwise."""
+    """`value`, or its text where msgspec would write another text or null."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
@@ -55,7 +55,7 @@ def json_value(value: Value) -> Value:
 
 
 def json_rows(rows: Sequence[Row], columns: Sequence[OutputColumn]) -> Sequence[Row]:
-    """`rows` ready to be encoded; the same rows if no column needs care."""
+    """`rows` with all values ready for msgspec; `rows` itself if no column needs a conversion."""
     kinds = [None if column.type is None else column.type.kind for column in columns]
     if _SPELLED.isdisjoint(kinds):
         return rows
@@ -63,12 +63,12 @@ def json_rows(rows: Sequence[Row], columns: Sequence[OutputColumn]) -> Sequence[
 
 
 def column_documents(columns: Sequence[OutputColumn]) -> list[dict[str, Any]]:
-    """Names and SQL types; a NULL without a type is "" ."""
+    """The names and SQL types of columns. The type of a NULL without a type is ""."""
     return [{"name": c.name, "type": c.type.sql() if c.type is not None else ""} for c in columns]
 
 
 def tail_document(result: QueryResult, began: float) -> dict[str, Any]:
-    """What is known once all rows are read. `began` is a time of `metrics.now_s`."""
+    """The members that follow the rows of an answer. `began` is a time of `metrics.now_s`."""
     reads = result.reads
     return {
         "snapshot": result.snapshot,
@@ -151,7 +151,7 @@ def _rebuilt(planned: PlannedSchema) -> list[DiffRow]:
 
 
 def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
-    """The catalog in force, as far as `catalog` shows it."""
+    """The catalog in force, restricted to `catalog`, its visible part."""
     return {
         "version": catalog.version,
         "ddl": render_ddl(catalog.schema),
@@ -169,7 +169,7 @@ def schema_document(db: Database, catalog: Catalog) -> dict[str, Any]:
 
 
 def graph_document(catalog: Catalog) -> dict[str, Any]:
-    """Relations, their trees and the views along them."""
+    """The relations, their trees, and the views along the trees."""
     return {
         "relations": [_relation_document(catalog, r) for r in catalog.schema.relations],
         "trees": _trees_document(catalog),
@@ -178,7 +178,7 @@ def graph_document(catalog: Catalog) -> dict[str, Any]:
 
 
 def _identity_document(identity: Identity) -> dict[str, Any]:
-    """In the words of SQLAlchemy."""
+    """An identity column, with the member names of SQLAlchemy."""
     least, most = (None, identity.last) if identity.increment > 0 else (identity.last, None)
     said = {"always": identity.always, "start": identity.start, "increment": identity.increment}
     bounds = {"minvalue": least, "maxvalue": most}
@@ -243,7 +243,8 @@ def _index_document(catalog: Catalog, index: Index) -> dict[str, Any]:
 
 
 def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
-    """A view, those of its indexes that are shown, and how far its build is. Raises KeyError."""
+    """A view, its indexes in the catalog `shown`, and the progress of its build. Raises
+    KeyError."""
     catalog = db.catalog
     view, layout = catalog.view[name], catalog.layout(name)
     return {
@@ -272,8 +273,8 @@ def view_document(db: Database, shown: Catalog, name: str) -> dict[str, Any]:
 
 
 async def deferred_view_document(db: Database, name: str, *, program: bool) -> dict[str, Any]:
-    """A deferred view: how it is stored, how fresh it is, and by which `program` it is kept.
-    Raises KeyError."""
+    """A deferred view: its columns, its freshness, and, if asked for, the `program` that maintains
+    it. Raises KeyError."""
     catalog, document = db.catalog, _declared_document(db.catalog, name)
     (group,) = [g for g in await db.deferred.status() if g.name == document["deferred"]["group"]]
     fresh = group_document(group)
@@ -283,7 +284,7 @@ async def deferred_view_document(db: Database, name: str, *, program: bool) -> d
 
 
 def _declared_document(catalog: Catalog, name: str) -> dict[str, Any]:
-    """What a deferred view is."""
+    """The declaration and columns of a deferred view."""
     view = catalog.deferred_view[name]
     return {
         "name": name,
@@ -321,7 +322,7 @@ def _progress_document(db: Database, name: str) -> dict[str, Any] | None:
 
 
 def build_document(db: Database, name: str) -> dict[str, Any]:
-    """A view or index that is built, or was to be, beside the nodes. Raises KeyError."""
+    """A view or index, and the progress of its external build. Raises KeyError."""
     catalog, build = db.catalog, db.keeper.builds.get(name)
     relation = scanned_relation(catalog, name)
     layout = catalog.layout(name)

@@ -1,7 +1,7 @@
-"""Answers that may be large: sent piece by piece, and stopped when the client goes away.
+"""Large answers: sent in pieces, and stopped when the client disconnects.
 
-Memory is bounded whatever the size of the result: one batch is held at a time, and the next is
-fetched when the socket has taken the one before.
+Memory is bounded whatever the size of the result is: one batch is held at a time, and the next
+batch is fetched when the socket has taken the previous one.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
 FIRST_ROWS = 2_000
 FIRST_BYTES = 1 << 20
-"""An answer of up to so many rows and bytes is sent whole, with a Content-Length."""
+"""An answer of at most this many rows and bytes is sent whole, with a Content-Length."""
 _ROWS_AT_ONCE = 64
 PATIENCE_S = 0.05
-"""Work that takes longer than this watches whether its client is still there."""
+"""Seconds after which a request watches for the disconnect of its client."""
 
 T = TypeVar("T")
 _encode = msgspec.json.encode
 
 
 class Stream(Response):
-    """A body that is made as it is sent. `chunks` is closed however sending ends.
+    """A response whose body is produced while it is sent. `chunks` is closed however sending ends.
 
-    Starlette's own StreamingResponse cancels over and over while `chunks` cleans up, and does not
-    close it; a query would leave its cursor behind.
+    Starlette's StreamingResponse cancels repeatedly while `chunks` cleans up, and does not close
+    it, so that a query would leave its cursor open.
     """
 
     def __init__(
@@ -75,17 +75,18 @@ class Stream(Response):
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled when the client goes away.
+    """The result of `work`, which is cancelled when the client disconnects.
 
-    Raises ClientDisconnect then. The request's body must have been read. Quick work costs a timer
-    that never fires: it runs in the task of its request, and nothing watches yet.
+    Raises ClientDisconnect then. Requires that the request's body has been read. Quick work costs
+    only a timer that does not fire: `work` runs in the task of the request, and the watch begins
+    after `PATIENCE_S`.
     """
     async with _Watch(receive):
         return await work
 
 
 class _Watch:
-    """Cancels the task it is entered in when the client goes away, as a timeout does."""
+    """A context that cancels its task when the client disconnects, as a timeout does."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -119,7 +120,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 async def _cancelled(*tasks: asyncio.Future[Any] | None) -> None:
-    """Cancel what still runs, and wait until it is out."""
+    """Cancel the tasks that still run, and wait until they have ended."""
     running = {task for task in tasks if task is not None and not task.done()}
     for task in running:
         task.cancel()
@@ -133,7 +134,8 @@ async def _cancelled(*tasks: asyncio.Future[Any] | None) -> None:
 async def json_response(
     result: QueryResult, stack: AsyncExitStack, began: float, max_rows: int
 ) -> Response:
-    """The answer as JSON; a large one takes over `stack`, which holds the query open."""
+    """The answer as JSON. A large answer takes over `stack`, which keeps the query open. Raises the
+    errors of the first rows."""
     batches = result.stream.batches()
     pieces = _json_pieces(result, batches, max_rows)
     whole = b'{"columns":' + _encode(column_documents(result.stream.columns)) + b',"rows":['
@@ -157,7 +159,7 @@ async def _json_chunks(
     stack: AsyncExitStack,
     began: float,
 ) -> AsyncGenerator[bytes, None]:
-    """One JSON document; an error in the middle of it ends it with an `error` member."""
+    """The pieces of one JSON document. An error in the middle ends it with a member `error`."""
     async with stack:
         yield begun
         del begun
@@ -173,7 +175,8 @@ async def _json_chunks(
 async def _json_pieces(
     result: QueryResult, batches: AsyncIterator[list[Row]], max_rows: int
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """Numbers of rows, and these encoded: some MB at a time. Raises LimitExceeded."""
+    """The encoded rows in pieces of some MB, each with its number of rows. Raises LimitExceeded for
+    more than `max_rows` rows."""
     columns, sent = result.stream.columns, 0
     long = long_positions(column.type for column in columns)
     async for batch in batches:
@@ -197,10 +200,11 @@ async def _json_pieces(
 
 
 async def arrow_response(result: QueryResult, stack: AsyncExitStack) -> Response:
-    """The answer as an Arrow stream; it takes over `stack`.
+    """The answer as an Arrow stream, which takes over `stack`.
 
-    Errors before the first batch are raised. A later one cuts the connection (`api/middleware`):
-    Arrow has no place for it, and readers take a stream without an end marker for a whole one.
+    Errors before the first batch are raised. A later error cuts the connection (`api/middleware`):
+    the Arrow format has no place for it, and readers accept a stream without an end marker as
+    whole.
     """
     batches = result.stream.arrow()
     first = await anext(batches, None)
@@ -231,7 +235,7 @@ async def _arrow_chunks(
 
 
 class _Chunks:
-    """A file that is read as it is written."""
+    """A file in memory whose written bytes are taken out between writes."""
 
     closed = False
 
@@ -244,13 +248,13 @@ class _Chunks:
         return len(part)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no bytes are buffered apart from those to take."""
 
     def writable(self) -> bool:
         return True
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is no resource to release."""
 
     def take(self) -> bytes:
         data = b"".join(self._parts)
@@ -262,15 +266,15 @@ class _Chunks:
 
 
 async def verify_response(db: Database, names: list[str] | None, repair: bool) -> Response:
-    """Lines of progress, then the report. Errors before the first line are raised."""
+    """Lines of progress, then a line with the report. Errors before the first line are raised."""
     lines = _verify_lines(db, names, repair)
     first = await anext(lines)
     return Stream(_encoded(first, lines), NDJSON)
 
 
 async def plan_response(work: Callable[[Report], Coroutine[Any, Any, dict[str, Any]]]) -> Response:
-    """Lines of progress, then what `work` gives under `plan`. Errors before the first line are
-    raised. `work` reports from another thread."""
+    """Lines of progress, then a line with the result of `work` as `plan`. Errors before the first
+    line are raised. `work` may call its report function from another thread."""
     lines = _plan_lines(work)
     first = await anext(lines)
     return Stream(_encoded(first, lines), NDJSON)

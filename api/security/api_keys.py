@@ -1,13 +1,13 @@
-"""API keys: what they look like, and how they are kept.
+"""API keys: their form, and how they are stored.
 
-A key is `hb_<id>_<secret>`: 12 hexadecimal digits that name it everywhere, also in logs, and 64
-that are secret. Kept is the SHA-256 of the whole key. A slow hash (bcrypt, Argon2) would be wrong
-here: it makes guessing dear where people choose secrets, while 256 random bits cannot be guessed at
-any speed; and it would be paid by every request.
+A key is `hb_<id>_<secret>`. The id, 12 hexadecimal digits, is public and names the key everywhere,
+also in logs. The secret has 64 digits. The database stores the SHA-256 of the whole key. A slow
+hash (bcrypt, Argon2) would be wrong here: it protects secrets that people choose, but 256 random
+bits cannot be guessed at any speed, and every request would pay for it.
 
 Keys are rows of a system table, read and written through the store's port by compare-and-set, so
 all nodes over one store share them. A row is never deleted: a revoked key stays in the list, and
-its id is never given again.
+its id is never used again.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from hornbeam_server.storage.ports import NEWEST, TableStore
 
 TABLE = "s.keys"
 BOOTSTRAP = "bootstrap"
-"""Name of the key that the settings bring along."""
+"""Name of the key from the setting `bootstrap_key`."""
 _KEY = re.compile(r"hb_([0-9a-f]{12})_[0-9a-f]{64}")
 ID = slice(3, 15)
-"""Where a key has its id. Whatever else stands there names no key."""
+"""Position of the id in a key. In any other text these characters are no id of a key."""
 _ATTEMPTS = 10
 
 
 class ApiKey(msgspec.Struct, frozen=True, array_like=True):
-    """A row. Fields are only ever appended. `expires_ms` and `revoked_ms` 0: never, not.
+    """One row of the table. Fields are only ever appended. `expires_ms` 0: never; `revoked_ms` 0:
+    not revoked.
 
-    `repr` and the list show no digest: it is of no use to anybody.
+    `repr` and the list of keys leave out the digest: no reader needs it.
     """
 
     id: str
@@ -47,7 +48,7 @@ class ApiKey(msgspec.Struct, frozen=True, array_like=True):
     grants: dict[str, Grant] | None
     created_ms: int
     created_by: str = ""
-    """Id of the key that made it."""
+    """Id of the key with which this key was created."""
     expires_ms: int = 0
     revoked_ms: int = 0
 
@@ -65,7 +66,7 @@ class ApiKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Fresh(NamedTuple):
-    """A new key, the only time it is seen. Told to whoever asked for it, kept nowhere."""
+    """A new key with its secret, which the answer to its creation shows once and nothing stores."""
 
     id: str
     text: str
@@ -75,7 +76,7 @@ class Fresh(NamedTuple):
 
 
 def fresh() -> Fresh:
-    """From the system's source of randomness, also where other ids are simulated."""
+    """A new key from the system's source of randomness, even if other ids are simulated."""
     digits = RandomIds().new() + RandomIds().new() + RandomIds().new()[:12]
     return Fresh(digits[64:], f"hb_{digits[64:]}_{digits[:64]}")
 
@@ -85,23 +86,23 @@ def digest_of(text: str) -> bytes:
 
 
 def matches(text: str, key: ApiKey) -> bool:
-    """Is `text` that key? Takes equally long for every `text`."""
+    """Is `text` this key? The time of the comparison does not depend on `text`."""
     return hmac.compare_digest(digest_of(text), key.digest)
 
 
 def id_in(text: str) -> str | None:
-    """The public part of a key; None for what is none."""
+    """The public id in the text of a key; None if the text is no key."""
     found = _KEY.fullmatch(text)
     return None if found is None else found[1]
 
 
 def bootstrap_line(key: Fresh) -> str:
-    """What the setting `bootstrap_key` takes: no secret."""
+    """The value of the setting `bootstrap_key` for this key. It holds no secret."""
     return f"{key.id}:{digest_of(key.text).hex()}"
 
 
 def bootstrap_key(line: str) -> ApiKey:
-    """The administrator's key of the setting `bootstrap_key`, whose pattern was checked."""
+    """The administrator's key from the setting `bootstrap_key`, whose pattern was checked."""
     key_id, _, digest = line.partition(":")
     return ApiKey(key_id, bytes.fromhex(digest), BOOTSTRAP, Role.ADMIN, None, 0)
 
@@ -120,14 +121,15 @@ async def read_keys(store: TableStore) -> dict[str, ApiKey]:
 
 
 async def add_key(store: TableStore, key: ApiKey, ts: int) -> None:
-    """Raises Unavailable when a key has that id, or the outcome is unknown."""
+    """Store a new key. Raises Unavailable when its id is taken, or the outcome is unknown."""
     if not await store.check_and_put(TABLE, key.id.encode(), None, _encoder.encode(key), ts):
         raise Unavailable("The new key's id is taken.", cure="Try again.")
     await store.flush()
 
 
 async def revoke_key(store: TableStore, key_id: str, wall_ms: int, ts: int) -> ApiKey:
-    """The key as it is now; one that was revoked before stays as it was. Raises NotFound."""
+    """Revoke a stored key and return it. A key that is revoked already stays as it is. Raises
+    NotFound, Unavailable, Corruption."""
     row = key_id.encode()
     for _ in range(_ATTEMPTS):
         (cell,) = await store.get(TABLE, [row], NEWEST)
@@ -163,7 +165,8 @@ _decoder = msgspec.msgpack.Decoder(ApiKey)
 def checked_grants(
     role: Role, grants: Mapping[str, Grant] | None, relations: frozenset[str], views: frozenset[str]
 ) -> dict[str, Grant] | None:
-    """Grants that fit the role and what there is. Raises InvalidRequest, NotFound."""
+    """`grants`, after a check. Raises InvalidRequest if they do not fit the role or name a view to
+    write, NotFound for a name that is no relation or view."""
     if grants is None:
         return None
     if role is Role.ADMIN:
@@ -178,7 +181,7 @@ def checked_grants(
 
 
 def document(key: ApiKey, wall_ms: int) -> dict[str, Any]:
-    """What is shown of a key."""
+    """The JSON document of a key, without its digest."""
     return {
         "id": key.id,
         "name": key.name,

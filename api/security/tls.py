@@ -118,8 +118,9 @@ def node_contexts(settings: Settings) -> Tls | None:
 
 
 def renew(contexts: Iterable[ssl.SSLContext], settings: Settings, authority: Path | None) -> None:
-    """Read the certificate files again, for later connections. If a file cannot be used, log an
-    error and keep the previous certificates. `authority` has signed the peers' certificates."""
+    """Read the certificate files again, for later connections. If the certificate cannot be read,
+    log an error and keep the previous one. `authority` is added to the authorities that may sign
+    certificates of peers: those that were read before stay trusted."""
     try:
         for context in contexts:
             _load(context, settings, authority)

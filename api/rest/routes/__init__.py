@@ -1,1 +1,1 @@
-"""The routes of the REST interface, a module per tag."""
+"""The routes of the REST interface, one module per tag."""

@@ -1,4 +1,4 @@
-"""Building views and indexes, loading, and writing beside the nodes, as Spark does."""
+"""External builds of views and indexes, and initial loads, as Spark runs them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ADMIN = needs(Role.ADMIN)
 
 
 class _Puts(msgspec.Struct, forbid_unknown_fields=True):
-    """A body of `POST /v1/puts`: rows by physical table."""
+    """The body of `POST /v1/puts`: rows by physical table."""
 
     ts: int
     writes: Annotated[dict[str, msgspec.Raw], msgspec.Meta(max_length=MAX_NAMES)]
@@ -37,14 +37,14 @@ class _Puts(msgspec.Struct, forbid_unknown_fields=True):
 
 
 MAX_PUTS = 1_000_000
-"""Rows of one table in one body."""
+"""Maximum number of rows of one table in one body."""
 _body = msgspec.msgpack.Decoder(_Puts)
 _rows = msgspec.msgpack.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_PUTS)])
 _row = msgspec.msgpack.Decoder(Put)
 
 
 def _decoded(content: bytes) -> tuple[_Puts, dict[str, list[Put]]]:
-    """Row by row, as `api/rest/body_limits.py` says why. Raises InvalidRequest."""
+    """Decode a body row by row (`api/bodies.py` has the reason). Raises InvalidRequest."""
     try:
         body = _body.decode(content)
         writes = {
@@ -65,8 +65,8 @@ def _decoded(content: bytes) -> tuple[_Puts, dict[str, list[Put]]]:
     openapi_extra=ADMIN,
 )
 async def builds(db: Db) -> Response:
-    """What is left to be built beside the nodes, and which keys are missing. The node that leads
-    knows."""
+    """The unfinished external builds, with the keys that are missing. Only the node that leads
+    knows them; other nodes answer 503."""
     return encoded([build_document(db, name) for name in db.keeper.left_to_others()])
 
 
@@ -76,11 +76,11 @@ async def builds(db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def begin_builds(body: BuildBody, request: Request, db: Db) -> Response:
-    """Have views with their indexes, or indexes, built beside the nodes, by who asks.
+    """Leave the build of views with their indexes, or of indexes, to the caller.
 
-    What a node is building it leaves to the caller, as far as it has come for nothing; what is
-    quarantined is built anew, and so is, with `rebuild`, what is readable: nobody can read it
-    meanwhile. The answer has all of them; readable ones lack nothing.
+    A node stops its own builds of them, and their progress is lost. Quarantined views and indexes
+    are built again. With `rebuild` readable ones are, too, and cannot be read until the build is
+    finished. The answer has all of them; no keys of readable ones are missing.
     """
     note(request.scope, built=body.names)
     names = await db.keeper.leave_to_others(body.names, rebuild=body.rebuild)
@@ -93,9 +93,9 @@ async def begin_builds(body: BuildBody, request: Request, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def finish_ranges(body: FinishedBody, db: Db) -> Response:
-    """All rows for a range of keys of the relation that is scanned are stored, and on disk.
+    """Report that all rows for a range of keys of the scanned relation are stored, and on disk.
 
-    Views and indexes are readable soon after all keys are finished. Safe to repeat.
+    Views and indexes become readable soon after all keys are finished. May be repeated.
     """
     await db.keeper.finish(body.rows, body.span(), body.scanned)
     return encoded([build_document(db, name) for name in db.keeper.left_to_others()])
@@ -107,8 +107,8 @@ async def finish_ranges(body: FinishedBody, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def cancel_build(name: str, request: Request, db: Db) -> Response:
-    """Give up building a view with its indexes, or an index: it leaves the catalog, and its table
-    goes. Applying the schema again plans it again."""
+    """Cancel the build of a view with its indexes, or of an index. They are removed from the
+    catalog, and their tables are dropped. Applying the schema again plans them again."""
     gone = await db.keeper.cancel([name])
     note(request.scope, cancelled=gone)
     return encoded({"cancelled": gone})
@@ -118,8 +118,8 @@ async def cancel_build(name: str, request: Request, db: Db) -> Response:
     "/v1/loads", responses=response_models.of(response_models.Loads, 503), openapi_extra=ADMIN
 )
 async def loads(db: Db) -> Response:
-    """The initial load under way, and which keys are missing; null: there is none. The node that
-    leads knows."""
+    """The initial load under way, with the keys that are missing; null: there is none. Only the
+    node that leads knows it; other nodes answer 503."""
     return encoded(load_document(db))
 
 
@@ -129,11 +129,11 @@ async def loads(db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def begin_load(body: LoadBody, request: Request, db: Db) -> Response:
-    """Have relations that are empty filled beside the nodes, by who asks, with their indexes and
-    all views over them, in tables that nobody reads before the load is ended.
+    """Begin an initial load: the caller fills empty relations, their indexes and all views over
+    them, in tables that no query reads before the load is ended.
 
-    Meanwhile no transaction writes them, what they reference, or what references them. One load at
-    a time; safe to repeat.
+    Until then no transaction writes these relations, relations that they reference, or relations
+    that reference them. Only one load runs at a time. May be repeated.
     """
     note(request.scope, loaded=body.relations)
     await db.initial_loads.begin(body.relations, body.identity, body.keys())
@@ -146,9 +146,9 @@ async def begin_load(body: LoadBody, request: Request, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def finish_loaded(body: LoadedBody, db: Db) -> Response:
-    """Of a range of keys of a relation, all rows that are loaded are stored, and on disk: its own,
-    those of its indexes, and those of the views whose last relation it is. Safe to repeat."""
-    await db.initial_loads.finish(body.number, body.relation, body.span(), body.rows, body.reach())
+    """Report that all rows for a range of keys of a loaded relation are stored, and on disk: rows
+    of the relation, of its indexes, and of the views whose last relation it is. May be repeated."""
+    await db.keeper.finish_load(body.number, body.relation, body.span(), body.rows, body.reach())
     return encoded(load_document(db))
 
 
@@ -158,8 +158,9 @@ async def finish_loaded(body: LoadedBody, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def end_load(body: LoadEndBody, request: Request, db: Db) -> Response:
-    """All keys of all relations are finished: their rows are there from now on."""
-    await db.initial_loads.end(body.number)
+    """End the load: its rows become visible to all clients at once. 409 while keys of a relation
+    are missing."""
+    await db.keeper.end_load(body.number)
     note(request.scope, version=db.catalog.version)
     return encoded({"version": db.catalog.version})
 
@@ -170,8 +171,8 @@ async def end_load(body: LoadEndBody, request: Request, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def cancel_load(request: Request, db: Db) -> Response:
-    """Give up the load under way: its tables go, and the relations are empty as before."""
-    gone = await db.initial_loads.cancel()
+    """Cancel the load under way. Its tables are dropped, and the relations stay empty."""
+    gone = await db.keeper.cancel_load()
     note(request.scope, cancelled=gone)
     return encoded({"cancelled": gone})
 
@@ -182,12 +183,12 @@ async def cancel_load(request: Request, db: Db) -> Response:
     openapi_extra=needs(Role.ADMIN, **response_models.PUTS_BODY),
 )
 async def put_rows(request: Request, db: Db) -> Response:
-    """Write rows of tables that are being built or loaded, as of a snapshot, beside the
-    transactions.
+    """Write rows as of a snapshot, without a transaction, into tables that are being built or
+    loaded.
 
-    For Spark's jobs and an embedded database; on HBase they write to the gateways. The body is
-    MessagePack: `ts`, `writes` (by physical table, lists of key and value), and `flush` (true: on
-    return all that was put is on disk).
+    For Spark's jobs on an embedded database; on HBase the jobs write to the gateways. The body is
+    MessagePack: `ts`, `writes` (by physical table, lists of key and value), and `flush` (true: when
+    the answer is sent, all rows that were put are on disk).
     """
     content = await request.body()
     body, writes = await in_steps(request, len(content), partial(_decoded, content))

@@ -1,4 +1,4 @@
-"""Reading whole relations, and what changes in them, beside the nodes, as Spark does
+"""Exports of whole relations, and of their changes, for external readers such as Spark
 (`pipeline/`)."""
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ADMIN = needs(Role.ADMIN)
     openapi_extra=ADMIN,
 )
 async def begin(body: ExportBody, request: Request, db: Db) -> Response:
-    """A snapshot of everything, the catalog it belongs to, and where its rows lie.
+    """Begin an export: a snapshot of all relations, its catalog, and the place of its rows.
 
-    For administrators: whoever can reach them there sees the rows of all relations.
+    Only for administrators: a reader with access to that place sees the rows of all relations.
     """
     export = await db.export(body.snapshot, body.view)
     note(request.scope, export=export.name)
@@ -38,7 +38,8 @@ async def begin(body: ExportBody, request: Request, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def end(name: str, db: Db) -> Response:
-    """Give up what keeps the rows of an export; otherwise it goes when its time is over."""
+    """Remove the checkpoint of an export before the export expires. 404: it has no checkpoint, or
+    none any more; exports from HBase have none."""
     if not await db.exports.end(name):
         raise NotFound(f"There is nothing of an export {name}.")
     return encoded({"ended": name})
@@ -50,10 +51,10 @@ async def end(name: str, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def changes(body: ChangesBody, request: Request, db: Db) -> Response:
-    """The changes of all relations between two snapshots: where the logs lie that have them, and
-    which of their segments. These stay as they are until they are older than the retention.
+    """The changes of all relations between two snapshots: the place of the logs, and the segments
+    that hold them. The segments do not change, and are kept for the retention.
 
-    For administrators, as exports are. 410: the logs do not have all of it any more.
+    Only for administrators, as exports are. 410: the logs have lost some of the changes.
     """
     found = await db.changes(body.after, body.upto)
     note(request.scope, after=found.after, upto=found.upto)

@@ -1,4 +1,4 @@
-"""Groups of deferred views: how fresh they are, and the batches that refresh them."""
+"""Groups of deferred views: their freshness, and the batches that refresh them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ ADMIN = needs(Role.ADMIN)
     openapi_extra=needs(Role.READER),
 )
 async def groups(db: ReadDb, asking: Asking) -> Response:
-    """All groups with a view that the API key may read: as of when they are, and how long ago."""
+    """All groups with a view that the API key may read: the snapshot that they show, and its
+    age."""
     found = [group_document(group) for group in await db.deferred.status()]
     shown = [
         doc | {which: [*filter(asking.may_read, doc[which])] for which in ("views", "readable")}
@@ -36,9 +37,9 @@ async def groups(db: ReadDb, asking: Asking) -> Response:
     openapi_extra=ADMIN,
 )
 async def begin_batch(group: str, request: Request, db: Db) -> Response:
-    """The batch to do next, and what is needed for it: that which is under way, or a new one.
+    """The next batch of a group with its inputs: the batch under way, or a new one.
 
-    For administrators: whoever does it reads all relations.
+    Only for administrators: the inputs give access to the rows of all relations.
     """
     batch = await db.begin_batch(group)
     note(request.scope, group=group, upto=batch.work.upto)
@@ -51,8 +52,8 @@ async def begin_batch(group: str, request: Request, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def agree_on_result(group: str, upto: int, body: ResultBody, db: Db) -> Response:
-    """Before the first row of a view is put that is answered anew: which rows they are. Refused
-    when they were others the last time this batch was done. May be repeated."""
+    """State the digest of the rows of a recomputed view, before its first row is put. 409 if the
+    digest was another one when this batch was done before. May be repeated."""
     await db.deferred.agree(group, upto, body.view, body.digest)
     return encoded({"digest": body.digest})
 
@@ -65,7 +66,8 @@ async def agree_on_result(group: str, upto: int, body: ResultBody, db: Db) -> Re
 async def finish_batch(
     group: str, upto: int, body: FinishBody, request: Request, db: Db
 ) -> Response:
-    """All rows of the batch are put: queries read there from now on. May be repeated."""
+    """Finish a batch whose rows are all put: queries read at `upto` from now on. May be
+    repeated."""
     state = await db.deferred.finish(group, upto, body.finished())
     note(request.scope, group=group, as_of=state.as_of)
     return encoded({"as_of": state.as_of})
@@ -77,7 +79,7 @@ async def finish_batch(
     openapi_extra=ADMIN,
 )
 async def rebuild(body: RebuildBody, request: Request, db: Db) -> Response:
-    """Have deferred views made anew by the next batch. Until then they cannot be read."""
+    """Let the next batch rebuild deferred views. They cannot be read until it is finished."""
     await db.deferred.rebuild(body.views)
     note(request.scope, rebuilt=body.views)
     return encoded({"views": body.views})

@@ -1,4 +1,4 @@
-"""Is the server alive, is it ready, and how is it doing?"""
+"""Liveness, readiness, metrics and status of the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANYBODY, READER = needs(None), needs(Role.READER)
 
 @router.get("/livez", responses=response_models.of(response_models.Live), openapi_extra=ANYBODY)
 async def livez() -> Response:
-    """The process answers."""
+    """Liveness: the process answers."""
     return encoded({"status": "live"})
 
 
@@ -32,7 +32,7 @@ async def livez() -> Response:
     "/readyz", responses=response_models.of(response_models.Ready, 503, 507), openapi_extra=ANYBODY
 )
 async def readyz(db: Db) -> Response:
-    """Requests may be sent here; if not, the problem says why."""
+    """Readiness: this node accepts requests. If it does not, the problem has the reason."""
     db.require_ready()
     return encoded({"status": "ready"})
 
@@ -59,9 +59,10 @@ async def status(
     asking: Asking,
     sizes: Annotated[bool, Query(description="Count the bytes of all tables; slow.")] = False,
 ) -> Response:
-    """Version, watermark, locks, log, builds; with `sizes` also bytes per table.
+    """Catalog version, watermark, locks, log and builds; with `sizes` also bytes per relation, view
+    and index, except deferred views.
 
-    Where the data is and which locks are hot is told to administrators only.
+    Only administrators get the data folder and the hot locks.
     """
     document = dict(await db.status())
     if sizes:

@@ -1,4 +1,5 @@
-"""API keys: made, listed and revoked by administrators. A key is shown once, when it is made."""
+"""API keys: administrators create, list and revoke them. A key is shown once, when it is
+created."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ KeyId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="The key's pub
     openapi_extra=ADMIN,
 )
 async def create_key(body: KeyBody, request: Request, db: Db) -> Response:
-    """Make a key. The answer holds it whole; nobody can ask for it again.
+    """Create a key. Only this answer shows the whole key.
 
-    It is valid at once here, and on other nodes within `key_refresh_s`.
+    The key is valid at this node at once, and at other nodes within `key_refresh_s`.
     """
     schema, ring = db.catalog.schema, key_ring_of(request)
     grants = api_keys.checked_grants(
@@ -58,7 +59,7 @@ async def create_key(body: KeyBody, request: Request, db: Db) -> Response:
     "/v1/keys", responses=response_models.of(list[response_models.Key], 503), openapi_extra=ADMIN
 )
 async def list_keys(request: Request, db: Db) -> Response:
-    """All keys, also those that expired or were revoked."""
+    """All keys, including expired and revoked ones."""
     found = await key_ring_of(request).all()
     return encoded([api_keys.document(key, db.clock.wall_ms()) for key in found])
 
@@ -69,9 +70,9 @@ async def list_keys(request: Request, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def revoke_key(key_id: KeyId, request: Request, db: Db) -> Response:
-    """Revoke a key: refused here when this answers, and on other nodes within `key_refresh_s`.
+    """Revoke a key. This node refuses it before it answers, other nodes within `key_refresh_s`.
 
-    Requests under way with it come to their end.
+    Requests with the key that are under way run to their end.
     """
     ring, now_ms = key_ring_of(request), db.clock.wall_ms()
     store = await ring.make_table()

@@ -1,8 +1,8 @@
 """The page that shows the REST interface and tries it out: Swagger UI.
 
-Its script and its styles are those of the package fastapi-offline, which the lock file pins;
-nothing is asked of another server. Administrators type keys into this page, so its policy lets no
-other script run in it, however one comes there.
+Its script and its styles are those of the package fastapi-offline, which the lock file pins; the
+page loads nothing from another server. Administrators type keys into this page, so its policy lets
+no other script run in it, however that script was injected.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _START = """SwaggerUIBundle({
 
 @router.get("/", include_in_schema=False, openapi_extra=ANYBODY)
 async def root() -> Response:
-    """To the page, until there is more."""
+    """Redirect to the page: there is no other start page."""
     return RedirectResponse("docs", headers=_HEADERS)
 
 

@@ -1,4 +1,4 @@
-"""Queries and their explanation."""
+"""Queries and explanations of queries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hornbeam_server.node.settings import Settings
 router = tagged("queries")
 READER = needs(Role.READER)
 BEHIND = "Hornbeam-Behind-S"
-"""Of answers by a node that has lost the others: for so many seconds it has heard of no commits."""
+"""Header of answers by a node that has lost the other nodes: the age in seconds of its snapshot."""
 
 
 @router.post(
@@ -48,7 +48,7 @@ async def query(
 ) -> Response:
     """Run a SELECT at one snapshot. `Accept` chooses JSON or an Arrow stream.
 
-    A large JSON answer streams; an error in the middle of it ends it with an `error` member
+    A large JSON answer is streamed. An error in the middle of it ends it with a member `error`
     instead of `snapshot`. An error in the middle of an Arrow stream cuts the connection.
     """
     began, limits, db = now_s(), settings_of(request), readable_of(request)
@@ -95,7 +95,7 @@ async def _answer(
     openapi_extra=READER,
 )
 async def explain(body: ExplainBody, request: Request, db: ReadDb, asking: Asking) -> Response:
-    """How a SELECT would be answered, and why."""
+    """The plan of a SELECT, with the reasons for it."""
     allow = partial(authorizer_of(request).explanation, asking, body, db.catalog)
     await db.engine.read(len(body.sql), allow)
     explain = partial(db.explain, body.sql, body.parameters, use_views=body.use_views)

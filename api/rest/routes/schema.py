@@ -1,4 +1,4 @@
-"""The schema: planning, applying, showing, and the views that follow from it."""
+"""Routes to plan, apply and show the schema, and to show its views."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ async def plan(
 ) -> Response:
     """Choose trees, views and indexes for a schema and a workload. Changes nothing.
 
-    `Accept` chooses the plan alone, or lines of progress (a share of the work that the search may
-    spend; most end before) and then a line with the plan under `plan`. A search that was cut says
-    so in `text` and in `plan.cut`. A client that leaves ends it.
+    `Accept` chooses the plan alone, or lines of progress and then a line with the member `plan`.
+    Progress is a share of the maximum effort of the search; most searches end before. `text` and
+    `plan.cut` say whether the search was cut. It ends when the client disconnects.
     """
     asked, limit = body.request(), settings_of(request).max_timeout_s
 
@@ -77,10 +77,10 @@ async def plan(
     openapi_extra=ADMIN,
 )
 async def apply(body: ApplyBody, db: Db) -> Response:
-    """Put a plan into force. Views build in the background; see /v1/views.
+    """Put a plan into force. Views are built in the background; see /v1/views.
 
-    409 when the plan made now is not the one that was looked at, or when stored rows break a
-    UNIQUE index or a foreign key that it adds.
+    409 when planning again gives another plan than `plan_id`, or when stored rows break a UNIQUE
+    index or a foreign key that the plan adds.
     """
     catalog = await db.apply_schema(
         body.request(),
@@ -98,8 +98,8 @@ async def apply(body: ApplyBody, db: Db) -> Response:
     openapi_extra=ADMIN,
 )
 async def restart(body: RestartBody, request: Request, db: Db) -> Response:
-    """Say which number an identity column gives next, at all nodes from now on. Nothing keeps it
-    from giving numbers that rows have already."""
+    """Set the next number of an identity column, at all nodes. The column may then give numbers
+    that rows have already."""
     restart = load_restart(body.sql, db.catalog.schema)
     note(request.scope, restarted=f"{restart.relation}.{restart.column}")
     counter = await db.keeper.restart(restart.relation, restart.column, restart.at)
@@ -118,7 +118,7 @@ async def restart(body: RestartBody, request: Request, db: Db) -> Response:
     "/v1/schema", responses=response_models.of(response_models.Schema, 503), openapi_extra=READER
 )
 async def show(db: ReadDb, asking: Asking) -> Response:
-    """The catalog in force, as far as the API key may read it."""
+    """The part of the catalog in force that the API key may read."""
     return encoded(schema_document(db, visible_catalog(asking, db.catalog)))
 
 
@@ -126,7 +126,7 @@ async def show(db: ReadDb, asking: Asking) -> Response:
 async def graph(
     db: ReadDb, asking: Asking, format: Literal["svg", "mermaid", "json"] = "svg"
 ) -> Response:
-    """The schema graph with its trees and views, as far as the API key may read them."""
+    """The schema graph with its trees and views: the part that the API key may read."""
     catalog = visible_catalog(asking, db.catalog)
     match format:
         case "svg":
@@ -147,7 +147,7 @@ Sizes = Annotated[bool, Query(description="Count the bytes, which reads the tabl
     openapi_extra=READER,
 )
 async def views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
-    """All views with their states and progress."""
+    """All views that the API key may read, with their states and the progress of their builds."""
     shown = visible_catalog(asking, db.catalog)
     names = (*shown.view, *shown.deferred_view)
     return encoded([await _view(db, shown, name, sizes, program=False) for name in names])
@@ -159,7 +159,7 @@ async def views(db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
     openapi_extra=READER,
 )
 async def view(name: str, db: ReadDb, asking: Asking, sizes: Sizes = True) -> Response:
-    """One view."""
+    """A view, with its state and the progress of its build."""
     shown = visible_catalog(asking, db.catalog)
     if not db.catalog.relations_of(name):
         known = ", ".join((*shown.view, *shown.deferred_view))

@@ -1,4 +1,4 @@
-"""Write transactions, and what became of them."""
+"""Write transactions and their outcomes."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ TransactionId = Annotated[
     openapi_extra=WRITER,
 )
 async def outcome(transaction_id: TransactionId, db: Db, asking: Asking) -> Response:
-    """What became of a transaction: "committed", or "unknown" while the log has not answered.
+    """The outcome of a transaction: "committed", or "unknown" while the log has not answered.
 
-    404 when no commit of it is recorded: it was not committed, or longer ago than answers are
-    kept (`outcome_retention_s`); or by another API key, unless an administrator asks.
+    404 when no commit of it is recorded: it was not committed, or its outcome is older than
+    `outcome_retention_s`. Also 404 for a transaction of another API key, except for administrators.
     """
     owner = await db.unfinished(transaction_id)
     found = await db.outcome(transaction_id)

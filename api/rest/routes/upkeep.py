@@ -35,9 +35,10 @@ router = tagged("upkeep")
     openapi_extra=needs(Role.READER),
 )
 async def verify(body: VerifyBody, request: Request, db: Db, asking: Asking) -> Response:
-    """Recompute and compare views and indexes: lines of progress, then the report.
+    """Recompute views and indexes, and compare them with the stored rows. The answer has lines of
+    progress, then a line with the report.
 
-    To repair is for administrators.
+    Only administrators may repair.
     """
     require_verify(asking, body.names, body.repair, db.catalog)
     if body.repair:
@@ -51,8 +52,8 @@ async def verify(body: VerifyBody, request: Request, db: Db, asking: Asking) -> 
     openapi_extra=needs(Role.ADMIN),
 )
 async def repair(name: str, body: RepairBody, request: Request, db: Db) -> Response:
-    """Compute some rows of a view or index anew from the base relations, under their locks, and
-    write those that are not so."""
+    """Recompute some rows of a view or index from the base relations, under their locks, and write
+    those that differ."""
     note(request.scope, repaired=[name])
     return encoded({"repaired": await db.repair(name, body.decoded())})
 
