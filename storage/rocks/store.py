@@ -350,7 +350,7 @@ class RocksStore:
         return dropped, freed
 
     async def size(self, table: str) -> int:
-        """Counted once, then kept up to date: uncompressed bytes of keys and values."""
+        """As the port says. The bytes are counted once, and then kept up to date."""
         number = self._prefix(table)
         if table not in self._bytes:
             counted = await self._in_thread(
@@ -492,7 +492,7 @@ def _entries(db: Rdict, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes
     """Entries with start ≤ key < end, as one consistent view.
 
     rocksdict's `items()` would be shorter, but it takes a damaged block for the end of the data:
-    only `status` of its low iterator tells the two apart.
+    only `status` of its low iterator distinguishes the two.
     """
     iterator = _below(db, end)
     iterator.seek(start)
