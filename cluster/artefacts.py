@@ -1,7 +1,7 @@
 """Java, Maven, and the jars: one folder for all processes, resolved once by `pom.xml`.
 
-The jars go to a cache outside any checkout, under a name made of the pom's content: another pom
-is another folder, and clusters that still run on the old one keep theirs.
+The jars go to a cache outside any checkout, under a name derived from the pom's content. Another
+pom has another folder, and clusters that still run with the old pom keep their jars.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def java_version(program: str) -> int:
 
 
 def pom() -> Path:
-    """Which jars a cluster needs; in a checkout a link to the file of the containers."""
+    """The file that lists the jars of a cluster."""
     return _HERE / "pom.xml"
 
 
@@ -61,8 +61,8 @@ def cache() -> Path:
 
 
 def jars_folder(of: Path | None = None) -> Path:
-    """Where the jars of a pom belong, whether they are there or not. Another pom than the
-    cluster's may have that for its parent, so its name follows from both."""
+    """The folder for the jars of a pom, whether it exists or not. The cluster's pom may be the
+    parent of another pom, so the name for another pom depends on both."""
     poms = (pom(),) if of is None else (of, pom())
     content = b"".join(path.read_bytes() for path in poms)
     return cache() / f"cluster-{hashlib.sha256(content).hexdigest()[:16]}"
@@ -70,9 +70,9 @@ def jars_folder(of: Path | None = None) -> Path:
 
 def resolve(of: Path | None = None) -> Path:
     """The folder of the jars of a pom, by default the cluster's; fetches them from Maven Central
-    when they are not there.
+    when the folder does not exist.
 
-    Safe to call from several processes at once: whoever comes first wins. Raises Unavailable.
+    Several processes may call it at one time: the first to finish wins. Raises Unavailable.
     """
     folder = jars_folder(of)
     if folder.exists():
@@ -89,7 +89,7 @@ def resolve(of: Path | None = None) -> Path:
 
 
 def _copy_dependencies(of: Path, into: Path) -> None:
-    """Checksums that do not match fail the resolution."""
+    """Fetch the jars of a pom into a folder. Raises Unavailable, also for a wrong checksum."""
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable(

@@ -1,7 +1,7 @@
 """Hadoop's and HBase's settings, and the command line of each process. Pure.
 
-One folder of settings serves all processes and any client of the cluster; what differs between
-two processes of a role (ports, folders) is on their command lines.
+One folder of settings serves all processes and all clients of the cluster. Settings that differ
+between two processes of a role (ports, folders) are on their command lines.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Settings = Mapping[str, str | int]
 NO_SETTINGS: Settings = MappingProxyType({})
 
 ZOOKEEPER_SESSION_MS = 10_000
-"""How long a region server may be silent before its regions are given to others."""
+"""After so long a silence of a region server, its regions are given to other servers."""
 ZOOKEEPER_TICK_MS = 1_000
-"""Sessions end up to a tick late; the shortest is two ticks."""
+"""Sessions end up to a tick late; the shortest session is two ticks."""
 _ZOOKEEPER_LONGEST_SESSION_MS = 120_000
-"""What a client may ask for: whoever wants more patience sets `zookeeper.session.timeout`."""
+"""The maximum that a client may ask for. HBase asks for `zookeeper.session.timeout`."""
 
 _HEAP_MB = {
     Role.ZOOKEEPER: 128,
@@ -44,12 +44,12 @@ _MAIN_CLASS = {
 }
 
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-"""Half the processor time until a process is up, and slower code for ever after."""
+"""Halves the processor time until a process is up, and makes its code slower from then on."""
 
 _ZOOKEEPER_FILE = "zoo.cfg"
 
 _SELDOM_ASKED = frozenset({Role.ZOOKEEPER, Role.NAME_NODE, Role.MASTER})
-"""Not on the way of a read or a write: the quick compiler will do."""
+"""Roles that take no part in a read or a write: the quick compiler is enough."""
 
 _OPENED = (
     *("java.lang", "java.lang.reflect", "java.util", "java.util.concurrent", "java.nio"),
@@ -69,21 +69,22 @@ log4j.logger.org.apache.hadoop.hbase.http.requests=WARN
 
 
 def files(folder: Path, layout: Layout, hbase: Settings = NO_SETTINGS) -> dict[str, str]:
-    """Everything in the folder of settings, by path. `hbase` is set for HBase besides ours."""
+    """All files in the folder of settings, by path. `hbase` adds to the settings of HBase and
+    overrides them."""
     return {
         "core-site.xml": _xml(_core(folder, layout)),
         "hdfs-site.xml": _xml(_hdfs(folder, layout)),
         "hbase-site.xml": _xml({**_hbase(folder, layout), **hbase}),
         _ZOOKEEPER_FILE: _zookeeper(folder, layout),
         "log4j.properties": _LOG4J,
-        # Both refuse to start when these are not on the class path.
+        # The NameNode and DataNodes refuse to start when these are not on the class path.
         "webapps/hdfs/.keep": "",
         "webapps/datanode/.keep": "",
     }
 
 
 def name_folder(folder: Path) -> Path:
-    """The NameNode's image and journal."""
+    """The folder of the NameNode's image and journal."""
     return folder / "data" / "name"
 
 
@@ -129,9 +130,9 @@ def _hdfs(folder: Path, layout: Layout) -> Settings:
         "dfs.namenode.avoid.read.stale.datanode": "true",
         "dfs.namenode.avoid.write.stale.datanode": "true",
         "dfs.namenode.safemode.extension": 0,
-        # HBase closes its files and logs without asking for them to be on disk (decision 18).
+        # HBase closes its files and logs without a sync to disk (decision 18).
         "dfs.datanode.synconclose": "true",
-        # With three DataNodes or fewer there is nobody to replace a dead one in a pipeline.
+        # With three DataNodes or fewer, no other one can replace a dead one in a pipeline.
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
         # HBase's reference guide, "Having Proper MTTR": time-outs of HDFS below those of HBase.
         "dfs.client.socket-timeout": 10_000,
@@ -145,13 +146,14 @@ def _hbase(folder: Path, layout: Layout) -> Settings:
         "hbase.cluster.distributed": "true",
         "hbase.rootdir": f"{hdfs_url(layout)}/hbase",
         "hbase.tmp.dir": f"{folder}/data/tmp",
-        # The environment may hold secrets; logs are not the place for them.
+        # The environment may hold secrets, which must not be logged.
         "hbase.envvars.logging.disabled": "true",
-        # It is a real HDFS: no start without hflush and hsync.
+        # HBase must not start on a file system without hflush and hsync.
         "hbase.unsafe.stream.capability.enforce": "true",
-        # Twice the same. ZooKeeper 3.8 forgets who connects in the first milliseconds of its start:
-        # the connection stays open and silent. A client waits for a session's time, divided by the
-        # number of servers that it knows. With one server the session is over then.
+        # The same server twice. ZooKeeper 3.8 forgets a client that connects in the first
+        # milliseconds of its start: the connection stays open and silent. A client waits for the
+        # session time-out divided by the number of servers that it knows. With one server the
+        # session would be over by then.
         "hbase.zookeeper.quorum": f"{zookeeper.host},{zookeeper.host}",
         "hbase.zookeeper.property.clientPort": zookeeper.port,
         "zookeeper.session.timeout": ZOOKEEPER_SESSION_MS,
@@ -166,7 +168,7 @@ def _hbase(folder: Path, layout: Layout) -> Settings:
         "hbase.regionserver.thrift.ipaddress": HOST,
         "hbase.thrift.info.bindAddress": HOST,
         "hbase.lease.recovery.dfs.timeout": 23_000,
-        # By default a gateway goes on for 20 minutes with a put that its caller has given up.
+        # By default a gateway repeats for 20 minutes a put that its caller has given up.
         "hbase.client.operation.timeout": 60_000,
         "hbase.client.meta.operation.timeout": 60_000,
         # Each region that was written to keeps a chunk of memory, 2 MB by default: a heap of 1 GB
@@ -191,8 +193,8 @@ def _xml(settings: Settings) -> str:
 def command(
     java: Path, jars: Path, folder: Path, process: Process, options: Sequence[str]
 ) -> list[str]:
-    """The command line of `process`, with `options` for Java: the mark, and what else is wanted,
-    which may be another heap."""
+    """The command line of `process`. `options` are for Java: the mark and any others, perhaps
+    another heap size."""
     return [
         *_java(java, jars, folder, process.role, options),
         *_arguments(folder, process),
@@ -202,7 +204,7 @@ def command(
 def format_command(
     java: Path, jars: Path, folder: Path, into: Path, options: Sequence[str]
 ) -> list[str]:
-    """The command line that makes an empty file system's image in the folder `into`."""
+    """The command line that creates the image of an empty file system in the folder `into`."""
     return [
         *_java(java, jars, folder, Role.NAME_NODE, options),
         *_definitions({"dfs.namenode.name.dir": into.as_uri()}),
@@ -226,7 +228,7 @@ def _java(java: Path, jars: Path, folder: Path, role: Role, options: Sequence[st
 
 
 def java_flags() -> list[str]:
-    """What any Java process needs that uses Hadoop or HBase."""
+    """The options of every Java process that uses Hadoop or HBase."""
     return [
         "-XX:-UsePerfData",
         "-Djava.net.preferIPv4Stack=true",

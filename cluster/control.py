@@ -29,15 +29,16 @@ _PAUSE_TIMEOUT_S = 10.0
 _POLL_S = 0.3
 _LOG_LINES = 12
 _ABORTING = "***** ABORTING"
-"""With this HBase's servers begin to say why they give up, long before their logs end."""
+"""Begins the lines in which a server of HBase logs why it gives up, long before its log ends."""
 _FORMAT = "format"
-"""The name of the passing process that makes the empty file system."""
+"""The name of the temporary process that creates the empty file system."""
 
 _AT_ONCE = frozenset({Role.ZOOKEEPER, Role.NAME_NODE, Role.DATA_NODE})
-"""What starts first. HBase waits until HDFS is healthy: its own waiting goes in steps of 10 s."""
+"""Roles that start first. HBase is started once HDFS is healthy: HBase itself would wait for that
+in steps of 10 s."""
 
 OnChange = Callable[[str, str], None]
-"""Called with the name of a process and what has become of it."""
+"""Called with the name of a process and its new state."""
 
 
 def _ignore(name: str, news: str) -> None:
@@ -46,7 +47,8 @@ def _ignore(name: str, news: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """`pid` is None when it is down; `paused` is stopped by a signal."""
+    """The state of a process. `pid` is None when it is down; `paused`: it is stopped by a
+    signal."""
 
     name: str
     role: Role
@@ -60,7 +62,8 @@ class ProcessStatus:
 class Cluster:
     """The cluster in a folder. Threads may share it; calls block (seconds, some a minute).
 
-    `up` makes what is missing; `with Cluster.start(folder) as cluster` also stops it at the end.
+    `start` creates missing parts; `with Cluster.start(folder) as cluster` also stops the cluster at
+    the end.
     """
 
     def __init__(
@@ -79,7 +82,8 @@ class Cluster:
 
     @classmethod
     def at(cls, folder: Path = DEFAULT_FOLDER) -> Cluster:
-        """The cluster that was made in `folder`, whatever runs of it. Raises NotFound."""
+        """The cluster that was created in `folder`, whether or not it runs. Raises NotFound,
+        Corruption."""
         folder = folder.resolve()
         made_of = layout.load(folder)
         if made_of is None:
@@ -104,14 +108,14 @@ class Cluster:
         timeout_s: float = START_TIMEOUT_S,
         on_change: OnChange = _ignore,
     ) -> Cluster:
-        """Start what does not run of the cluster in `folder`, which is made if there is none, and
-        wait until all of it is healthy.
+        """Start the processes of the cluster in `folder` that do not run, and wait until all are
+        healthy. The cluster is created if there is none.
 
-        `gateways` are of Thrift 2. `ports` are main ports by process; the others are free ones.
-        `java_options`, for region servers `region_options` as well, and the jars of `pom` are for
-        the processes that this object starts; `hbase` are settings besides ours. Raises
-        Unavailable and InvalidRequest. After an error or an interruption, what this call started
-        is stopped.
+        `gateways` counts gateways of Thrift 2. `ports` are main ports by process; all other ports
+        are free ones. `java_options`, for region servers `region_options` as well, and the jars of
+        `pom` apply to the processes that this object starts; `hbase` adds to the settings of HBase
+        and overrides them. Raises Unavailable, InvalidRequest and Corruption. After an error or an
+        interruption, the processes that this call started are stopped.
         """
         folder = folder.resolve()
         _check_folder(folder)
@@ -183,7 +187,7 @@ class Cluster:
         return self.folder / "logs" / f"{name}.log"
 
     def status(self) -> list[ProcessStatus]:
-        """How each process is. Paused ones are not asked."""
+        """The state of each process. The health of a paused process is not checked."""
         pids = processes.running(self.folder)
         everything = self.layout.processes
         with ThreadPoolExecutor(len(everything)) as pool:
@@ -202,11 +206,12 @@ class Cluster:
         )
 
     def kill(self, name: str) -> None:
-        """End a process as a crash does (SIGKILL), and wait until it is gone."""
+        """End a process as a crash does (SIGKILL), and wait until it has ended."""
         _kill(*self._running(name))
 
     def pause(self, name: str) -> None:
-        """Freeze a process (SIGSTOP), and wait until it is; its connections stay open."""
+        """Freeze a process (SIGSTOP), and wait until it stands still; its connections stay open.
+        Raises Unavailable."""
         mark, pid = self._running(name)
         processes.send(mark, pid, signal.SIGSTOP)
         if not processes.wait_until_paused(mark, pid, _PAUSE_TIMEOUT_S):
@@ -224,7 +229,8 @@ class Cluster:
             _Start(self, java, jars, time.monotonic() + timeout_s, _ignore).these([process])
 
     def await_health(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until all is healthy: after a fault it takes HBase a while to move its regions."""
+        """Wait until all processes are healthy: after a fault HBase needs a while to move its
+        regions. Raises Unavailable."""
         deadline = time.monotonic() + timeout_s
         while unwell := [each for each in self.status() if not each.health.ok]:
             if time.monotonic() > deadline:
@@ -240,7 +246,7 @@ class Cluster:
         return Mark(self.folder, name), pid
 
     def stop(self, *, at_once: bool = False, on_change: OnChange = _ignore) -> None:
-        """Stop all that runs, in good order, each waited for; `at_once` kills instead."""
+        """Stop all running processes in good order, and wait for each; `at_once` kills them."""
         stop(self.folder, at_once=at_once, on_change=on_change)
 
     def _stop_these(self, names: set[str]) -> None:
@@ -250,7 +256,7 @@ class Cluster:
 def stop(
     folder: Path = DEFAULT_FOLDER, *, at_once: bool = False, on_change: OnChange = _ignore
 ) -> None:
-    """Stop all that runs for the cluster in `folder`, even if its files are gone."""
+    """Stop all running processes of the cluster in `folder`, even if its files are gone."""
     folder = folder.resolve()
     timeout_s = 0.0 if at_once else _STOP_TIMEOUT_S
     with _locked(folder) if folder.exists() else contextlib.nullcontext():
@@ -258,7 +264,8 @@ def stop(
 
 
 def _stop(folder: Path, names: set[str], timeout_s: float, on_change: OnChange) -> None:
-    """Stop those of `names` that run. What has not ended within `timeout_s` is killed."""
+    """Stop the running processes among `names`, stage by stage. A process that has not ended within
+    `timeout_s` is killed."""
     running = processes.running(folder)
     for stage in _stages(names & running.keys()):
         pids = {name: running[name] for name in stage}
@@ -284,8 +291,8 @@ def _kill(mark: Mark, pid: int) -> None:
 
 
 def _stages(names: set[str]) -> Iterator[list[str]]:
-    """Those of `names` that may stop together, in the order of stopping; strangers to the order
-    come first."""
+    """Groups of `names` that may stop together, in the order of stopping; processes without a place
+    in that order come first."""
     ordered: set[str] = set()
     stages = []
     for roles in layout.STOP_ORDER:
@@ -302,7 +309,8 @@ def _role(name: str) -> Role | None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Java's class path and HDFS's lists of folders have separators that cannot be escaped."""
+    """Raises InvalidRequest for a path with a `:` or `,`: Java's class path and HDFS's lists of
+    folders have these as separators, which cannot be escaped."""
     if bad := sorted(set(str(folder)) & set(":,")):
         raise InvalidRequest(
             f"A cluster's folder cannot have {' or '.join(bad)} in its path, as {folder} has.",
@@ -312,7 +320,7 @@ def _check_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One command at a time starts or stops processes of a folder; the others wait."""
+    """Hold the lock of `folder`: one command at a time starts or stops its processes."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -320,7 +328,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 class _Start:
-    """One start: what it started is stopped again if it does not come to a good end."""
+    """One start of processes. If it fails, the processes that it started are stopped again."""
 
     def __init__(
         self, cluster: Cluster, java: Path, jars: Path, deadline: float, on_change: OnChange
@@ -372,12 +380,12 @@ class _Start:
                     )
 
     def _format(self) -> None:
-        """Make the empty file system, whole or not at all."""
+        """Create the empty file system, whole or not at all."""
         folder, name_folder = self._cluster.folder, configuration.name_folder(self._cluster.folder)
         if name_folder.exists():
             return
         self._on_change("name-node", "formatting")
-        _stop(folder, {_FORMAT}, 0.0, _ignore)  # a command that was killed may have left one
+        _stop(folder, {_FORMAT}, 0.0, _ignore)  # a killed command may have left one
         partial = name_folder.with_suffix(".new")
         shutil.rmtree(partial, ignore_errors=True)
         mark = Mark(folder, _FORMAT)
@@ -436,7 +444,8 @@ class _Start:
 
 
 def _failed(what: str, log: Path) -> Unavailable:
-    """The error, with the end of the log, and with why HBase gave up if the log says so."""
+    """The error, with the end of the log, and with the reason why HBase gave up if the log has
+    one."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How the processes of a cluster are, asked from each over its own protocol."""
+"""Checks the health of the processes of a cluster, over the protocol of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hornbeam_server.cluster.layout import Address, Layout, Process, Role
 TIMEOUT_S = 5.0
 _THRIFT_CALL, _THRIFT_REPLY = b"\x80\x01\0\x01", b"\x80\x01\0\x02"
 _RESULT = b"\0\0"
-"""The number of the field that holds what a method returns; its errors have others."""
+"""The number of the field that holds the result of a method; its errors have other numbers."""
 _REPLY_BYTES = 64 * 1024
 
 
@@ -24,11 +24,12 @@ class Health(NamedTuple):
 
 
 class _NotYet(Exception):
-    """A process that answers, but cannot serve; says why."""
+    """A process answers, but cannot serve. The message is the reason."""
 
 
 def examine(process: Process, layout: Layout) -> Health:
-    """Ask `process`, or who knows about it, how it is; each question takes TIMEOUT_S at most."""
+    """The health of `process`, asked of it or of a process that knows about it. Each network
+    operation takes TIMEOUT_S at most."""
     try:
         return Health(True, _ASK[process.role](process, layout))
     except _NotYet as reason:
@@ -111,7 +112,7 @@ def _master_bean(master: Process) -> Mapping[str, Any]:
 
 
 def _bean(address: Address, name: str) -> Mapping[str, Any]:
-    """A management bean of a Java process; the environment's proxies are not asked."""
+    """A management bean of a Java process; the environment's proxies are not used."""
     connection = http.client.HTTPConnection(*address, timeout=TIMEOUT_S)
     try:
         connection.request("GET", f"/jmx?qry={name}")
@@ -135,8 +136,9 @@ def _exchange(address: Address, request: bytes) -> bytes:
 
 
 def _call(gateway: Address, method: str) -> None:
-    """Call a method without arguments that reaches HBase, by hand: Thrift's binary protocol, as in
-    its specification, is a version and type, a name, a number, and here an empty struct."""
+    """Call a method without arguments that reaches HBase. The call is encoded by hand: by the
+    specification of Thrift's binary protocol it is a version and type, a name, a number, and here
+    an empty struct. Raises _NotYet."""
     name = method.encode()
     call = _THRIFT_CALL + struct.pack(">I", len(name)) + name + struct.pack(">Ib", 1, 0)
     reply = _exchange(gateway, call)

@@ -1,4 +1,4 @@
-"""What a cluster consists of: processes with their roles and ports. `cluster.json` holds it."""
+"""The processes of a cluster with their roles and ports. `cluster.json` holds them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Role(StrEnum):
     THRIFT = "thrift"
     """The Thrift 2 gateway: definitions, transactions, reads."""
     THRIFT1 = "thrift1"
-    """The Thrift 1 gateway: for happybase, with whose scans ours are compared."""
+    """The Thrift 1 gateway: for happybase, whose scans are compared with Hornbeam's."""
 
 
 SEVERAL = frozenset({Role.DATA_NODE, Role.REGION_SERVER, Role.THRIFT})
-"""Roles with as many processes as one likes; they are numbered from 1. The first gateway has no
-number: one is the rule."""
+"""Roles with any number of processes, which are numbered from 1. The first gateway has no number:
+usually there is only one."""
 
 STOP_ORDER = (
     (Role.REGION_SERVER,),
@@ -42,7 +42,7 @@ STOP_ORDER = (
     (Role.NAME_NODE,),
     (Role.ZOOKEEPER,),
 )
-"""Everything stops before what it needs in order to stop cleanly."""
+"""A process stops before the processes that it needs for a clean stop."""
 
 PORTS: Mapping[Role, tuple[str, ...]] = {
     Role.ZOOKEEPER: ("client",),
@@ -53,7 +53,7 @@ PORTS: Mapping[Role, tuple[str, ...]] = {
     Role.THRIFT: ("rpc",),
     Role.THRIFT1: ("rpc",),
 }
-"""What each role listens on; the first is the one that its clients use."""
+"""The ports on which each role listens; clients use the first one."""
 
 
 class Address(NamedTuple):
@@ -72,7 +72,7 @@ class Process:
 
     @property
     def address(self) -> Address:
-        """Where its clients find it."""
+        """The address for clients of the process."""
         return Address(HOST, self.ports[PORTS[self.role][0]])
 
     @property
@@ -90,7 +90,7 @@ class Layout:
         return tuple(process for process in self.processes if process.role is role)
 
     def only(self, role: Role) -> Process:
-        """The process of a role that there is one of."""
+        """The process of a role that has exactly one."""
         (process,) = self.of(role)
         return process
 
@@ -116,10 +116,11 @@ def grown(
     given: Mapping[str, int],
     free_ports: Callable[[int], list[int]],
 ) -> Layout:
-    """`layout` with one process of every role, and as many as `counts` says of those in it.
+    """`layout` with at least one process of every role, and with as many as `counts` says of the
+    roles in it.
 
-    The main port of the process called `name` is `given[name]`, if it is given. What is there
-    keeps its ports. Raises InvalidRequest for fewer processes than there are, and for a port that
+    The main port of the process called `name` is `given[name]`, if it is given. Existing processes
+    keep their ports. Raises InvalidRequest for fewer processes than exist, and for a port that
     cannot be given.
     """
     wanted = [
@@ -185,7 +186,7 @@ def to_json(layout: Layout) -> str:
 
 
 def load(folder: Path) -> Layout | None:
-    """What `folder` says of its cluster; None if there is none. Raises Corruption."""
+    """The layout of the cluster in `folder`; None if there is no cluster. Raises Corruption."""
     path = folder / STATE_FILE
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -204,7 +205,7 @@ def _process(entry: Mapping[str, Any]) -> Process:
 
 
 def save(folder: Path, layout: Layout) -> None:
-    """Write the state file; whoever reads it sees the old one or the new one."""
+    """Write the state file atomically: a reader gets the old file or the new one."""
     partial = folder / f"{STATE_FILE}.new"
     partial.write_text(to_json(layout), encoding="utf-8")
     partial.replace(folder / STATE_FILE)

@@ -1,7 +1,7 @@
-"""Free ports that stay free: below those that the system hands out for outgoing connections.
+"""Free ports that stay free: below those that the system assigns to outgoing connections.
 
-A port from the system's own range may be taken by anybody's connection while the process that
-listens on it is down; a process that was killed could then not be started again.
+A port from the system's own range may be taken by any connection while the process that listens on
+it is down; a process that was killed could then not be started again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports that nobody listens on now."""
+    """`count` different ports on which no process listens now. Raises Unavailable."""
     found: list[int] = []
     for port in random.sample(_range(), _TRIES):
         if len(found) == count:
@@ -31,7 +31,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def _range() -> range:
-    """The whole range where the system's own leaves no room below it."""
+    """The ports to choose from: those below the system's own range, or the whole range if there is
+    no room below it."""
     outgoing = int(_OUTGOING.read_text(encoding="ascii").split()[0])
     last = min(_LAST, outgoing)
     return range(_FIRST, last if last - _FIRST >= _TRIES else _LAST)

@@ -1,9 +1,9 @@
 """The processes of a cluster, as the operating system knows them.
 
-A process belongs to a cluster if its command line bears the mark that we started it with: the
-cluster's folder and the process's name. There are no pid files that could be out of date, and a
-process number that went to a stranger is never signalled: the mark is looked at while a handle of
-the process is held, and the signal goes to the handle. Needs Linux (5.3 or newer).
+A process belongs to a cluster if its command line bears the mark with which it was started: the
+cluster's folder and the process's name. There are no pid files that could be out of date. If
+another process has taken over a process number, it is never signalled: the mark is checked while a
+handle of the process is held, and the signal goes to the handle. Needs Linux (5.3 or newer).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _children: set[int] = set()
 
 
 class Mark(NamedTuple):
-    """Says on a command line whose a process is; Java takes it for two definitions."""
+    """Shows on a command line which cluster a process belongs to, and its name there; Java takes
+    the mark for two definitions."""
 
     folder: Path
     name: str
@@ -35,8 +36,8 @@ class Mark(NamedTuple):
 
 
 def spawn(mark: Mark, command: list[str], log: Path) -> int:
-    """Start a process whose command line bears `mark`, in a session of its own, so that no Ctrl-C
-    reaches it. The process number."""
+    """Start a process whose command line bears `mark`; returns its number. It has a session of its
+    own, so that no Ctrl-C reaches it."""
     with log.open("ab") as output:
         pid = os.posix_spawnp(
             command[0],
@@ -56,14 +57,14 @@ def spawn(mark: Mark, command: list[str], log: Path) -> int:
 
 
 def _await_command_line(mark: Mark, pid: int) -> None:
-    """The kernel shows a new program's command line a moment after its start is reported."""
+    """Wait for the new command line: the kernel shows it shortly after it reports the start."""
     deadline = time.monotonic() + _EXEC_S
     while not _bears(mark, pid) and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
 def running(folder: Path) -> dict[str, int]:
-    """Names and process numbers of all that runs for the cluster in `folder`."""
+    """Names and process numbers of all running processes of the cluster in `folder`."""
     ours = f"-Dhornbeam.cluster={folder}"
     found = {}
     for entry in _PROC.iterdir():
@@ -81,8 +82,8 @@ def _name(arguments: Sequence[str]) -> str:
 
 
 def _leads_session(pid: int) -> bool:
-    """As all do that we start; a child that a Java process forks shows its parent's command line
-    until it runs a program."""
+    """True if the process leads its session, as all processes from `spawn` do. A child that a Java
+    process forks shows its parent's command line until it runs a program."""
     try:
         return os.getsid(pid) == pid
     except ProcessLookupError:
@@ -98,7 +99,8 @@ def is_paused(pid: int) -> bool:
 
 
 def send(mark: Mark, pid: int, number: signal.Signals) -> bool:
-    """Signal the process, unless it has ended or is not the one that `mark` is of."""
+    """Signal the process, unless it has ended or does not bear `mark`; returns whether it was
+    signalled."""
     with _handle(pid) as handle:
         if handle is None or not _bears(mark, pid):
             return False
@@ -107,8 +109,8 @@ def send(mark: Mark, pid: int, number: signal.Signals) -> bool:
 
 
 def wait_until_paused(mark: Mark, pid: int, timeout_s: float) -> bool:
-    """Whether the process that was told to stop has come to a halt, by now or within `timeout_s`:
-    a busy machine lets it run on for a while. One that ended counts as halted."""
+    """True if a process stands still after a stop signal, now or within `timeout_s`: a busy machine
+    lets it run on for a while. A process that has ended counts as well."""
     deadline = time.monotonic() + timeout_s
     while _bears(mark, pid) and not is_paused(pid):
         if time.monotonic() > deadline:
@@ -118,9 +120,10 @@ def wait_until_paused(mark: Mark, pid: int, timeout_s: float) -> bool:
 
 
 def wait_until_gone(mark: Mark, pid: int, timeout_s: float) -> bool:
-    """Whether the process has ended, by now or within `timeout_s`. Strangers count as gone.
+    """True if the process has ended, now or within `timeout_s`. A process without `mark` counts as
+    ended.
 
-    A process that is ending loses its command line before it lets go of its ports and files.
+    A process that is ending loses its command line before it releases its ports and files.
     """
     with _handle(pid) as handle:
         if handle is not None and (_bears(mark, pid) or not _arguments(pid)):
@@ -133,7 +136,7 @@ def wait_until_gone(mark: Mark, pid: int, timeout_s: float) -> bool:
 
 
 def _reap(pid: int) -> None:
-    """Let a child of ours go; others are their parents' business."""
+    """Reap a process that this one has started; other processes are left to their parents."""
     if pid in _children:
         with contextlib.suppress(ChildProcessError):  # another thread was quicker
             if os.waitpid(pid, os.WNOHANG) == (0, 0):
@@ -143,8 +146,8 @@ def _reap(pid: int) -> None:
 
 @contextlib.contextmanager
 def _handle(pid: int) -> Iterator[int | None]:
-    """A handle of the process, with which no later one of its number is meant; None if there is
-    no such process."""
+    """A handle of the process, which never refers to a later process of the same number; None if
+    there is no such process."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -24,7 +24,7 @@ BATCH_BYTES = 1 << 20
 and a thousand large rows must not be in memory at one time."""
 
 NEWEST = (1 << 63) - 1
-"""Read timestamp that sees every version."""
+"""Read timestamp at which every version is visible."""
 
 
 class Cell(NamedTuple):
@@ -45,7 +45,7 @@ class Put(NamedTuple):
 class TableStore(Protocol):
     """Sorted tables of versioned rows, one cell per row. Timestamps are milliseconds.
 
-    Precondition: within one table no row key is a proper prefix of another (our key encoding
+    Precondition: within one table no row key is a proper prefix of another (the key encoding
     guarantees it). All but `create_table`, `drop_table` and `tables` raise Corruption for a table
     that does not exist: the catalog says it does. A closed store raises Unavailable.
     """
@@ -143,7 +143,7 @@ class TableStore(Protocol):
 
 
 class Position(NamedTuple):
-    """Where a record begins in a slave's log; ordered."""
+    """A position in a slave's log at which a record begins or ends; ordered."""
 
     epoch: int
     sequence: int
@@ -260,7 +260,7 @@ class Versioned(NamedTuple):
 
 
 class Coordination(Protocol):
-    """Small shared state with compare-and-set, and membership. ZooKeeper's shape."""
+    """Small shared state with compare-and-set, and membership, as ZooKeeper provides them."""
 
     async def read(self, path: str) -> Versioned | None: ...
 

@@ -1,9 +1,9 @@
-"""Reading rows: a store, a catalog and a timestamp, seen as decoded rows.
+"""Reads decoded rows from a store, by a catalog, at a timestamp.
 
-`Snapshot` is what queries, view maintenance, constraint checks and verification read through.
-Two things can be laid over the store: *mutations* of a transaction that is not committed yet
-(read your own writes, dry runs), and a *trace* that notes every row version that was read (for
-optimistic transactions).
+Queries, view maintenance, constraint checks and verification read through `Snapshot`. It can also
+read *mutations* of a transaction that is not committed yet, over the rows of the store (read your
+own writes, dry runs). A *trace* notes every row version that was read (for optimistic
+transactions).
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from hornbeam_server.storage.ports import BATCH_BYTES, Cell, TableStore
 from hornbeam_server.storage.together import read_together
 
 MERGED = 1_024
-"""Rows of a batch that has rows of a transaction in it, at most."""
+"""Maximum rows of a batch that may contain rows of a transaction."""
 PREFETCHED_BYTES = 4 << 20
-"""Of a layout's rows that are read ahead."""
+"""Maximum bytes of a layout's rows that are read ahead, exceeded by one row at most."""
 
 
 class RowVersion(NamedTuple):
-    """A row with the commit timestamp of the version read. `ts` 0: written by this transaction."""
+    """A row with the commit timestamp of the version read; `ts` is 0 if this transaction wrote
+    it."""
 
     key: bytes
     ts: int
@@ -39,7 +40,8 @@ class RowVersion(NamedTuple):
 
 
 class ReadItem(NamedTuple):
-    """What a trace notes: this layout's row `key` was read at version `ts`; None: it was absent."""
+    """An entry of a trace: the row `key` of this layout was read at version `ts`; None: the row
+    was absent."""
 
     layout: str
     key: bytes
@@ -47,22 +49,23 @@ class ReadItem(NamedTuple):
 
 
 class RowReader(Protocol):
-    """Rows of any layout (relation, view, index) by name, as of one moment."""
+    """Reads rows of any layout (relation, view, index) by its name, at one timestamp."""
 
     catalog: Catalog
 
     async def get(
         self, layout: str, keys: Sequence[tuple[Value, ...]], *, room: int | None = None
     ) -> list[RowVersion | None]:
-        """By full key values, in order. With `room` of the first keys only, at least one: up to
-        the row with which they reach about so many bytes."""
+        """Rows by full key values, in order; None for absent rows. With `room` the answer covers
+        only the first keys, at least one, up to the row at which they reach about so many
+        bytes."""
 
     async def prefixes(
         self, layout: str, prefixes: Sequence[tuple[Value, ...]], *, room: int | None = None
     ) -> list[list[RowVersion]]:
-        """For each tuple of leading key values, all rows under it in key order. With `room` of the
-        first prefixes only, which have about so many bytes; of none if the first has more: scan
-        that one."""
+        """For each tuple of leading key values, all rows under it in key order. With `room` the
+        answer covers only the first prefixes, whose rows have at most about so many bytes. It is
+        empty if the first prefix alone has more: `scan` reads that prefix."""
 
     def scan(
         self,
@@ -76,7 +79,7 @@ class RowReader(Protocol):
 
 
 class Written(Protocol):
-    """What an overlay is made of: a stored row after a transaction; None: deleted."""
+    """An element of an overlay: a stored row as a transaction leaves it; `new` None: deleted."""
 
     @property
     def layout(self) -> str: ...
@@ -119,9 +122,9 @@ class Snapshot:
         require_valid: Callable[[], None] = lambda: None,
         budget: Budget | None = None,
     ) -> None:
-        """`require_valid` is called before anything that was read is given out; it raises if that
-        may be wrong. `get` and `prefixes` take the bytes that they read from `budget`, for who
-        keeps all of it."""
+        """`require_valid` is called before rows that were read are returned; it raises if they may
+        be wrong. `get` and `prefixes` take the bytes that they read from `budget`, for callers that
+        keep all rows."""
         self.catalog = codecs.catalog
         self.at = at
         self._store = store
@@ -144,7 +147,7 @@ class Snapshot:
                 got = await self._get(codec, layout, encoded, BATCH_BYTES)
                 found += got
                 encoded = encoded[len(got) :]
-                if encoded:  # these rows are large: few of them take as long as many others
+                if encoded:  # these rows are large: a few take as long as many small ones
                     await pause()
             await turn(some)
         return found
@@ -152,14 +155,15 @@ class Snapshot:
     async def _get(
         self, codec: LayoutCodec, layout: str, keys: list[bytes], room: int
     ) -> list[RowVersion | None]:
-        """Of the first of the encoded `keys`."""
+        """The rows of the first of the encoded `keys`, as far as `room` allows."""
         cells = await self._store.get(codec.layout.table, keys, self.at, room=room)
         return self._versions(codec, layout, keys[: len(cells)], cells)
 
     def _versions(
         self, codec: LayoutCodec, layout: str, keys: list[bytes], cells: list[Cell | None]
     ) -> list[RowVersion | None]:
-        """What the encoded `keys` have, of which the store has `cells`."""
+        """The rows of the encoded `keys`: those of the overlay, else the decoded `cells` of the
+        store."""
         self._require_valid()
         if self._budget is not None:
             self._budget.take(bytes_of_values(cells))
@@ -217,7 +221,7 @@ class Snapshot:
         codec = self._codecs(layout)
         start, end = codec.range(key_range)
         mine = self._overlay.between(layout, start, end) if self._overlay is not None else []
-        # Rows of the overlay may hide stored ones: ask for as many more.
+        # Rows of the overlay may hide stored rows, so the scan asks for as many more.
         wanted = None if limit is None else limit + len(mine)
         stored = self._store.scan(
             codec.layout.table, start, end, self.at, reverse=reverse, limit=wanted
@@ -247,7 +251,7 @@ class Snapshot:
             yield self._rows(codec, rest)
 
     def _rows(self, codec: LayoutCodec, found: Sequence[Cell | RowVersion]) -> list[Row]:
-        """Of stored cells and the overlay's rows, merged."""
+        """The rows of merged cells and overlay rows. The cells are noted in the trace."""
         decode = codec.decode
         if self._trace is not None:
             name = codec.layout.name
@@ -269,7 +273,7 @@ class Snapshot:
         cells: Sequence[Cell],
         bounds: tuple[bytes, bytes | None],
     ) -> list[RowVersion]:
-        """Stored rows of one short range with the overlay's laid over them."""
+        """Stored rows of one short range, replaced by rows of the overlay where it has them."""
         assert self._overlay is not None
         mine = self._overlay.rows(layout)
         rows = await self._decoded(codec, layout, [cell for cell in cells if cell.key not in mine])
@@ -282,14 +286,14 @@ class Snapshot:
 
 
 class RememberingSnapshot(Snapshot):
-    """Reads each row by its key once, until it is told to `forget` them."""
+    """Reads each row by its key once, and remembers it until `forget`."""
 
     def __init__(
         self, store: TableStore, codecs: Codecs, at: int, budget: Budget | None = None
     ) -> None:
         super().__init__(store, codecs, at, budget=budget)
         self._known: dict[str, dict[tuple[Value, ...], RowVersion | None]] = {}
-        """By layout and key: values that are equal have one encoded key, too."""
+        """Rows by layout and key values: equal values also have the same encoded key."""
 
     def forget(self) -> None:
         self._known = {}
@@ -297,7 +301,8 @@ class RememberingSnapshot(Snapshot):
             self._budget.refill()
 
     async def prefetch(self, wanted: Mapping[str, Sequence[tuple[Value, ...]]]) -> None:
-        """`get` rows of several layouts, to remember them; of large rows only the first ones."""
+        """Read rows of several layouts and remember them. Of large rows only the first ones are
+        read."""
         parts = []
         for layout, keys in wanted.items():
             known, codec = self._known.setdefault(layout, {}), self._codecs(layout)
@@ -317,7 +322,7 @@ class RememberingSnapshot(Snapshot):
     async def get(
         self, layout: str, keys: Sequence[tuple[Value, ...]], *, room: int | None = None
     ) -> list[RowVersion | None]:
-        """All of them: who remembers rows has them in memory anyway."""
+        """The rows of all keys, whatever `room`: all of them stay in memory anyway."""
         known = self._known.setdefault(layout, {})
         try:
             return [known[key] for key in keys]
@@ -331,14 +336,14 @@ class RememberingSnapshot(Snapshot):
 def _unknown(
     keys: Sequence[tuple[Value, ...]], known: Mapping[tuple[Value, ...], object]
 ) -> list[tuple[Value, ...]]:
-    """Each once."""
+    """The `keys` that are not in `known`, without duplicates."""
     return list(dict.fromkeys([key for key in keys if key not in known]))
 
 
 class _Merge:
-    """Stored cells in key order, with the overlay's rows of the same range laid over them.
+    """Merges stored cells in key order with the overlay's rows of the same range.
 
-    Where both have a key the overlay wins; its deletions hide what is stored.
+    If both have a key, the overlay wins; its deletions hide stored rows.
     """
 
     def __init__(self, changed: dict[bytes, Row | None], keys: list[bytes], reverse: bool) -> None:
@@ -356,7 +361,7 @@ class _Merge:
         return merged
 
     def rest(self) -> list[RowVersion]:
-        """What lies behind the last cell."""
+        """The rows of the overlay behind the last cell."""
         merged: list[RowVersion] = []
         while self._waiting:
             merged += self._next()

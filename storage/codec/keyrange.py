@@ -1,4 +1,4 @@
-"""Ranges of row keys, in terms of their values."""
+"""Ranges of row keys, given by values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hornbeam_server.schema.types import Value
 class KeyRange:
     """Keys between two tuples of key values; a tuple shorter than the key is a prefix.
 
-    `prefix` are equalities on the first key columns; `low`/`high` bound the next one. All in
-    SQL's terms: for a descending key part `low` is still the smaller value. NULLs match nothing
-    but `prefix` values of None and an open range (`low` and `high` both None).
+    `prefix` holds equalities on the first key columns; `low` and `high` bound the next column. The
+    terms are SQL's: for a descending key part `low` is still the smaller value. NULLs match only
+    `prefix` values of None and an open range (`low` and `high` both None).
     """
 
     prefix: tuple[Value, ...] = ()

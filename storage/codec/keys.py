@@ -21,7 +21,7 @@ from hornbeam_server.schema.types import Kind, Value
 
 
 class Code(enum.IntEnum):
-    """First byte of a part. Codes order the types; within a column only NULL and one occur."""
+    """First byte of a part. Codes order the types; a column holds only NULL and one type."""
 
     NULL = 0x01
     FALSE = 0x05
@@ -52,7 +52,8 @@ _BIAS32, _BIAS64 = 1 << 31, 1 << 63
 
 Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes, int], tuple[Value, int]]
-"""From bytes and an offset behind the type code to the value and the offset behind it."""
+"""Takes bytes and the offset behind a type code (for an integer, see `_decode_integer`); returns
+the value and the offset behind it."""
 
 
 def _integer(value: int) -> bytes:
@@ -94,7 +95,8 @@ def _decode_integer(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def _decimal(value: Decimal) -> bytes:
-    """Sign, exponent of the first digit, digits two per byte, 0: order is that of the numbers."""
+    """Sign, exponent of the first digit, two digits per byte, a zero byte: the bytes have the order
+    of the numbers."""
     sign, digits, exponent = value.as_tuple()
     text = "".join(map(str, digits)).lstrip("0")
     stripped = text.rstrip("0")
@@ -269,6 +271,6 @@ def _decode_part(data: bytes, offset: int) -> tuple[Value, int]:
 
 
 def successor(prefix: bytes) -> bytes | None:
-    """The least bytes greater than all that start with `prefix`; None: there are none."""
+    """The minimum bytes greater than all bytes that start with `prefix`; None if there are none."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

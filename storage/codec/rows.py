@@ -31,8 +31,8 @@ _LOOSE = msgspec.msgpack.Decoder(list[msgspec.Raw])
 class LayoutCodec:
     """Keys and values of one layout.
 
-    `shared` leading columns are often the same in rows that lie side by side: a view's columns
-    but for those of its last relation.
+    The first `shared` columns are often equal in neighbouring rows: of a view, all columns but
+    those of its last relation.
     """
 
     def __init__(self, layout: Layout, shared: int = 0) -> None:
@@ -49,7 +49,7 @@ class LayoutCodec:
         types = tuple(_annotation(column) for column in layout.columns)
         self._decoder = msgspec.msgpack.Decoder(tuple[types])  # type: ignore[valid-type]
         self.begin = FORMAT + _array_header(len(types))
-        """What the values of rows with all columns begin with; the columns follow."""
+        """The first bytes of the value of every row with all columns; the columns follow."""
         self._batch_decoder = msgspec.msgpack.Decoder(list[tuple[types]])  # type: ignore[valid-type]
         self._runs = _Runs(types, shared) if 0 < shared < len(types) else None
         self._short: dict[int, tuple[msgspec.msgpack.Decoder[Row], Row]] = {}
@@ -70,14 +70,14 @@ class LayoutCodec:
         return decode_parts(key, self._descending)
 
     def is_key(self, key: bytes) -> bool:
-        """Can a row of this layout lie under these bytes?"""
+        """True if a row of this layout can have `key` as its encoded key."""
         try:
             return self.key_of(self.decode_key(key)) == key
         except (Corruption, TypeError, AttributeError, ValueError, OverflowError):
             return False  # no parts, or parts of other types than the columns
 
     def range(self, key_range: KeyRange) -> tuple[bytes, bytes | None]:
-        """Bytes from (included) and to (excluded; None: to the end) of a key range."""
+        """Encoded bounds of a key range: from (included), to (excluded; None: to the end)."""
         prefix = self.prefix(key_range.prefix)
         low, high = key_range.low, key_range.high
         if low is None and high is None:
@@ -104,7 +104,7 @@ class LayoutCodec:
         return FORMAT + _ENCODER.encode(row)
 
     def decode(self, data: bytes) -> Row:
-        """Raises Corruption."""
+        """The row of a stored value. Raises Corruption."""
         if data[:1] != FORMAT:
             raise Corruption(
                 f"A row of {self.layout.name} has the unknown format {data[:1].hex()}.",
@@ -119,25 +119,26 @@ class LayoutCodec:
         return row
 
     def decode_all(self, values: Sequence[bytes]) -> list[Row]:
-        """`decode` for many rows, if they can be in key order. Raises Corruption."""
+        """`decode` for many rows, preferably in key order. Raises Corruption."""
         if self._runs is not None and _has_runs(values):
             return self._runs.decode(values, self.decode)
         rows = self._decode_together(values)
         return rows if rows is not None else [self.decode(data) for data in values]
 
     def decode_keyed(self, cells: Sequence[tuple[bytes, bytes]]) -> list[Row] | None:
-        """`decode` for many rows that lie under their own keys; None if one of them does not, or
-        cannot be decoded so (it may still be right alone)."""
+        """`decode` for many pairs of key and value; None if a row does not belong to its key, or
+        cannot be decoded together with the others (alone it may still be right)."""
         rows = self._decode_together([value for _, value in cells])
         if rows is None:
             return None
         return rows if list(map(self.key, rows)) == [key for key, _ in cells] else None
 
     def _decode_together(self, values: Sequence[bytes]) -> list[Row] | None:
-        """In a third of the time; None if one of them is no row of all columns.
+        """The rows of `values`, in a third of the time of `decode`; None if one of the values is
+        no row with all columns.
 
-        All are decoded as one array. No column holds an array, so if each value begins with a
-        row's header, it is one row: no more, and no less.
+        All values are decoded as one array. No column holds an array, so a value that begins with
+        a row's header is exactly one row.
         """
         begin = self.begin
         bare = [value[1:] for value in values if value.startswith(begin)]
@@ -149,7 +150,7 @@ class LayoutCodec:
             return None
 
     def _decode_short(self, data: bytes) -> Row:
-        """A row written before columns were appended."""
+        """The row of a value that was written before columns were appended. Raises Corruption."""
         try:
             given = len(_LOOSE.decode(memoryview(data)[1:]))
             if given > len(self.layout.columns):
@@ -160,7 +161,7 @@ class LayoutCodec:
             raise self._corrupt(error) from None
 
     def _short_decoder(self, given: int) -> tuple[msgspec.msgpack.Decoder[Row], Row]:
-        """Decoder of the first `given` columns, and what the others read as."""
+        """Decoder of the first `given` columns, and the values of the other columns."""
         known = self._short.get(given)
         if known is None:
             columns = self.layout.columns
@@ -175,10 +176,10 @@ class LayoutCodec:
 
 
 class _Runs:
-    """Decodes runs of rows that begin with the same columns: these columns once per run.
+    """Decodes runs of rows with equal first columns; these columns are decoded once per run.
 
-    MessagePack is self-delimiting, so rows that begin with the same bytes up to the end of a
-    column begin with the same columns.
+    MessagePack is self-delimiting, so rows that have the same bytes up to the end of a column have
+    equal columns up to there.
     """
 
     def __init__(self, types: Sequence[Any], shared: int) -> None:
@@ -198,7 +199,7 @@ class _Runs:
                 try:
                     rows.append(head + rest(header + data[len(common) :]))
                 except msgspec.DecodeError:
-                    rows.append(decode(data))  # it says what is wrong
+                    rows.append(decode(data))  # decodes the row alone, or reports the fault
                 continue
             row = decode(data)
             rows.append(row)
@@ -208,13 +209,13 @@ class _Runs:
         return rows
 
     def _bytes(self, head: Row) -> bytes:
-        """What the value of a row that begins with `head` begins with."""
+        """The first bytes of the value of a row that begins with the columns `head`."""
         values = _ENCODER.encode(head)[len(_array_header(len(head))) :]
         return FORMAT + _array_header(self._columns) + values
 
 
 def _has_runs(values: Sequence[bytes]) -> bool:
-    """Do most rows begin as the one before does? As the first ones say."""
+    """True if most rows begin as the previous row does, judged by the first rows."""
     first = values[:_SAMPLE]
     alike = sum(a[:_ALIKE] == b[:_ALIKE] for a, b in pairwise(first))
     return 2 * alike >= len(first) - 1
@@ -222,9 +223,9 @@ def _has_runs(values: Sequence[bytes]) -> bool:
 
 _SAMPLE = 100
 _NEVER = b"\0"
-"""Begins no value: they begin with FORMAT."""
+"""Begins no value: values begin with FORMAT."""
 _ALIKE = 16
-"""Rows whose first bytes are the same are worth a try."""
+"""Rows that agree in so many first bytes are likely to agree in their first columns."""
 
 
 def _array_header(length: int) -> bytes:
@@ -232,7 +233,7 @@ def _array_header(length: int) -> bytes:
 
 
 def _long_header(length: int) -> bytes:
-    """Of an array of any length, in MessagePack's longest form."""
+    """The header of an array of any length, in MessagePack's longest form."""
     return b"\xdd" + length.to_bytes(4)
 
 
@@ -251,7 +252,8 @@ class Codecs:
         return codec
 
     def _shared(self, name: str) -> int:
-        """Columns of a view above its last relation: siblings share them."""
+        """The number of a view's columns above its last relation, in which sibling rows agree; 0
+        for other layouts."""
         view = self.catalog.view.get(name)
         if view is None:
             return 0
@@ -269,7 +271,8 @@ def _default(column: Column) -> Value:
 
 
 def _key_encoder(layout: Layout) -> Callable[[Row], bytes]:
-    """From a full row to its encoded key. Most keys have one or two parts: they get no loop."""
+    """A function from a full row to its encoded key. Most keys have one or two parts, and need no
+    loop."""
     columns = [layout.columns[i] for i in layout.key_positions]
     encoders = [
         part_encoder(column.type.kind, part.descending, column.nullable)

@@ -1,4 +1,4 @@
-"""How rows lie in HBase: one column, `d:r`, and in it one cell per version with its timestamp.
+"""The form of rows in HBase: one column, `d:r`, with one cell per version at its timestamp.
 
 **Keys** are the row keys of the port. HBase has no empty row key, so a key of nothing but zero
 bytes (also the empty one) gets one more zero byte. This keeps the order; reads undo it.

@@ -209,7 +209,7 @@ class HBaseStore:
         return name
 
     def _require_sound(self, table: str, client: Client) -> None:
-        """Raises Corruption unless the table exists with our settings."""
+        """Raises Corruption unless the table exists with Hornbeam's settings."""
         if table in self._sound:
             return
         if not client.tableExists(self._name(table)):
@@ -641,7 +641,7 @@ class HBaseStore:
         return dropped
 
     async def size(self, table: str) -> int:
-        """Counted by a scan over all versions that brings lengths instead of values."""
+        """As the port says. A scan over all versions reads lengths instead of values."""
         total, left, count = 0, ranges.stored_range(b"", None), LARGEST_BATCH
         while True:
             wanted = ranges.scan(

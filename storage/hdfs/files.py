@@ -33,9 +33,9 @@ CALL_S = 10.0
 SYNC_S = 2.0
 CLOSE_S = 5.0
 PATIENCE_S = 30.0
-"""How long HDFS may be out of reach before a change fails."""
+"""Seconds for which HDFS may be out of reach before a change fails."""
 RECOVERY_S = 120.0
-"""How long HDFS may take to close a file. It first waits for DataNodes that do not answer."""
+"""Seconds that HDFS may take to close a file. It first waits for DataNodes that do not answer."""
 RETRY_S = 0.2
 BYTES_PER_S = 16 << 20
 """A slower transfer is given up."""
@@ -142,7 +142,8 @@ class HdfsFiles:
     # ------------------------------------------------------------ taking over
 
     async def _take_over(self) -> None:
-        """Rename the folder to this epoch. Raises Unavailable when a higher epoch holds it."""
+        """Rename the folder to this epoch, and create the home first if there is none. Raises
+        Unavailable when a higher epoch holds the folder."""
         while True:
             holder = await self._holder()
             if holder is None:

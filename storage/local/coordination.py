@@ -1,7 +1,7 @@
 """Coordination inside one process: values in a file, membership in memory.
 
-The folder is locked while it is open, so that a second process is told so at once instead of
-writing into the same database.
+The folder is locked while it is open, so that a second process fails at once instead of writing
+into the same database.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class LocalCoordination:
 
     @classmethod
     def open(cls, folder: Path) -> LocalCoordination:
-        """Raises Unavailable when another process has the folder open, InvalidRequest when this one
-        may not write in it."""
+        """Lock and open the folder. Raises Unavailable when another process has it open,
+        InvalidRequest when this process may not write in it, Corruption."""
         try:
             make_private(folder)
             lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, FILE)
@@ -105,7 +105,7 @@ class LocalCoordination:
         return dict(sorted(self._members.items()))
 
     def alive(self) -> bool:
-        return self._lock >= 0  # while the folder is locked, nobody can take over
+        return self._lock >= 0  # while the folder is locked, no process can take over
 
     async def close(self) -> None:
         if self._lock >= 0:
@@ -115,7 +115,8 @@ class LocalCoordination:
 
 
 def _decoded(file: Path) -> dict[str, Versioned]:
-    """A `Versioned` is an array in the file, its bytes base64."""
+    """The values in a file of JSON: each `Versioned` is an array, its bytes in base64. Raises
+    Corruption."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=dict[str, Versioned])
     except msgspec.DecodeError as error:

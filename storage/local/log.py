@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 JOINED_BYTES = 1 << 20
-"""Pieces of an append that have more together are written one by one."""
+"""The pieces of an append with more bytes in all are written one by one."""
 DESCRIPTOR_S, PAUSE_S = 30.0, 0.05
-"""While no descriptor is free, one is asked for again for so long, after such pauses: connections
-come and go, but a log that failed is done with."""
+"""While no file descriptor is free, an open is repeated for DESCRIPTOR_S, after pauses of PAUSE_S:
+connections soon free descriptors, but a log that has failed stays failed."""
 
 
 class LocalLog:
@@ -50,7 +50,7 @@ class LocalLog:
 
 
 class LocalLogs:
-    """A `LogReader`: the logs in the folders of a folder."""
+    """A `LogReader` over the logs in a folder, each in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -93,9 +93,9 @@ class LocalFiles:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="log")
 
     async def fence(self, epoch: int) -> None:
-        """Keeps nobody out: the lock on the database's folder (`storage/local/coordination.py`)
-        does, and a process that has died writes nothing more, whatever the `epoch`. What it left
-        unsynced is at the end of the last file, or is the last file's name."""
+        """Make all files durable. This keeps no process out, whatever the `epoch`: the lock on the
+        database's folder (`storage/local/coordination.py`) does, and a dead process writes nothing
+        more. A dead owner leaves unsynced only the end of the last file, or that file's name."""
         await self._in_thread(self._make_durable)
 
     async def names(self) -> list[str]:
@@ -179,9 +179,9 @@ class LocalFiles:
             os.close(file)
 
     def _write(self, file: int, pieces: Sequence[bytes]) -> None:
-        """Write at the end, all or nothing: what found room is cut off again if the rest finds
-        none. Raises NoRoom. That the disk is full may also come out when the file is synced; then
-        nobody knows what is on it."""
+        """Write at the end, all or nothing: if a part finds no room, the other parts are cut off
+        again. Raises NoRoom. A full disk may also show only when the file is synced; then the
+        content of the file on disk is unknown."""
         size = os.fstat(file).st_size
         try:
             for data in _writes(pieces):
@@ -216,7 +216,7 @@ class LocalFiles:
 
 
 def _writes(pieces: Sequence[bytes]) -> Sequence[bytes]:
-    """`pieces` as they are written in one call each: all together, unless that copies much."""
+    """The data of each write call: all `pieces` joined, unless that copies many bytes."""
     return [b"".join(pieces)] if sum(map(len, pieces)) <= JOINED_BYTES else pieces
 
 
@@ -227,7 +227,7 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Of a file what is in it, of a folder the names in it."""
+    """Sync the content of a file, or the names in a folder."""
     handle = _opened(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -236,7 +236,8 @@ def _sync(path: Path) -> None:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """A descriptor, once one is free."""
+    """Open `path`; returns the descriptor. Waits up to DESCRIPTOR_S for a free one. Raises
+    OSError."""
     until = time.monotonic() + DESCRIPTOR_S
     while True:
         try:

@@ -1,8 +1,9 @@
 """Folders and files that only this user may read, whatever the umask.
 
-The folder is what keeps others out. Its files are made so that they may be read by nobody else
-wherever they are moved: ours by their mode, those of RocksDB and DuckDB by the default access list
-of the folder, which files inherit instead of the umask (where the file system has such lists).
+The mode of the folder keeps other users out. Its files are created so that no other user may read
+them, wherever they are moved: Hornbeam's own files by their mode, those of RocksDB and DuckDB by
+the default access list of the folder, which files inherit instead of the umask (if the file system
+has such lists).
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ FOLDER, FILE = 0o700, 0o600
 _OTHERS = 0o077
 _ACL = "system.posix_acl_default"
 _OWNER, _GROUP, _OTHER, _NO_ID = 0x01, 0x04, 0x20, 0xFFFFFFFF
-"""Of an entry of an access list: whom it is for."""
+"""Tags of the entries of an access list: the users that an entry is for."""
 
 
 def make_private(folder: Path) -> None:
-    """Make `folder` for this user only, with what is missing above it. One that is there and open
-    to others is closed to them, with all that is in it. Raises OSError."""
+    """Create `folder` for this user only, and its missing parents. If it exists and is open to
+    other users, it is closed to them, with all its content. Raises OSError."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         folder.mkdir(FOLDER)
@@ -36,7 +37,7 @@ def make_private(folder: Path) -> None:
 
 
 def open_private(path: str, flags: int) -> int:
-    """An `opener` for `open`: a file that is made is for this user only."""
+    """An `opener` for `open`: a file that it creates is for this user only."""
     return os.open(path, flags, FILE)
 
 
@@ -51,5 +52,5 @@ def _close(folder: Path) -> None:
 def _let_files_inherit(folder: Path) -> None:
     entries = ((_OWNER, 0o7), (_GROUP, 0), (_OTHER, 0))
     packed = b"".join(struct.pack("<HHI", whom, may, _NO_ID) for whom, may in entries)
-    with suppress(OSError, AttributeError):  # neither each file system nor each system has them
+    with suppress(OSError, AttributeError):  # not all file systems and systems have them
         os.setxattr(folder, _ACL, struct.pack("<I", 2) + packed)

@@ -1,6 +1,6 @@
-"""What segments say to who follows the log: when they were committed to, and which rows changed.
+"""Decodes segments for readers that follow the log: timestamps of commits, and changed rows.
 
-Pure; whoever has the bytes of a segment asks here.
+Pure functions of the bytes of a segment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hornbeam_server.storage.log.records import Batch, decode
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True):
-    """Of a `storage.log.records.Commit` what followers want: the rest is not decoded."""
+    """The part of a `storage.log.records.Commit` that followers need: `writes` is not decoded."""
 
     transaction_id: bytes
     catalog_version: int
@@ -36,9 +36,9 @@ _changed = msgspec.msgpack.Decoder(Changed)
 
 
 def batches(data: bytes, epoch: int, sequence: int) -> Iterator[Batch]:
-    """Of a segment to which nobody appends any more, in the order of their timestamps. The torn
-    tail of one whose owner died is left out: it was never acknowledged, and recovery leaves it out,
-    too. Raises Corruption with the position."""
+    """The batches of a segment to which no process appends any more, in the order of their
+    timestamps. A torn tail that a dead owner left is skipped: it was never acknowledged, and
+    recovery skips it, too. Raises Corruption with the position."""
     for payload, _ in scan_segment(data, segment_name(epoch, sequence)).frames:
         record = decode(payload)
         if isinstance(record, Batch):
@@ -46,13 +46,13 @@ def batches(data: bytes, epoch: int, sequence: int) -> Iterator[Batch]:
 
 
 def span(data: bytes, epoch: int, sequence: int) -> Span | None:
-    """None: it holds no commit. Raises Corruption."""
+    """The timestamps of the commits in a segment; None if it holds no commit. Raises Corruption."""
     stamps = [batch.ts for batch in batches(data, epoch, sequence)]
     return Span(stamps[0], stamps[-1]) if stamps else None
 
 
 def changes(batch: Batch) -> list[Changed]:
-    """Of all commits of a batch. Raises Corruption."""
+    """The changes of all commits of a batch. Raises Corruption."""
     try:
         return [_changed.decode(raw) for raw in batch.commits]
     except msgspec.MsgspecError as error:

@@ -17,7 +17,7 @@ MAX_PAYLOAD = 1 << 30
 _CONTINUES = 1 << 31
 """Set in the length of every frame of an append but the first."""
 SEARCHED_PAYLOAD = 1 << 16
-"""Behind damage, longer frames are found only if frames lead from them to the end."""
+"""Behind damage, a longer frame is found only if a chain of frames leads from it to the end."""
 _HEADER = struct.Struct(">8sBQQQB")
 _FRAME = struct.Struct(">II")
 _CRC = struct.Struct(">I")
@@ -28,7 +28,7 @@ _NAME = re.compile(r"(\d{10})-(\d{10})\.log")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """First bytes of a segment."""
+    """The header of a segment."""
 
     epoch: int
     sequence: int
@@ -62,8 +62,8 @@ def require_payloads(payloads: Sequence[bytes]) -> None:
 
 
 def encode_append(payloads: Sequence[bytes], epoch: int, sequence: int, offset: int) -> list[bytes]:
-    """The frames of one append that begins at `offset` of a segment, in pieces that follow one
-    another. The payloads are pieces themselves: one may be large, and is not copied."""
+    """The frames of one append that begins at `offset` of a segment, as consecutive pieces of
+    bytes. Each payload is a piece of its own, so that a large one is not copied."""
     pieces = []
     for number, payload in enumerate(payloads):
         length = len(payload) | (_CONTINUES if number > 0 else 0)
@@ -79,20 +79,21 @@ def encode_seal(epoch: int, sequence: int, offset: int) -> bytes:
 
 
 def _head(length: int, payload: bytes, segment: tuple[int, int], offset: int) -> bytes:
-    """What stands before the payload in a frame."""
+    """The bytes before the payload in a frame."""
     head = length.to_bytes(4)
     return head + _CRC.pack(_checksum(head, payload, segment, offset))
 
 
 def _checksum(head: bytes, payload: bytes, segment: tuple[int, int], offset: int) -> int:
-    """Of a frame where it stands, so that it is whole nowhere else: not in a payload that quotes
-    it, in the remains of another file, or behind a piece of its own file that is missing."""
+    """The checksum of a frame and its place. So a frame is whole only at its place: not in a
+    payload that quotes it, not in the remains of another file, not behind a gap in its own file."""
     return crc32c(payload, crc32c(_PLACE.pack(*segment, offset) + head))
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """Frames of a segment: (payload, offset behind it), whether it is sealed, bytes dropped."""
+    """Content of a segment: header, frames as (payload, offset behind the frame), whether it is
+    sealed, and the number of bytes dropped as a torn tail."""
 
     header: Header | None
     frames: tuple[tuple[bytes, int], ...]
@@ -101,13 +102,13 @@ class Scanned:
 
 
 def is_sealed(data: bytes, epoch: int, sequence: int) -> bool:
-    """Does what is read of a segment reach to its seal?"""
+    """True if `data`, the bytes read of a segment, ends with its seal."""
     begin = len(data) - SEAL_BYTES
     return begin >= 0 and data[begin:] == encode_seal(epoch, sequence, begin)
 
 
 def scan_segment(data: bytes, name: str) -> Scanned:
-    """All whole frames. Raises Corruption when damage is not a torn tail."""
+    """All whole frames of the segment `name`. Raises Corruption when damage is not a torn tail."""
     segment = parse_name(name)
     assert segment is not None, f"{name} is no segment's name"
     parsed = _parse_header(data, name)
@@ -145,7 +146,7 @@ def _parse_header(data: bytes, name: str) -> tuple[Header, int] | None:
     end = _HEADER.size + length
     if magic != MAGIC:
         return None
-    if version != VERSION:  # before the checksum: a later version may place it elsewhere
+    if version != VERSION:  # before the checksum, whose place may differ in a later version
         raise Corruption(
             f"Log segment {name} has format version {version}; this program reads {VERSION}.",
             cure="Use the version of Hornbeam that wrote it.",
@@ -182,20 +183,22 @@ def _require_torn_tail(data: bytes, offset: int, segment: tuple[int, int]) -> No
 
 
 def _frame_behind(data: bytes, offset: int, segment: tuple[int, int]) -> int | None:
-    """Offset of a whole frame at or behind `offset` that begins an append, if there is one.
+    """Offset of a whole frame at or behind `offset` that begins an append; None if there is none.
 
-    An append begins once the one before is synced, so what lies before it was whole. The frames
-    that continue one prove nothing: a machine that loses power has written pages in any order.
+    An append begins only after the previous one is synced, so the bytes before it were whole.
+    Frames that continue an append prove nothing: a machine that loses power has written pages in
+    any order.
 
-    Any byte could begin a frame, and checking each to its end would take hours on the torn tail
-    of a large batch. So a checksum is computed only for short frames and for chains of frames
-    that end where the data end, which is how they lie when nothing but the damage is wrong.
+    Any byte could begin a frame, and checking each candidate to its end would take hours on the
+    torn tail of a large batch. So a checksum is computed only for short frames and for chains of
+    frames that end where the data ends: frames behind damage form such a chain if nothing else is
+    wrong.
     """
     end = len(data)
     reaching, found = {end}, None
     highest = min(end - offset, MAX_PAYLOAD) >> 24
-    # First byte of a length that fits, of both kinds of frames. Eight zeros are passed over: blocks
-    # that were never written are full of them, and they are a seal in one place of four billion.
+    # First byte of a length that fits, for both kinds of frames. Eight zeros are skipped: blocks
+    # that were never written are full of zeros, which are a seal at one place of four billion.
     starts = re.compile(b"(?!\0{8})[\\x00-\\x%02x\\x80-\\x%02x]" % (highest, highest | 0x80))
     candidates = [match.start() for match in starts.finditer(data, offset)]
     for start in reversed(candidates):

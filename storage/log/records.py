@@ -1,4 +1,4 @@
-"""What the log holds: batches of commits, and checkpoints. RECORDS.md has them field by field.
+"""The records of the log: batches of commits, and checkpoints. RECORDS.md describes each field.
 
 A record is one frame's payload: a MessagePack array that begins with the record's tag. Fields
 are only ever appended, each with a default, so that old logs stay readable.
@@ -15,10 +15,10 @@ from hornbeam_server.storage.ports import Position, Put
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True):
-    """One transaction, encoded when it is prepared. Its timestamp is its batch's.
+    """One transaction, encoded when it is prepared. Its timestamp is that of its batch.
 
-    `changes` is the change stream: relation, encoded old row, encoded new row; None where there
-    is none. `writes` maps physical tables to encoded puts and is all that replay needs.
+    `changes` is the change stream: relation, encoded old row, encoded new row, with None for an
+    absent row. `writes` maps physical tables to encoded puts, and is all that replay needs.
     """
 
     transaction_id: bytes
@@ -37,8 +37,8 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """All records before `applied_upto` are applied, and durable in the store.
 
-    `hlc` is reserved: this owner may have shown timestamps up to it, and no commit of a later
-    owner falls on it or below. `catalog_version` is that of the last commit applied.
+    Timestamps up to `hlc` are reserved: this owner may have published them, and every commit of a
+    later owner has a higher timestamp. `catalog_version` is that of the last applied commit.
     """
 
     applied_upto: Position
@@ -54,12 +54,13 @@ _commits = msgspec.msgpack.Decoder(Commit)
 
 
 def encode(record: Record | Commit) -> bytes:
-    """A frame's payload, or a commit to put into a Batch as `msgspec.Raw`."""
+    """A record as the payload of a frame, or a commit for a Batch, as `msgspec.Raw`."""
     return _encoder.encode(record)
 
 
 def decode(payload: bytes) -> Record:
-    """Raises Corruption: the frame's checksum was right, so its writer was wrong or is newer."""
+    """The record in a payload. Raises Corruption: the frame's checksum was right, so its writer is
+    faulty or newer."""
     try:
         return _records.decode(payload)
     except msgspec.MsgspecError as error:
@@ -67,7 +68,7 @@ def decode(payload: bytes) -> Record:
 
 
 def commits(batch: Batch) -> list[Commit]:
-    """Raises Corruption."""
+    """The commits of a batch, decoded. Raises Corruption."""
     try:
         return [_commits.decode(raw) for raw in batch.commits]
     except msgspec.MsgspecError as error:

@@ -1,9 +1,9 @@
-"""The log over files: when segments begin, roll and end, what of them is read, when to refuse.
+"""The log over files: it begins, rolls and seals segments, and reads their records.
 
-After a change that failed, or whose caller was cancelled, the log refuses everything: what the
-file holds is unknown, and to sync again could report success for pages the kernel has given up
-(the caller reopens under a new epoch and reads what is there). Only a change that found no room,
-and so had no effect, may be made again.
+After a change that failed, or whose caller was cancelled, the log refuses appends and rolls: the
+content of the file is unknown, and a second sync could report success for pages that the kernel has
+given up. The caller reopens the log under a new epoch and reads its content. Only a change that
+found no room, and so had no effect, may be repeated.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class SegmentedLog:
         self._segment_bytes = segment_bytes
         self._sequence = 0
         self._open = ""
-        """Name of the segment that is appended to, if one is."""
+        """Name of the open segment; empty if there is none."""
         self._size = 0
         self._known: dict[tuple[int, int], Segment] = {}
-        """Those that were seen to be sealed: they stay as they are. There may be thousands."""
-        self._turn = asyncio.Lock()  # wakes waiters in the order in which they came
+        """Segments that were found sealed: they do not change. There may be thousands."""
+        self._turn = asyncio.Lock()  # wakes waiters in the order of their arrival
         self._failed = False
         self._closing = False
         self._closed = False
@@ -69,7 +69,7 @@ class SegmentedLog:
         catalog_version: int = 0,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> SegmentedLog:
-        """Take the log of `slave` over from lower epochs; closes `files` if that fails.
+        """Take over the log of `slave` from lower epochs; closes `files` if that fails.
 
         Raises Corruption when the epoch was used before, Unavailable when a higher one has begun.
         """
@@ -90,7 +90,7 @@ class SegmentedLog:
             return await self._append(payloads)
 
     async def roll(self) -> Position:
-        # Housekeeping may be cancelled at any moment; the log must not fail for that.
+        # Housekeeping may be cancelled at any time; the log must not fail because of that.
         return await asyncio.shield(self._roll())
 
     async def read(self, start: Position) -> AsyncIterator[tuple[Position, bytes]]:
@@ -161,7 +161,7 @@ class SegmentedLog:
         self._size += sum(map(len, pieces))
         position = Position(self._epoch, self._sequence, self._size)
         if self._size >= self._segment_bytes:
-            with suppress(NoRoom):  # the frames are there; it is sealed after a later append
+            with suppress(NoRoom):  # the frames are durable; a later append seals the segment
                 await self._seal()
         return position
 
@@ -224,7 +224,8 @@ class SegmentedLog:
             raise
 
     def _require_working(self) -> None:
-        """Asked when it is one's turn: nothing is written behind the remains of a failed change."""
+        """Raises Unavailable after a failed change or `close`. The caller holds `_turn`, so that no
+        change is written behind the remains of a failed one."""
         if self._failed or self._closed:
             raise Unavailable(
                 "The log is closed after a failed write." if self._failed else "The log is closed.",
@@ -233,14 +234,14 @@ class SegmentedLog:
 
 
 def sorted_segments(files: Iterable[str]) -> list[tuple[int, int]]:
-    """(epoch, sequence) of those that are segments, in order."""
+    """(epoch, sequence) of the `files` that are segments, in order."""
     parsed = [parse_name(name) for name in files]
     return sorted(name for name in parsed if name is not None)
 
 
 def require_no_gap(names: Sequence[tuple[int, int]]) -> None:
-    """Segments are dropped from the front only: those of one epoch follow each other, and those
-    of an epoch behind another begin with its first. Raises Corruption."""
+    """Raises Corruption if a segment is missing. Segments are dropped from the front only: the
+    segments of one epoch have consecutive numbers, and a later epoch begins with its first."""
     for (epoch, sequence), (next_epoch, next_sequence) in pairwise(names):
         expected = sequence + 1 if epoch == next_epoch else 1
         if next_sequence > expected:

@@ -49,29 +49,32 @@ _NUMBER = struct.Struct(">I")
 _STAMP = struct.Struct(">Q")
 _LARGEST = (1 << 64) - 1
 _LAST = b"\xff" * 8 + b"\0"
-"""Behind the stamps of all versions of a row."""
+"""A suffix behind the stamps of all versions of a row."""
 _NAMES = _NUMBER.pack(0)
-"""Under it: table name → number; under the empty name the highest number ever given."""
+"""Prefix of the entries table name → number; the empty name has the highest number ever assigned.
+"""
 BLOCK_CACHE_BYTES = 64 << 20
 WRITE_BUFFER_BYTES = 32 << 20
 FIRST_BATCH, LARGEST_BATCH = 256, 2_048
-"""Rows. A scan's first batch is read at once; later ones are larger, and read in a thread."""
+"""Maximum rows of a batch. The event loop reads the first batch of a scan itself; later batches are
+larger, and read in a thread."""
 _ROW_COST = BATCH_BYTES // LARGEST_BATCH
-"""To read a row takes about as long as to read so many bytes."""
+"""Reading a row takes about as long as reading so many bytes."""
 UNLIMITED = 1 << 62
 INLINE_PUTS = 256
 INLINE_BYTES = 1 << 20
 """Larger batches are written in a thread: RocksDB may stall a writer that outruns its flushes."""
 CLOSE_S = 10.0
-"""How long it is waited for threads inside of a database that is opened again."""
+"""Maximum wait for threads inside of a database that is to be opened again, in seconds."""
 ROOM_BYTES = 16 << 20
-"""What opening the store takes besides the space for its log."""
+"""Disk space that opening the store needs besides the space for its log."""
 PURGE_BATCH = 10_000
 BLOB_BYTES = 4 << 10
 """Larger values are kept in files of their own, to which table files refer. A look-up of a missing
 key reads a block of each level: if the blocks hold values of 1 MB, 256 look-ups take 100 ms."""
 SPLIT_BYTES = 8 << 20
-"""Of a file, compressed: what one reader takes some seconds for."""
+"""Size of a part of a table, in compressed bytes of a file: one reader takes some seconds for it.
+"""
 SAMPLES = 8
 """Rows of a file from which `splits` estimates the bytes of its large values."""
 
@@ -85,9 +88,9 @@ class RocksStore:
         self._db: Any = db  # rocksdict has no types
         self._path = path
         self._full = False
-        """Has a write found no room, and none succeeded since?"""
+        """True if a write found no room and no write has succeeded since."""
         self._stuck = False
-        """Has one been refused after that because another had failed?"""
+        """True if, after that, RocksDB refused a write because an earlier one had failed."""
         self._reopening = threading.Lock()
         self._writes = writes
         self._tables = {
@@ -101,7 +104,8 @@ class RocksStore:
 
     @classmethod
     def open(cls, path: Path) -> RocksStore:
-        """Open or create. Raises Unavailable when it is open already, Corruption, DiskFull."""
+        """Open or create the store in `path`. Raises Unavailable when it is open already,
+        Corruption, DiskFull."""
         make_private(path)
         with _Mapped(f"The store in {path} cannot be opened"):
             db = _opened(path)
@@ -113,15 +117,16 @@ class RocksStore:
 
     @classmethod
     def open_checkpoint(cls, path: Path) -> RocksStore:
-        """Open what `checkpoint` has made, for reading; several processes may at a time. Raises
-        Unavailable when it is not there, Corruption."""
+        """Open a folder that `checkpoint` has created, for reading; several processes may open it
+        at one time. Raises Unavailable when it does not exist, Corruption."""
         with _Mapped(f"The checkpoint in {path} cannot be opened"):
             db = _opened(path, AccessType.read_only())
             return cls(db, path, writes=False)
 
     async def checkpoint(self, path: Path) -> None:
-        """Make the folder `path`, which is not there yet, with all that is in the store now. On
-        the same disk it takes hardly any space while the store lives: files are linked."""
+        """Create the folder `path`, which must not exist, with the present content of the store.
+        On the same disk it takes hardly any space while the store keeps its files, which are
+        linked."""
         await self._in_thread(
             f"A checkpoint cannot be made in {path}",
             lambda: Checkpoint(self._db).create_checkpoint(str(path)),
@@ -130,7 +135,7 @@ class RocksStore:
     # ------------------------------------------------------------ tables
 
     async def create_table(self, table: str, splits: Sequence[bytes] = ()) -> None:
-        del splits  # it is all in one place
+        del splits  # the table is not divided
         if table in self._tables:
             return
         number = self._last_number + 1
@@ -267,8 +272,9 @@ class RocksStore:
             self._write_batch(batch)
 
     def _write_batch(self, batch: WriteBatch) -> None:
-        """RocksDB goes on by itself when a table could not be written and there is room again. But
-        once its own log could not be written, it refuses everything until it is opened again."""
+        """Write `batch`; if RocksDB is stuck, open it again first. When a table file could not be
+        written, RocksDB goes on by itself once there is room again. When its own log could not be
+        written, it refuses all writes until it is opened again."""
         if self._full:
             with self._reopening:
                 self._free_from_failure()
@@ -281,9 +287,9 @@ class RocksStore:
         self._full = self._stuck = False
 
     def _free_from_failure(self) -> None:
-        """Open RocksDB again if its own log has failed and there is room. All that was put is
-        there: the log holds it, and drops the part of a write that failed. Reads that are under
-        way fail; they can be repeated. Raises DiskFull."""
+        """Open RocksDB again if its own log has failed and there is room. No put is lost: the log
+        holds all of them, and drops the part of a failed write. Concurrent reads fail; they can be
+        repeated. Raises DiskFull."""
         if not (self._stuck or self._refuses_to_sync()):
             return
         needed = ROOM_BYTES + sum(log.stat().st_size for log in self._path.glob("*.log"))
@@ -326,9 +332,9 @@ class RocksStore:
         return dropped
 
     def _purge(self, number: bytes, horizon: int) -> tuple[int, int]:
-        """Versions and bytes dropped.
+        """Drop the versions that no snapshot ≥ `horizon` reads; returns their number and bytes.
 
-        A batch never ends inside a row: a tombstone must not go before the versions it hides.
+        A batch never ends inside a row: a tombstone must not go before the versions that it hides.
         """
         dropped = freed = 0
         batch, row = WriteBatch(raw_mode=True), b""
@@ -344,7 +350,7 @@ class RocksStore:
         return dropped, freed
 
     async def size(self, table: str) -> int:
-        """Counted once, then kept up to date: uncompressed bytes of keys and values."""
+        """As the port says. The bytes are counted once, and then kept up to date."""
         number = self._prefix(table)
         if table not in self._bytes:
             counted = await self._in_thread(
@@ -362,14 +368,14 @@ class RocksStore:
             self._bytes[table] = max(self._bytes[table] + change, 0)
 
     async def splits(self, table: str) -> list[bytes]:
-        """About every `SPLIT_BYTES` of a table's files."""
+        """A key for about every `SPLIT_BYTES` of a table's files."""
         number = self._prefix(table)
         return await self._in_thread(
             f"Table {table} cannot be read", lambda: self._split(number, _after(number))
         )
 
     def _split(self, low: bytes, high: bytes) -> list[bytes]:
-        """Between the first and the last key that a file can have, as far as the table goes."""
+        """Keys that cut each file between its first and its last key within the table, evenly."""
         iterator = self._db.iter()
         found = set()
         for file in self._db.live_files():
@@ -417,23 +423,23 @@ def _options() -> Options:
     options.set_min_blob_size(BLOB_BYTES)
     options.set_blob_compression_type(DBCompressionType.lz4())
     options.set_enable_blob_gc(True)
-    options.set_blob_gc_age_cutoff(1.0)  # a compaction frees what it drops, as without blob files
+    options.set_blob_gc_age_cutoff(1.0)  # a compaction frees dropped values, as without blob files
     return options
 
 
 def _opened(path: Path, access: AccessType | None = None) -> Rdict:
     """The database, for reading and writing unless `access` says otherwise.
 
-    The options are also given for the one column family: without that, rocksdict opens a folder
-    that exists with the options of its column families with which it was made.
+    The options are also given for the one column family: otherwise rocksdict opens an existing
+    folder with the options with which its column family was created.
     """
     options = _options()
     return Rdict(str(path), options, {"default": options}, access or AccessType.read_write())
 
 
 def between(low: bytes, high: bytes, count: int) -> list[bytes]:
-    """At most `count` byte strings that cut the range from `low` to `high` evenly, as if they were
-    numbers; none if there is nothing between."""
+    """At most `count` byte strings that cut the range from `low` to `high` evenly, taken as
+    numbers; empty if `low` is not less than `high`."""
     if low >= high:
         return []
     same = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
@@ -445,7 +451,7 @@ def between(low: bytes, high: bytes, count: int) -> list[bytes]:
 
 
 def _mean_blob(iterator: Any, first: bytes, last: bytes) -> int:
-    """The mean bytes in a blob file of an entry between these keys, estimated from some of them."""
+    """The mean bytes in blob files per entry between these keys, estimated from a sample."""
     sampled = []
     for wanted in between(first, last, SAMPLES):
         iterator.seek(wanted)
@@ -455,7 +461,7 @@ def _mean_blob(iterator: Any, first: bytes, last: bytes) -> int:
 
 
 def _is_small(writes: Mapping[str, Sequence[Put]]) -> bool:
-    """Is it written as fast as it is handed to a thread?"""
+    """True if writing takes no longer than handing the work to a thread."""
     if sum(map(len, writes.values())) > INLINE_PUTS:
         return False
     return sum([len(put.value) for puts in writes.values() for put in puts]) <= INLINE_BYTES
@@ -464,7 +470,7 @@ def _is_small(writes: Mapping[str, Sequence[Put]]) -> bool:
 def _batch(
     writes: Mapping[str, Sequence[Put]], prefixes: Mapping[str, bytes], stamp: bytes
 ) -> tuple[WriteBatch, dict[str, int]]:
-    """What writes these rows, and the bytes of each table's rows."""
+    """The RocksDB batch that writes these rows, and the bytes of each table's rows."""
     batch, sizes = WriteBatch(raw_mode=True), {}
     for table, puts in writes.items():
         prefix = prefixes[table]
@@ -475,7 +481,8 @@ def _batch(
 
 
 def _after(number: bytes) -> bytes:
-    """Where the entries that begin with the number of a table, and maybe more, end."""
+    """The exclusive end of the keys that begin with `number`: a table's number, perhaps with more
+    bytes."""
     after = successor(number)
     assert after is not None, "numbers are given from 1"
     return after
@@ -485,7 +492,7 @@ def _entries(db: Rdict, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes
     """Entries with start ≤ key < end, as one consistent view.
 
     rocksdict's `items()` would be shorter, but it takes a damaged block for the end of the data:
-    only `status` of its low iterator tells the two apart.
+    only `status` of its low iterator distinguishes the two.
     """
     iterator = _below(db, end)
     iterator.seek(start)
@@ -516,9 +523,9 @@ def _under(db: Rdict, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
 def _below(db: Rdict, end: bytes) -> Any:
     """An iterator over all keys below `end`.
 
-    An iterator without a bound goes on to the next entry that exists, past all that were purged and
-    are not compacted yet. That takes 20 ms for 200 000 of them, and holds the interpreter. There is
-    no bound below: the method of rocksdict 0.3 for it sets the one above.
+    An iterator without a bound goes on to the next existing entry, past all entries that were
+    purged and are not compacted yet. That takes 20 ms for 200 000 such entries, and holds the
+    interpreter. There is no lower bound: the method of rocksdict 0.3 for it sets the upper one.
     """
     options = ReadOptions()
     options.set_iterate_upper_bound(end)
@@ -526,13 +533,13 @@ def _below(db: Rdict, end: bytes) -> Any:
 
 
 def _rows_of_batch(rows: Iterator[Cell], most: int) -> tuple[list[Cell], bool]:
-    """The next rows, at most so many, up to the one with which they reach BATCH_BYTES; and whether
+    """The next rows, at most `most`, up to the row at which they reach BATCH_BYTES; and whether
     they are the last ones."""
     batch: list[Cell] = []
     append, left = batch.append, BATCH_BYTES
     for cell in islice(rows, most):
         append(cell)
-        left -= len(cell[2])  # of its value: by its name it takes twice as long
+        left -= len(cell[2])  # the value; access by its name takes twice as long
         if left <= 0:
             return batch, False
     return batch, len(batch) < most
@@ -541,8 +548,8 @@ def _rows_of_batch(rows: Iterator[Cell], most: int) -> tuple[list[Cell], bool]:
 def _collect(
     groups: Iterator[Iterator[Cell]], found: list[list[Cell]], room: int
 ) -> Iterator[bool]:
-    """Fill `found` with the first groups, as far as there is room for whole ones. Yields True
-    after each part of the work."""
+    """Fill `found` with the first groups, as far as whole groups fit in `room`. Yields True after
+    each part of the work."""
     part = BATCH_BYTES
     for group in groups:
         cells: list[Cell] = []
@@ -561,7 +568,8 @@ def _collect(
 
 
 def _seek_row(db: Rdict, physical: bytes, stamp: bytes) -> Cell | None:
-    """First version of the row `physical` at or behind `stamp`, tombstones too."""
+    """First version of the row `physical` at or behind `stamp`, also if it is a tombstone; None if
+    there is none."""
     first = physical + stamp
     iterator = _below(db, physical + _LAST)
     iterator.seek(first)
@@ -579,11 +587,12 @@ def _timestamp(physical: bytes) -> int:
 
 
 _cell: Callable[[tuple[bytes, int, bytes]], Cell] = partial(tuple.__new__, Cell)
-"""`Cell` of a tuple, in half the time: scans make one for each row."""
+"""Makes a `Cell` from a tuple, in half the time of `Cell(…)`: scans make one for each row."""
 
 
 def _newest(entries: Iterator[tuple[bytes, bytes]], newest: int) -> Iterator[Cell]:
-    """Per row the first version from `newest`, a complemented timestamp, on."""
+    """Per row the first version at or behind `newest`, a complemented timestamp, without
+    tombstones."""
     done, least = b"", _STAMP.pack(newest)
     last, ts = b"", 0
     for physical, value in entries:
@@ -598,7 +607,8 @@ def _newest(entries: Iterator[tuple[bytes, bytes]], newest: int) -> Iterator[Cel
 
 
 def _oldest_last(entries: Iterator[tuple[bytes, bytes]], at: int) -> Iterator[Cell]:
-    """Backwards the versions of a row come oldest first: the last one ≤ `at` counts."""
+    """As `_newest`, for entries in reverse order and a timestamp `at`: the versions of a row come
+    oldest first, and the last one ≤ `at` is read."""
     best: Cell | None = None
     row = b""
     for physical, value in entries:
@@ -614,10 +624,10 @@ def _oldest_last(entries: Iterator[tuple[bytes, bytes]], at: int) -> Iterator[Ce
 
 
 def _invisible(entries: Iterator[tuple[bytes, bytes]], horizon: int) -> Iterator[tuple[bytes, int]]:
-    """Keys and sizes of the versions that no snapshot ≥ `horizon` sees.
+    """Keys and sizes of the versions that no snapshot ≥ `horizon` reads.
 
-    The newest version ≤ horizon is what such snapshots see, until a newer one. If it is a
-    tombstone it says "absent", as does nothing at all: it goes with everything below it.
+    Such snapshots read the newest version ≤ `horizon`, unless a newer one hides it. If that version
+    is a tombstone, the row is absent without it, too: it goes with everything below it.
     """
     row, covered = b"", False
     for physical, value in entries:
@@ -631,7 +641,7 @@ def _invisible(entries: Iterator[tuple[bytes, bytes]], horizon: int) -> Iterator
 
 
 class _Mapped:
-    """Turns what rocksdict raises (plain Exceptions with RocksDB's status as text) into ours."""
+    """Maps errors of rocksdict (plain Exceptions with RocksDB's status as text) to Hornbeam's."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -644,7 +654,7 @@ class _Mapped:
         error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        # Exactly Exception: a TypeError is a mistake of ours and must show as one.
+        # Exactly Exception: a TypeError is a bug of Hornbeam and must show as one.
         if error is not None and (
             type(error) is Exception or isinstance(error, DbClosedError) or _is_being_closed(error)
         ):
@@ -652,7 +662,7 @@ class _Mapped:
 
 
 class _BetweenTwo:
-    """In the place of a database while it is opened again."""
+    """Replaces a database while it is opened again: every use raises."""
 
     def __getattr__(self, name: str) -> Any:
         raise Exception("it is being opened again")
@@ -685,7 +695,7 @@ def _is_full(status: str) -> bool:
 
 
 def _is_stuck(status: str) -> bool:
-    """Does RocksDB refuse a write because one before it has failed?"""
+    """True if RocksDB refuses a write because an earlier one has failed."""
     return "previous error" in status or "Seen error" in status
 
 

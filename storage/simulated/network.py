@@ -21,7 +21,7 @@ Effect = Callable[[], T]
 
 
 class Calls(Protocol):
-    """How an adapter reaches its service."""
+    """The calls of an adapter to its service."""
 
     @property
     def late(self) -> bool:

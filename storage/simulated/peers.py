@@ -175,7 +175,7 @@ class _Connection:
         self.there.send(self._hello)
 
     def is_cut(self) -> bool:
-        """Are the two processes parted?"""
+        """True if the two processes are parted."""
         peers = self.network.at(self._address)
         return peers is not None and self.network.are_parted(self.asking.process, peers.process)
 

@@ -311,7 +311,8 @@ class _Connection(asyncio.Protocol):
         self.hang_up(why, flush=True)
 
     def _look(self) -> None:
-        """Every PING_S: break the connection if the other side is silent, else send it a PING."""
+        """Every PING_S: break the connection if the handshake takes too long or the other side is
+        silent; else send a PING, once the connection is established."""
         now = self._loop.time()
         if not self.established and now - self._begun >= CONNECT_S:
             self.hang_up("it did not say in time who it is")
