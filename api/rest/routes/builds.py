@@ -44,7 +44,7 @@ _row = msgspec.msgpack.Decoder(Put)
 
 
 def _decoded(content: bytes) -> tuple[_Puts, dict[str, list[Put]]]:
-    """Decode a body row by row (`api/bodies.py` has the reason). Raises InvalidRequest."""
+    """Decode a body row by row (`api/rest/body_limits.py` has the reason). Raises InvalidRequest."""
     try:
         body = _body.decode(content)
         writes = {
@@ -148,7 +148,7 @@ async def begin_load(body: LoadBody, request: Request, db: Db) -> Response:
 async def finish_loaded(body: LoadedBody, db: Db) -> Response:
     """Report that all rows for a range of keys of a loaded relation are stored, and on disk: rows
     of the relation, of its indexes, and of the views whose last relation it is. May be repeated."""
-    await db.keeper.finish_load(body.number, body.relation, body.span(), body.rows, body.reach())
+    await db.initial_loads.finish(body.number, body.relation, body.span(), body.rows, body.reach())
     return encoded(load_document(db))
 
 
@@ -160,7 +160,7 @@ async def finish_loaded(body: LoadedBody, db: Db) -> Response:
 async def end_load(body: LoadEndBody, request: Request, db: Db) -> Response:
     """End the load: its rows become visible to all clients at once. 409 while keys of a relation
     are missing."""
-    await db.keeper.end_load(body.number)
+    await db.initial_loads.end(body.number)
     note(request.scope, version=db.catalog.version)
     return encoded({"version": db.catalog.version})
 
@@ -172,7 +172,7 @@ async def end_load(body: LoadEndBody, request: Request, db: Db) -> Response:
 )
 async def cancel_load(request: Request, db: Db) -> Response:
     """Cancel the load under way. Its tables are dropped, and the relations stay empty."""
-    gone = await db.keeper.cancel_load()
+    gone = await db.initial_loads.cancel()
     note(request.scope, cancelled=gone)
     return encoded({"cancelled": gone})
 
