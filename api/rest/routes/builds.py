@@ -44,7 +44,8 @@ _row = msgspec.msgpack.Decoder(Put)
 
 
 def _decoded(content: bytes) -> tuple[_Puts, dict[str, list[Put]]]:
-    """Decode a body row by row (`api/rest/body_limits.py` has the reason). Raises InvalidRequest."""
+    """Decode a body row by row (`api/rest/body_limits.py` has the reason). Raises
+    InvalidRequest."""
     try:
         body = _body.decode(content)
         writes = {

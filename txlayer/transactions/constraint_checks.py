@@ -1,0 +1,147 @@
+"""Checks of foreign keys and UNIQUE at the end of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from hornbeam_server.maintain.changes import Change
+from hornbeam_server.schema.errors import ForeignKeyViolation, UniqueViolation
+from hornbeam_server.schema.render import identifier
+from hornbeam_server.schema.sqltext import literal_sql
+from hornbeam_server.schema.turns import chunks, made, turn
+from hornbeam_server.schema.types import Value
+from hornbeam_server.txlayer.transactions.constraints import ChildCheck, ParentCheck, UniqueCheck
+from hornbeam_server.txlayer.transactions.identity_columns import Numbers
+from hornbeam_server.txlayer.transactions.locks import Mode
+from hornbeam_server.txlayer.transactions.workspace import Key, Workspace
+
+
+class ConstraintChecks:
+    """Foreign keys and UNIQUE, checked over the net changes before the commit."""
+
+    def __init__(self, workspace: Workspace, identity: Numbers) -> None:
+        self._workspace = workspace
+        self._state = workspace.state
+        self._identity = identity
+
+    async def check(self) -> None:
+        """Check foreign keys and UNIQUE over the net changes. Raises ConstraintViolation."""
+        by_relation: dict[str, list[Change]] = {}
+        for change in await self._workspace.net_changes():
+            by_relation.setdefault(change.relation, []).append(change)
+        for relation, changes in by_relation.items():
+            checks = self._state.constraints[relation]
+            for parent in checks.parents:
+                await self._check_parent(relation, parent, changes)
+            for unique in checks.unique:
+                await self._check_unique(relation, unique, changes)
+            for child in checks.children:
+                await self._check_children(relation, child, changes)
+
+    async def _check_parent(
+        self, relation: str, check: ParentCheck, changes: Sequence[Change]
+    ) -> None:
+        parent = check.foreign_key.parent
+        codec = self._state.codecs(parent)
+        newly = dict.fromkeys(await made(map(check.newly, changes)))
+        for keys in chunks([key for key in newly if key is not None]):
+            if not check.same_root:
+                await self._workspace.lock_existence(parent, map(codec.key_of, keys), Mode.SHARED)
+            for key, row in zip(keys, await self._workspace.rows(parent, keys), strict=True):
+                if row is None:
+                    raise ForeignKeyViolation(
+                        f"{relation} references {parent}"
+                        f" {shown(check.foreign_key.columns, key)}, which does not exist.",
+                        cure=f"Insert the row of {parent} first, or in the same transaction.",
+                        relation=relation,
+                        constraint=check.foreign_key.name,
+                        key=[literal_sql(value) for value in key],
+                    )
+            await turn(keys)
+
+    async def _check_unique(
+        self, relation: str, check: UniqueCheck, changes: Sequence[Change]
+    ) -> None:
+        codec = self._state.codecs(relation)
+        taken: dict[Key, Key] = {}
+        changed: set[bytes] = set()
+        for some in chunks(changes):
+            await self._workspace.lock_unique(
+                check, chain.from_iterable(map(check.freed_and_taken, some))
+            )
+            for change in some:
+                changed.update(codec.key(row) for row in (change.old, change.new) if row)
+                values = check.newly(change)
+                if values is None or change.new is None:
+                    continue
+                if values in taken:
+                    raise self._duplicate(relation, check, values)
+                taken[values] = codec.key_values(change.new)
+            await turn(some)
+        for some_values in chunks(list(taken)):
+            found = await self._workspace.reader.prefixes(check.index.name, some_values)
+            for values, entries in zip(some_values, found, strict=True):
+                for entry in entries:
+                    if codec.key_of(check.holder_key(entry.row)) not in changed:
+                        raise self._duplicate(relation, check, values)
+            await turn(some_values)
+        await self._check_unchanged_holders(relation, check, changes, taken)
+
+    async def _check_unchanged_holders(
+        self, relation: str, check: UniqueCheck, changes: Sequence[Change], taken: Mapping[Key, Key]
+    ) -> None:
+        """Raises UniqueViolation if a changed row keeps values that another row takes."""
+        codec = self._state.codecs(relation)
+        for some in chunks(changes):
+            for row in (change.new for change in some if change.new is not None):
+                values = check.values(row)
+                if values in taken and taken[values] != codec.key_values(row):
+                    raise self._duplicate(relation, check, values)
+            await turn(some)
+
+    async def _check_children(
+        self, relation: str, check: ChildCheck, changes: Sequence[Change]
+    ) -> None:
+        deleted = (c.old for c in changes if c.old is not None and c.new is None)
+        gone = dict.fromkeys(await made(map(check.values, deleted)))
+        if children := await self._workspace.children(check, gone.keys()):
+            first = next(iter(gone))
+            raise ForeignKeyViolation(
+                f"{relation} {shown(check.foreign_key.parent_columns, first)} is referenced by"
+                f" {len(children)} row(s) of {check.child.name}.",
+                cure=f"Delete them first, or declare {check.foreign_key.name} ON DELETE CASCADE.",
+                relation=check.child.name,
+                constraint=check.foreign_key.name,
+            )
+
+    def _duplicate(self, relation: str, check: UniqueCheck, values: Key) -> UniqueViolation:
+        columns = tuple(part.column for part in check.index.columns)
+        return UniqueViolation(
+            f"{relation} has a row with {shown(columns, values)} already.",
+            cure=numbers_cure(self._identity, relation, columns, values)
+            or "Use another value, or ON CONFLICT.",
+            relation=relation,
+            constraint=check.index.name,
+        )
+
+
+def numbers_cure(
+    identity: Numbers, relation: str, columns: Sequence[str], values: Sequence[Value]
+) -> str | None:
+    """The cure for an identity column that has given a number which a row has already. None if
+    the statement itself gave the `values`."""
+    for column, value in zip(columns, values, strict=True):
+        if (relation, column, value) in identity.taken:
+            table, name = identifier(relation), identifier(column)
+            return (
+                f"Identity column {column} lies behind numbers that rows were given: ALTER"
+                f" TABLE {table} ALTER COLUMN {name} RESTART WITH n, where n is free and behind"
+                f" (SELECT max({name}) FROM {table})."
+            )
+    return None
+
+
+def shown(columns: Sequence[str], values: Sequence[Value]) -> str:
+    pairs = ", ".join(f"{c} = {literal_sql(v)}" for c, v in zip(columns, values, strict=True))
+    return f"({pairs})"

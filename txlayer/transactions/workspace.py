@@ -1,0 +1,292 @@
+"""The rows of one attempt at a transaction: locked, read, and changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+
+from hornbeam_server.maintain.changes import Change, Mutation
+from hornbeam_server.schema.errors import BeingLoaded, LimitExceeded
+from hornbeam_server.schema.model import Relation
+from hornbeam_server.schema.sizes import Budget, bytes_of
+from hornbeam_server.schema.turns import chunks, made, selected, turn
+from hornbeam_server.schema.types import Row, Value
+from hornbeam_server.storage.ports import TableStore
+from hornbeam_server.storage.snapshot import RememberingSnapshot
+from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
+from hornbeam_server.txlayer.transactions.constraints import ChildCheck, UniqueCheck
+from hornbeam_server.txlayer.transactions.locks import LockName, LockOwner, Locks, Mode, Moment
+
+MAX_CHANGES = 200_000
+"""Maximum number of rows of one relation that a transaction may change. More rows need several
+transactions, or `load`."""
+MAX_BYTES = 64 << 20
+"""Maximum size of the texts and byte strings that a transaction reads in order to write, and of
+those that it writes."""
+MAX_STORED_BYTES = 2 * MAX_BYTES
+"""Maximum size of the texts and byte strings that a transaction stores, with views and indexes."""
+SPLIT = "Split it into transactions over fewer rows, or smaller ones."
+
+Key = tuple[Value, ...]
+
+
+class _Holders:
+    """The rows that a transaction has written, by their values in a unique index."""
+
+    def __init__(self, check: UniqueCheck) -> None:
+        self._values = check.values
+        self._rows: dict[Key, dict[bytes, Row]] = {}
+        """Rows by values and key: before the final check, several rows may have the same values."""
+
+    def of(self, values: Key) -> Row | None:
+        return next(iter(self._rows.get(values, {}).values()), None)
+
+    def note(self, key: bytes, before: Row | None, after: Row | None) -> None:
+        """Record that the row at `key` changes from `before` to `after`."""
+        if before is not None:
+            del self._rows[self._values(before)][key]
+        if after is not None:
+            self._rows.setdefault(self._values(after), {})[key] = after
+
+
+class Workspace:
+    """The rows that an attempt has locked and read, with the changes of the attempt laid over them.
+
+    Without `locks` all rows are read at snapshot `at`.
+    """
+
+    def __init__(
+        self,
+        state: CatalogState,
+        store: TableStore,
+        locks: Locks | None,
+        owner: LockOwner,
+        deadline: float | None,
+        at: int,
+    ) -> None:
+        self.state = state
+        self.changes: dict[str, dict[bytes, Change]] = {}
+        """Changes by relation and encoded key."""
+        self.repairs: list[Mutation] = []
+        self.reader = RememberingSnapshot(store, state.codecs, at, budget_of_reads())
+        self._store = store
+        self._locks = locks
+        self._owner = owner
+        self._deadline = deadline
+        self._held: dict[LockName, Mode] = {}
+        self._reading_since = locks.moment() if locks is not None else Moment(0, {})
+        self._holders: dict[str, dict[str, _Holders]] = {}
+        """By relation and unique index, for those that were looked up."""
+        self._budget = budget_of_writes()
+
+    def waited_for(self) -> int:
+        """The timestamp of the latest commit that this attempt has waited for."""
+        return self._locks.clock(self._owner) if self._locks is not None else 0
+
+    async def lock(self, names: Iterable[LockName], mode: Mode = Mode.EXCLUSIVE) -> bool:
+        """Take locks. False if all rows that were read before are still current; else they are
+        forgotten, and the caller must read again.
+
+        A transaction that changes rows holds their lock until the change can be read. So rows read
+        before the grant are current if the lock was not released since they were read. Rows read
+        after the grant stay current while the lock is held. Raises TransactionAborted,
+        StatementTimeout.
+        """
+        locks, owner = self._locks, self._owner
+        if locks is None:
+            return False
+        missing = [name for name in names if not self._has(name, mode)]
+        if not missing:
+            return False
+        for number, name in enumerate(missing):
+            if not locks.take(owner, name, mode):
+                await locks.acquire(owner, missing[number:], mode, self._deadline)
+                break
+        self._held.update(dict.fromkeys(missing, mode))
+        await turn(missing)
+        if locks.undisturbed(owner, missing, self._reading_since):
+            return False
+        self.reader.forget()
+        self._reading_since = locks.moment()
+        return True
+
+    def _has(self, name: LockName, mode: Mode) -> bool:
+        held = self._held.get(name)
+        return held is mode or held is Mode.EXCLUSIVE
+
+    async def lock_roots(self, relation: str, rows: Sequence[Row]) -> None:
+        """Lock the roots of `rows`. Finds them again under the locks, because they may have moved.
+
+        These are the first steps of "A transaction" in docs/protocols/locks.md.
+        """
+        roots = self.state.roots
+        while True:
+            names = await roots.find(relation, rows, self.rows)
+            taken = await self.lock(dict.fromkeys(names))
+            if not taken or not roots.needs_reads(relation):
+                return
+
+    async def lock_existence(
+        self, relation: str, keys: Iterable[bytes], mode: Mode = Mode.EXCLUSIVE
+    ) -> bool:
+        return await self.lock([("row", relation, key) for key in keys], mode)
+
+    async def lock_unique(self, check: UniqueCheck, values: Iterable[Key]) -> None:
+        name, prefix = check.index.name, self.state.codecs(check.index.name).prefix
+        await self.lock([("unique", name, prefix(each)) for each in dict.fromkeys(values)])
+
+    async def lock_and_read(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
+        """The rows with these keys, read under the locks of their roots; None for a row that does
+        not exist."""
+        found: list[Row | None] = []
+        for some in chunks(keys):
+            found += await self._lock_and_read_some(relation, some)
+            await turn(some)
+        return found
+
+    async def _lock_and_read_some(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
+        codec = self.state.codecs(relation)
+        while True:
+            rows = await self.rows(relation, keys)
+            present = [row for row in rows if row is not None]
+            taken = await self.lock(
+                sorted(set(await self.state.roots.find(relation, present, self.rows)))
+            )
+            # A missing row must stay missing until the commit.
+            absent = [codec.key_of(key) for key, row in zip(keys, rows, strict=True) if row is None]
+            taken |= await self.lock_existence(relation, absent, Mode.SHARED)
+            if not taken:
+                return rows
+
+    async def rows(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
+        """The rows with these keys, with this transaction's changes; None for a missing row."""
+        found: list[Row | None] = []
+        for some in chunks(keys):
+            found += await self._some_rows(relation, some)
+            await turn(some)
+        return found
+
+    async def _some_rows(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
+        mine = self.changes.get(relation)
+        if not mine:
+            return await self.committed_rows(relation, keys)
+        codec = self.state.codecs(relation)
+        changes = [mine.get(codec.key_of(key)) for key in keys]
+        others = [key for key, change in zip(keys, changes, strict=True) if change is None]
+        committed = iter(await self.committed_rows(relation, others))
+        return [next(committed) if change is None else change.new for change in changes]
+
+    async def committed_rows(self, relation: str, keys: Sequence[Key]) -> list[Row | None]:
+        found = await self.reader.get(relation, keys)
+        return [version.row if version is not None else None for version in found]
+
+    async def children(self, check: ChildCheck, parents: Set[Key]) -> list[Row]:
+        """The rows of the child relation that reference one of `parents`, with this transaction's
+        changes. Raises LimitExceeded."""
+        if not parents:
+            return []
+        name, codec = check.child.name, self.state.codecs(check.child.name)
+        keys: dict[Key, None] = {}
+        if check.path is not None:
+            for some in chunks(list(parents)):
+                for entries in await self.reader.prefixes(check.path, some):
+                    below = await made(check.child_key(entry.row) for entry in entries)
+                    keys.update(dict.fromkeys(below))
+                require_few(name, len(keys))
+                await turn(some)
+        else:
+            async for batch in self.reader.scan(name):
+                found = (row for row in batch if check.parent_key(row) in parents)
+                keys.update((check.child_key(row), None) for row in found)
+                require_few(name, len(keys))
+                await turn(batch)
+        changed = (c.new for c in self.changes.get(name, {}).values() if c.new is not None)
+        keys.update(dict.fromkeys(await made(map(codec.key_values, changed))))
+        current = [row for row in await self.rows(name, list(keys)) if row is not None]
+        return await selected(current, lambda row: check.parent_key(row) in parents)
+
+    def write(self, relation: str, key: bytes, before: Row | None, after: Row | None) -> None:
+        """Record a change of a row. `before` is the row with this transaction's earlier changes.
+        Raises BeingLoaded, LimitExceeded."""
+        if relation in self.state.catalog.frozen:
+            raise BeingLoaded(
+                f"{relation} cannot be written now: an initial load is under way.",
+                cure="Send it again when the load has ended (hornbeam status: loading).",
+                relation=relation,
+            )
+        changes = self.changes.setdefault(relation, {})
+        known = changes.get(key)
+        replaced = known.new if known is not None else None
+        self._budget.take(bytes_of(after or ()) - bytes_of(replaced or ()))
+        changes[key] = Change(relation, known.old if known is not None else before, after)
+        require_few(relation, len(changes))
+        for holders in self._holders.get(relation, {}).values():
+            holders.note(key, replaced, after)
+
+    async def holder(self, relation: Relation, check: UniqueCheck, values: Key) -> Row | None:
+        """The row that has `values` in a unique index, with this transaction's changes."""
+        own = (await self._own_holders(relation.name, check)).of(values)
+        if own is not None:
+            return own
+        (entries,) = await self.reader.prefixes(check.index.name, [values])
+        for entry in entries:
+            (row,) = await self.rows(relation.name, [check.holder_key(entry.row)])
+            if row is not None and check.values(row) == values:
+                return row
+        return None
+
+    async def _own_holders(self, relation: str, check: UniqueCheck) -> _Holders:
+        """The holders among the rows that this transaction has written. `write` maintains them
+        after the first call."""
+        holders = self._holders.setdefault(relation, {}).get(check.index.name)
+        if holders is None:
+            holders = _Holders(check)
+            for some in chunks(list(self.changes.get(relation, {}).items())):
+                for key, change in some:
+                    holders.note(key, None, change.new)
+                await turn(some)
+            self._holders[relation][check.index.name] = holders
+        return holders
+
+    async def net_changes(self) -> list[Change]:
+        """The changes whose old and new rows differ, by relation, in the order of first change."""
+        found: list[Change] = []
+        for changes in self.changes.values():
+            found += await selected(list(changes.values()), lambda c: c.old != c.new)
+        return found
+
+    async def mutations(self) -> list[Mutation]:
+        """The changes of all stored rows: of relations, views and indexes. Raises LimitExceeded."""
+        changes = await self.net_changes()
+        if not changes:
+            return list(self.repairs)
+        found = await self.state.programs.mutations(changes, self.reader)
+        await _require_moderate(found)
+        return [*found, *self.repairs]
+
+
+def require_few(relation: str, rows: int) -> None:
+    if rows > MAX_CHANGES:
+        raise LimitExceeded(
+            f"The transaction changes more than {MAX_CHANGES} rows of {relation}.",
+            cure="Split it; use load for bulk data.",
+        )
+
+
+async def _require_moderate(mutations: Sequence[Mutation]) -> None:
+    """Raises LimitExceeded for too large mutations. They may be much larger than the changes that
+    cause them: a view repeats a parent's columns in the row of each child."""
+    budget = Budget(
+        MAX_STORED_BYTES, "What the transaction stores, with views and indexes,", "stored", SPLIT
+    )
+    for some in chunks(mutations):
+        for mutation in some:
+            budget.take(bytes_of(mutation.new or ()))
+        await turn(some)
+
+
+def budget_of_reads() -> Budget:
+    return Budget(MAX_BYTES, "What the transaction reads in order to write", "read", SPLIT)
+
+
+def budget_of_writes() -> Budget:
+    return Budget(MAX_BYTES, "What the transaction writes", "written", SPLIT)
