@@ -19,6 +19,7 @@ one. A value that begins with the mark is stored signed with zeros. `check_and_p
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from hornbeam_server.storage.hbase.interface import THRIFT
 
@@ -64,3 +65,8 @@ def value_of(stored: bytes) -> bytes:
 def is_plain(stored: bytes, value: bytes) -> bool:
     """True if a stored key and its stored value are those that readers get."""
     return value[:1] != MARK and bool(stored.strip(b"\0"))
+
+
+def get_of(row: bytes, when: Any, versions: int) -> Any:
+    """A request for the newest `versions` versions of a row, in the time range `when`."""
+    return THRIFT.TGet(row=row, columns=COLUMNS, timeRange=when, maxVersions=versions)

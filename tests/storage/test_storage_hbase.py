@@ -21,6 +21,7 @@ from thriftpy2.thrift import TMessageType
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.hbase import messages, names, ranges
 from hornbeam_server.storage.hbase.answers import FUNCTION, Unfamiliar, cells_gotten
+from hornbeam_server.storage.hbase.calls import THREADS
 from hornbeam_server.storage.hbase.cells import (
     is_signed,
     key_of,
@@ -38,7 +39,7 @@ from hornbeam_server.storage.hbase.messages import (
     call_of_gets,
     call_of_puts,
 )
-from hornbeam_server.storage.hbase.store import THREADS, HBaseStore
+from hornbeam_server.storage.hbase.store import HBaseStore
 from hornbeam_server.storage.hbase.tables import definition, difference
 from hornbeam_server.storage.ports import NEWEST, Cell
 
@@ -322,7 +323,7 @@ def test_a_scan_reads_ahead_of_who_has_come_for_a_second_batch(taken, read):
 
     async def scenario():
         store = HBaseStore([("127.0.0.1", 1)])
-        store._first_rows = rows
+        store._reads._first_rows = rows
         scan = store.scan("t", b"", None, 5)
         for number in range(taken):
             assert (await anext(scan))[0].key == b"%d 000000" % (number + 1)
@@ -348,7 +349,7 @@ def test_what_fails_while_it_is_read_ahead_fails_for_who_wants_it_and_nobody_els
 
     async def scenario():
         store = HBaseStore([("127.0.0.1", 1)])
-        store._first_rows = rows
+        store._reads._first_rows = rows
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
         scan = store.scan("t", b"", None, 5)
         await anext(scan)

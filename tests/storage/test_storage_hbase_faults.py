@@ -14,8 +14,7 @@ from storage_world import collect, run
 from hornbeam_server.cluster import Role
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.hbase import gateways as gateways_module
-from hornbeam_server.storage.hbase import messages, tables
-from hornbeam_server.storage.hbase import store as store_module
+from hornbeam_server.storage.hbase import messages, purging, tables
 from hornbeam_server.storage.hbase.answers import FUNCTION
 from hornbeam_server.storage.hbase.cells import FAMILY, FLUSHED, QUALIFIER, stored_key, stored_value
 from hornbeam_server.storage.hbase.interface import THRIFT
@@ -38,13 +37,13 @@ async def opened(*gateways, timeout_s=15.0, splits=()):
     finally:
         for table in await store.tables():
             await store.drop_table(table)
-        await define(store, lambda client: client.deleteNamespace(store._namespace))
+        await define(store, lambda client: client.deleteNamespace(store._calls.namespace))
         await store.close()
 
 
 async def define(store, work):
     """What only an operator does."""
-    return await store._define("", work)
+    return await store._definitions._define("", work)
 
 
 def put_at_once(store, put, ts):
@@ -52,11 +51,11 @@ def put_at_once(store, put, ts):
     row, value = stored_key(put.key), stored_value(put.value)
     column = THRIFT.TColumnValue(family=FAMILY, qualifier=QUALIFIER, value=value)
     wanted = THRIFT.TPut(row=row, columnValues=[column], timestamp=ts)
-    store._call("t", lambda client, name: client.put(name, wanted))
+    store._calls.call("t", lambda client, name: client.put(name, wanted))
 
 
 def name_of(store, table="t"):
-    return THRIFT.TTableName(ns=store._namespace.encode(), qualifier=table.encode())
+    return THRIFT.TTableName(ns=store._calls.namespace.encode(), qualifier=table.encode())
 
 
 async def load(store, until, written):
@@ -240,7 +239,7 @@ async def reopen(store, region_bytes):
 async def until_split(store, regions):
     """HBase looks whether a region is to be split when it has flushed or compacted one: what is put
     meanwhile, below all that is read, has it do so."""
-    name, rows = store._full_name("t"), list(map(Put, map(k, range(6_000)), distinct(6_000)))
+    name, rows = store._calls.full_name("t"), list(map(Put, map(k, range(6_000)), distinct(6_000)))
     for _ in range(40):
         found = await define(store, lambda client: client.getAllRegionLocations(name))
         if len(found) >= regions:
@@ -284,7 +283,7 @@ async def flushed(store, ts):
 def test_a_purge_waits_for_what_hbase_looks_for_and_ends_with_the_store(real_cluster):
     async def scenario(gateway):
         async with opened(real_cluster.thrift) as other:
-            store = HBaseStore([gateway.address], namespace=other._namespace, timeout_s=1.0)
+            store = HBaseStore([gateway.address], namespace=other._calls.namespace, timeout_s=1.0)
             await other.put({"t": [Put(b"k", b"v")]}, 1)
             assert await store.purge("t", 1) == 0
             gateway.late_s = 1.2
@@ -294,7 +293,7 @@ def test_a_purge_waits_for_what_hbase_looks_for_and_ends_with_the_store(real_clu
             gateway.late_s = 0.0
             assert await store.get("t", [b"k"], 9)
             gateway.mute = True
-            store._rests_until.clear()
+            store._purging._rests_until.clear()
             looking = asyncio.ensure_future(store.purge("t", 9))
             await asyncio.sleep(0.3)
             assert not looking.done()
@@ -311,14 +310,14 @@ def test_a_purge_waits_for_what_hbase_looks_for_and_ends_with_the_store(real_clu
 def test_a_table_that_takes_long_to_purge_rests(real_cluster, monkeypatch):
     async def scenario():
         async with opened(real_cluster.thrift) as store:
-            monkeypatch.setattr(store_module, "LONG_PURGE_S", 0.0)
+            monkeypatch.setattr(purging, "LONG_PURGE_S", 0.0)
             for ts in (1, 2):
                 await store.put({"t": [Put(b"k", b"%d" % ts)]}, ts)
-            monkeypatch.setattr(store_module, "RESTS", 1e9)
+            monkeypatch.setattr(purging, "RESTS", 1e9)
             assert await store.purge("t", 1) == 0
             assert await store.purge("t", 2) == 0  # rests
-            store._rests_until.clear()
-            monkeypatch.setattr(store_module, "RESTS", 0)
+            store._purging._rests_until.clear()
+            monkeypatch.setattr(purging, "RESTS", 0)
             assert await store.purge("t", 2) == 1
             await store.put({"t": [Put(b"k", b"3")]}, 3)
             assert await store.purge("t", 3) == 1
@@ -332,7 +331,7 @@ def test_a_table_that_takes_long_to_purge_rests(real_cluster, monkeypatch):
 async def marks(store):
     """Rows with a cell that a flush has written, and that cell's timestamp."""
     wanted = THRIFT.TScan(columns=[THRIFT.TColumn(family=FAMILY, qualifier=FLUSHED)])
-    name = store._full_name("t")
+    name = store._calls.full_name("t")
     rows = await define(store, lambda client: client.getScannerResults(name, wanted, 100))
     return [(row.row, row.columnValues[0].timestamp) for row in rows]
 
@@ -448,15 +447,15 @@ def test_the_first_tables_of_a_namespace_can_be_created_at_the_same_time(real_cl
     async def scenario():
         for _ in range(5):
             async with opened(real_cluster.thrift) as store:
-                before = store._namespace
-                store._namespace = f"faults_{uuid4().hex}"
+                before = store._calls.namespace
+                store._calls.namespace = f"faults_{uuid4().hex}"
                 names = [f"t{number}" for number in range(6)]
                 await asyncio.gather(*[store.create_table(name) for name in names])
                 assert await store.tables() == names
                 for name in names:
                     await store.drop_table(name)
-                await define(store, lambda client: client.deleteNamespace(store._namespace))
-                store._namespace = before
+                await define(store, lambda client: client.deleteNamespace(store._calls.namespace))
+                store._calls.namespace = before
 
     run(scenario())
 
@@ -478,7 +477,7 @@ def test_a_table_with_other_settings_is_refused_with_the_difference(real_cluster
 def test_a_table_that_others_drop_or_disable_while_it_is_used(real_cluster):
     async def scenario():
         async with opened(real_cluster.thrift) as store, opened(real_cluster.thrift) as other:
-            other._namespace, own = store._namespace, other._namespace
+            other._calls.namespace, own = store._calls.namespace, other._calls.namespace
             await store.put({"t": [Put(b"k", b"v")]}, 1)
             await define(store, lambda client: client.disableTable(name_of(store)))
             with pytest.raises(Unavailable, match="disabled"):
@@ -496,7 +495,7 @@ def test_a_table_that_others_drop_or_disable_while_it_is_used(real_cluster):
             ):
                 with pytest.raises(Corruption, match="Table t does not exist"):
                     await call
-            other._namespace = own
+            other._calls.namespace = own
 
     run(scenario())
 
@@ -590,7 +589,7 @@ def test_answers_that_are_too_long_are_asked_for_in_parts(real_cluster, monkeypa
                 found = await collect(store.scan("t", b"", None, 9, reverse=reverse))
                 assert found == (cells[::-1] if reverse else cells)
             assert await store.get("t", keys, 9) == cells
-            store._row_bytes.clear()
+            store._reads._row_bytes.clear()
             asked = [store.get("t", keys[i:], 9, room=250_000) for i in range(0, 25, 5)]
             for i, found in zip(range(0, 25, 5), await asyncio.gather(*asked), strict=True):
                 assert 0 < len(found) <= 3
