@@ -98,7 +98,8 @@ class TravellingLocks:
         return attempt.clock if attempt is not None else 0
 
     def moment(self) -> Moment:
-        """For other members' tables: as of their last grant under the assignment known here."""
+        """The releases known now. Those in another member's table are known from its last grant
+        under the assignment known here."""
         version, told = self._view.version, self._last_granted.items()
         known = {name: last.releases for name, last in told if last.assignment == version}
         return Moment(version, known | {self._view.name: self._own.releases})

@@ -113,7 +113,7 @@ class Transaction:
 
     All searches use one snapshot. The first search gets it from `snapshot`, which returns a
     snapshot at or above its argument; so it holds all commits for which the transaction has waited
-    by then. Without `locks` (a dry run), all rows are read at `at`.
+    by then. Without `locks`, all rows are read at `at`.
     """
 
     def __init__(

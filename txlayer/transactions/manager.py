@@ -281,7 +281,8 @@ class TransactionManager:
     async def _begin(
         self, attempt: _Attempt, transaction: Transaction, plans: Sequence[WritePlan | None]
     ) -> Outcome | None:
-        """Read ahead. Returns the outcome of an earlier commit of this request, if there is one."""
+        """Lock a request with an idempotency key, and read ahead. Returns the outcome of an earlier
+        commit of the request, if there is one."""
         work = attempt.request.statements
         reads: list[Callable[[], Awaitable[Outcome | None]]] = [
             partial(transaction.read_ahead, work, plans)
