@@ -10,8 +10,8 @@ grouped by the expressions that it equates with outer columns, and becomes a joi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -23,7 +23,6 @@ from hornbeam_server.maintain.deltas.algebra import (
     Node,
     Scan,
     Union,
-    null_of,
 )
 from hornbeam_server.maintain.deltas.calls import Calls, Output
 from hornbeam_server.maintain.deltas.expressions import (
@@ -38,6 +37,7 @@ from hornbeam_server.maintain.deltas.expressions import (
     rename,
     text,
 )
+from hornbeam_server.maintain.deltas.from_clause import Cte, Ctes, FromClause
 from hornbeam_server.maintain.deltas.operators import (
     bound_of,
     check_keys,
@@ -51,6 +51,15 @@ from hornbeam_server.maintain.deltas.operators import (
     renamed,
 )
 from hornbeam_server.maintain.deltas.relations import WEIGHT, Field, Fields, describe, stored_fields
+from hornbeam_server.maintain.deltas.select_parts import (
+    is_aggregated,
+    is_null_over_nothing,
+    is_one_row,
+    needs,
+    parted,
+    star_of,
+    used_columns,
+)
 from hornbeam_server.query.binding.binder import output_name
 from hornbeam_server.query.binding.parse import at
 from hornbeam_server.query.dialect.functions import is_aggregate
@@ -63,25 +72,12 @@ _VALUES = (exp.Binary, exp.Paren, exp.Between)
 """The parents of a subquery that is used as a value in a condition."""
 _ONLY = "?"
 """The alias of such a value; no SQL alias has this spelling."""
-
-
 _ARTICLES = {
     JoinKind.INNER: "an",
     JoinKind.LEFT: "a",
     JoinKind.SEMI: "a",
     JoinKind.ANTI: "an",
 }
-
-
-@dataclass(frozen=True)
-class _Cte:
-    """A WITH query and the WITH queries that it may name."""
-
-    node: exp.CTE
-    known: Ctes
-
-
-Ctes = Mapping[str, _Cte]
 
 
 class Translator:
@@ -92,7 +88,7 @@ class Translator:
         self.sql = sql
         self.catalog = catalog
         self._aliases: set[str] = set()
-        self._used = _used_columns(tree)
+        self._used = used_columns(tree)
 
     # -- queries
 
@@ -116,7 +112,7 @@ class Translator:
             raise refused("WITH RECURSIVE", node, self.sql, "")
         known = dict(ctes)
         for cte in with_.expressions:
-            known[cte.alias] = _Cte(cte, dict(known))
+            known[cte.alias] = Cte(cte, dict(known))
         return known
 
     def _union(self, node: exp.Union, ctes: Ctes) -> Map:
@@ -192,7 +188,7 @@ class Translator:
     def _outputs(self, node: exp.Select, scope: Scope) -> list[Output]:
         outputs: list[Output] = []
         for projection in node.expressions:
-            star = _star(projection)
+            star = star_of(projection)
             if star is not None:
                 outputs += self._starred(star, scope)
                 continue
@@ -247,9 +243,9 @@ class Translator:
             )
         where = node.args.get("where")
         pool = list(conjuncts(where.this if where is not None else None))
-        from_ = _From(self, ctes, scope)
+        from_ = FromClause(self, ctes, scope)
         from_.plan(origin.this, node.args.get("joins") or ())
-        simple, nested = _parted(pool)
+        simple, nested = parted(pool)
         parts = [rename(part, scope) for part in simple]
         for part in parts:
             if aggregates_in(part):
@@ -290,7 +286,7 @@ class Translator:
         """Rows of a subquery of EXISTS or IN, and the conditions on these rows and an outer row.
         `left` are the values before IN, which are equated with the subquery's columns."""
         query = query.this if isinstance(query, exp.Subquery) else query
-        if isinstance(query, exp.Select) and not _is_aggregated(query):
+        if isinstance(query, exp.Select) and not is_aggregated(query):
             scope = Scope(self.sql, outer)
             known = self._ctes(query, ctes)
             node, on = self._from_where(query, known, scope)
@@ -331,7 +327,7 @@ class Translator:
             self.no_subquery(part)
         subquery = found[0]
         node, equal = self._only_values(subquery, ctes, scope)
-        if equal and not _needs(part, subquery):
+        if equal and not needs(part, subquery):
             raise Unsupported(
                 f"a subquery that reads a SELECT further out is not compared"
                 f"{at(subquery, self.sql)}",
@@ -360,7 +356,7 @@ class Translator:
         query, prefix = subquery.this, self.alias("subquery")
         keys: dict[str, exp.Expr] = {}
         equal: list[exp.Expr] = []
-        if isinstance(query, exp.Select) and _is_one_row(query):
+        if isinstance(query, exp.Select) and is_one_row(query):
             inner = Scope(self.sql, scope)
             known = self._ctes(query, ctes)
             base, correlated = self._from_where(query, known, inner)
@@ -373,7 +369,7 @@ class Translator:
                 for mine, theirs in pairs
             ]
             shown = [*((names[sql], key) for sql, key in keys.items()), *outputs]
-            if equal and not all(_is_null_over_nothing(value) for _, value in outputs):
+            if equal and not all(is_null_over_nothing(value) for _, value in outputs):
                 raise Unsupported(
                     "a subquery that reads a SELECT further out, and has a value where it finds no"
                     f" rows{at(subquery, self.sql)}",
@@ -446,7 +442,7 @@ class Translator:
         scope: Scope,
     ) -> Map:
         having = node.args.get("having")
-        simple, nested = _parted(conjuncts(having.this if having is not None else None))
+        simple, nested = parted(conjuncts(having.this if having is not None else None))
         calls = Calls(self.alias("call"), self.sql)
         prefix = self.alias("group")
         group_names = [f"{prefix}.{plain(key) or i}" for i, key in enumerate(keys)]
@@ -547,237 +543,5 @@ class Translator:
         return Scan(relation, tuple(names), fields, unique), names
 
 
-class _From:
-    """The FROM items of one SELECT, and their joins."""
-
-    def __init__(
-        self, translator: Translator, ctes: Ctes, scope: Scope
-    ) -> None:  # fmt: skip
-        self._translator = translator
-        self._ctes = ctes
-        self._scope = scope
-        self._steps: list[tuple[exp.Join | None, Node]] = []
-
-    def plan(self, first: exp.Expr, joins: Sequence[exp.Join]) -> None:
-        """Register all items, so that every name is known before conditions are translated."""
-        self._steps.append((None, self._item(first)))
-        for join in [*(first.args.get("joins") or ()), *joins]:
-            self._steps.append((join, self._item(join.this)))
-            if join.this.args.get("joins"):
-                raise refused("a join inside a join", join, self._translator.sql, "write it flat")
-
-    def _item(self, node: exp.Expr) -> Node:
-        translator = self._translator
-        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            if node.name in self._ctes and not node.args.get("db"):
-                return self._derived(node, self._cte(node.name), node.alias or node.name)
-            return self._relation(node)
-        if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Table):
-            if not node.alias:
-                raise Unsupported(
-                    f"a subquery in FROM without an alias{at(node, translator.sql)}",
-                    cure="write (SELECT …) AS name",
-                )
-            return self._derived(node, translator.query(node.this, self._ctes), node.alias)
-        raise refused(f"{text(node)} in FROM", node, translator.sql, "name a relation")
-
-    def _cte(self, name: str) -> Map:
-        cte = self._ctes[name]
-        node = self._translator.query(cte.node.this, cte.known)
-        names = [part.name for part in cte.node.args["alias"].columns]
-        kept = [names[i] if i < len(names) else f.name for i, f in enumerate(node.fields)]
-        return renamed(node, dict(zip(kept, [f.name for f in node.fields], strict=True)))
-
-    def _relation(self, node: exp.Table) -> Node:
-        alias = node.alias or node.name
-        scan, names = self._translator.scan(node.name, alias)
-        self._scope.columns[alias] = names
-        return scan
-
-    def _derived(self, node: exp.Expr, query: Map, alias: str) -> Node:
-        given = node.args.get("alias")
-        renames = [part.name for part in given.columns] if given else []
-        prefix = self._translator.alias(alias)
-        visible = [
-            renames[i] if i < len(renames) else field.name for i, field in enumerate(query.fields)
-        ]
-        names = {name: f"{prefix}.{name}" for name in visible}
-        self._scope.columns[alias] = names
-        own = [field.name for field in query.fields]
-        return renamed(query, dict(zip(names.values(), own, strict=True)))
-
-    def join(self, where: Sequence[exp.Expr]) -> Node:
-        """All items joined, with the conditions of the WHERE pushed down as far as possible."""
-        pool = list(where)
-        run = [self._steps[0][1]]
-        mine: list[exp.Expr] = []
-        for i, (join, item) in enumerate(self._steps[1:], start=1):
-            assert join is not None
-            side, on = self._checked(join), self._on(join)
-            if not side:
-                run.append(item)
-                mine += on
-                continue
-            # Rows that a later RIGHT or FULL join adds must still meet the WHERE.
-            later = {self._checked(j) for j, _ in self._steps[i:] if j is not None}
-            usable = pool if later <= {"", "LEFT"} else []
-            left, used = self._inner(run, [*mine, *usable])
-            self._all_used(mine, used, join)
-            pool = [part for part in pool if not _is_one_of(part, used)]
-            run, mine = [self._outer(side, left, item, on, join)], []
-        node, used = self._inner(run, [*mine, *pool])
-        self._all_used([*mine, *pool], used, exp.Join())
-        return node
-
-    def _all_used(
-        self, wanted: Sequence[exp.Expr], used: Sequence[exp.Expr], place: exp.Expr
-    ) -> None:
-        if not all(_is_one_of(part, used) for part in wanted):
-            raise self._translator.further_out(place)
-
-    def _checked(self, join: exp.Join) -> str:
-        """The side, LEFT, RIGHT or FULL; empty for inner joins. Raises Unsupported."""
-        method, kind, side = (join.args.get(key) or "" for key in ("method", "kind", "side"))
-        full_using = side == "FULL" and (join.args.get("using") or method)
-        if (
-            method not in ("", "NATURAL")
-            or kind not in ("", "INNER", "CROSS", "OUTER")
-            or full_using
-        ):
-            raise refused(
-                f"{method} {side} {kind} JOIN".replace("  ", " ").strip(), join,
-                self._translator.sql, "join with ON; write [NOT] EXISTS for semi and anti joins",
-            )  # fmt: skip
-        return str(side)
-
-    def _on(self, join: exp.Join) -> list[exp.Expr]:
-        found = [rename(part, self._scope) for part in conjuncts(join.args.get("on"))]
-        for part in found:
-            self._translator.no_subquery(part)
-        for pair in join.meta.get("pairs", ()):
-            names = [self._scope.find(alias, name) for _, alias, name, _ in pair]
-            if None in names:
-                raise refused("USING", join, self._translator.sql, "join with ON")
-            left, right = (column(name) for name in names if name is not None)
-            found.append(exp.EQ(this=left, expression=right))
-        return found
-
-    def _outer(
-        self, side: str, left: Node, right: Node, on: Sequence[exp.Expr], place: exp.Join
-    ) -> Node:
-        join = self._translator.join
-        if side == "LEFT":
-            return join(JoinKind.LEFT, left, right, on, place)
-        if side == "RIGHT":
-            return join(JoinKind.LEFT, right, left, on, place)
-        first = join(JoinKind.LEFT, left, right, on, place)
-        second = join(JoinKind.ANTI, right, left, on, place)
-        padded = mapped(second, [
-            (field, quoted(field.name), field.name) if field.name in right.field
-            else (field, null_of(field), None)
-            for field in first.fields
-        ])  # fmt: skip
-        fields = tuple(named(f, f.name, nullable=True) for f in first.fields)
-        return Union((first, padded), fields)
-
-    def _inner(
-        self, items: Sequence[Node], pool: Sequence[exp.Expr]
-    ) -> tuple[Node, list[exp.Expr]]:
-        """Inner joins of `items`, from left to right except that connected items come first; and
-        the conditions used."""
-        used: list[exp.Expr] = []
-
-        def take(names: set[str]) -> list[exp.Expr]:
-            found = [p for p in pool if not _is_one_of(p, used) and names_in(p) <= names]
-            used.extend(found)
-            return found
-
-        waiting = [filtered(item, take(set(item.field))) for item in items]
-        node = waiting.pop(0)
-        while waiting:
-            item = next((w for w in waiting if _connected(node, w, pool)), waiting[0])
-            waiting = [w for w in waiting if w is not item]
-            on = take({*node.field, *item.field})
-            keyed = [part for part in on if pair_of(part, node, item) is not None]
-            rest = [part for part in on if not _is_one_of(part, keyed)]
-            place = self._steps[-1][0] or exp.Join()
-            node = filtered(self._translator.join(JoinKind.INNER, node, item, keyed, place), rest)
-        return node, used
-
-
-def _is_one_of(part: exp.Expr, parts: Sequence[exp.Expr]) -> bool:
-    return any(part is other for other in parts)
-
-
-def _connected(node: Node, item: Node, pool: Sequence[exp.Expr]) -> bool:
-    return any(pair_of(part, node, item) is not None for part in pool)
-
-
 def _columns(fields: Fields) -> str:
     return ", ".join(quoted(field.name) for field in fields)
-
-
-def _parted(parts: Iterable[exp.Expr]) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    """Conditions without and with subqueries."""
-    simple: list[exp.Expr] = []
-    nested: list[exp.Expr] = []
-    for part in parts:
-        (nested if part.find(exp.Query) else simple).append(part)
-    return simple, nested
-
-
-def _is_one_row(select: exp.Select) -> bool:
-    """Is the SELECT an aggregate without GROUP BY?"""
-    return not any(select.args.get(part) for part in ("group", "having", "distinct")) and any(
-        aggregates_in(projection) for projection in select.expressions
-    )
-
-
-def _is_null_over_nothing(value: exp.Expr) -> bool:
-    """Is an expression over aggregates NULL where there are no rows?"""
-    match value:
-        case exp.Sum() | exp.Avg() | exp.Min() | exp.Max():
-            return True
-        case exp.Filter() | exp.Paren() | exp.Neg() | exp.Cast():
-            return _is_null_over_nothing(value.this)
-        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
-            return any(map(_is_null_over_nothing, (value.this, value.expression)))
-    return False
-
-
-def _needs(part: exp.Expr, subquery: exp.Expr) -> bool:
-    """Is a condition never true where the subquery's value is NULL?"""
-    node = subquery.parent
-    while isinstance(node, exp.Paren | exp.Neg | exp.Add | exp.Sub | exp.Mul | exp.Div):
-        node = node.parent
-    compares = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
-    return node is part.unnest() and isinstance(node, compares)
-
-
-def _is_aggregated(select: exp.Select) -> bool:
-    """Does the SELECT group or aggregate? (DISTINCT does not matter in EXISTS and IN.)"""
-    return any(select.args.get(part) for part in ("group", "having")) or any(
-        aggregates_in(projection) for projection in select.expressions
-    )
-
-
-def _star(node: exp.Expr) -> exp.Star | None:
-    if isinstance(node, exp.Star):
-        return node
-    if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
-        return node.this
-    return None
-
-
-def _used_columns(tree: exp.Expr) -> dict[str, set[str]]:
-    """Alias → the columns that the statement names through it, in any scope."""
-    used: dict[str, set[str]] = {}
-    for node in tree.walk():
-        if (place := node.meta.get("column")) is not None:
-            used.setdefault(place[1], set()).add(place[2])
-        for entry in node.meta.get("columns", ()):
-            used.setdefault(entry[1], set()).add(entry[2])
-        for pair in node.meta.get("pairs", ()):
-            for _, alias, name, _ in pair:
-                used.setdefault(alias, set()).add(name)
-    return used

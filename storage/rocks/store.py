@@ -15,13 +15,10 @@ import asyncio
 import shutil
 import struct
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import structlog
@@ -30,42 +27,45 @@ from rocksdict import (
     BlockBasedOptions,
     Cache,
     Checkpoint,
-    DbClosedError,
     DBCompressionType,
     Options,
     Rdict,
-    ReadOptions,
     WriteBatch,
 )
 
-from hornbeam_server.schema.errors import Corruption, DiskFull, HornbeamError, Unavailable
-from hornbeam_server.storage.codec.keys import successor
+from hornbeam_server.schema.errors import Corruption, DiskFull, Unavailable
 from hornbeam_server.storage.local.private import make_private
-from hornbeam_server.storage.ports import BATCH_BYTES, TOMBSTONE, Cell, Put
+from hornbeam_server.storage.ports import TOMBSTONE, Cell, Put
+from hornbeam_server.storage.rocks.errors import BetweenTwo, Mapped, closed_db, is_full, is_stuck
+from hornbeam_server.storage.rocks.versions import (
+    LARGEST,
+    LARGEST_BATCH,
+    STAMP,
+    collect,
+    entries_backwards,
+    entries_between,
+    entries_under,
+    invisible_versions,
+    newest_versions,
+    oldest_last,
+    rows_of_batch,
+    seek_row,
+    table_end,
+)
 
 _LOG = structlog.get_logger(__name__)
 T = TypeVar("T")
 _NUMBER = struct.Struct(">I")
-_STAMP = struct.Struct(">Q")
-_LARGEST = (1 << 64) - 1
-_LAST = b"\xff" * 8 + b"\0"
-"""A suffix behind the stamps of all versions of a row."""
 _NAMES = _NUMBER.pack(0)
 """Prefix of the entries table name → number; the empty name has the highest number ever assigned.
 """
 BLOCK_CACHE_BYTES = 64 << 20
 WRITE_BUFFER_BYTES = 32 << 20
-FIRST_BATCH, LARGEST_BATCH = 256, 2_048
-"""Maximum rows of a batch. The event loop reads the first batch of a scan itself; later batches are
-larger, and read in a thread."""
-_ROW_COST = BATCH_BYTES // LARGEST_BATCH
-"""Reading a row takes about as long as reading so many bytes."""
+FIRST_BATCH = 256
 UNLIMITED = 1 << 62
 INLINE_PUTS = 256
 INLINE_BYTES = 1 << 20
 """Larger batches are written in a thread: RocksDB may stall a writer that outruns its flushes."""
-CLOSE_S = 10.0
-"""Maximum wait for threads inside of a database that is to be opened again, in seconds."""
 ROOM_BYTES = 16 << 20
 """Disk space that opening the store needs besides the space for its log."""
 PURGE_BATCH = 10_000
@@ -95,7 +95,7 @@ class RocksStore:
         self._writes = writes
         self._tables = {
             key[4:].decode(): int(_NUMBER.unpack(value)[0])
-            for key, value in _entries(db, _NAMES, _NUMBER.pack(1))
+            for key, value in entries_between(db, _NAMES, _NUMBER.pack(1))
         }
         self._last_number = self._tables.pop("", 0)
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="rocks")
@@ -107,7 +107,7 @@ class RocksStore:
         """Open or create the store in `path`. Raises Unavailable when it is open already,
         Corruption, DiskFull."""
         make_private(path)
-        with _Mapped(f"The store in {path} cannot be opened"):
+        with Mapped(f"The store in {path} cannot be opened"):
             db = _opened(path)
             try:
                 return cls(db, path)
@@ -119,7 +119,7 @@ class RocksStore:
     def open_checkpoint(cls, path: Path) -> RocksStore:
         """Open a folder that `checkpoint` has created, for reading; several processes may open it
         at one time. Raises Unavailable when it does not exist, Corruption."""
-        with _Mapped(f"The checkpoint in {path} cannot be opened"):
+        with Mapped(f"The checkpoint in {path} cannot be opened"):
             db = _opened(path, AccessType.read_only())
             return cls(db, path, writes=False)
 
@@ -172,11 +172,11 @@ class RocksStore:
         if not keys:
             return []
         left = UNLIMITED if room is None else room
-        prefix, stamp = self._prefix(table), _STAMP.pack(_LARGEST - at)
-        with _Mapped(f"Table {table} cannot be read"):
+        prefix, stamp = self._prefix(table), STAMP.pack(LARGEST - at)
+        with Mapped(f"Table {table} cannot be read"):
             found: list[Cell | None] = []
             for key in keys:
-                cell = _seek_row(self._db, prefix + key, stamp)
+                cell = seek_row(self._db, prefix + key, stamp)
                 if cell is None or cell.value == TOMBSTONE:
                     found.append(None)
                     continue
@@ -198,23 +198,26 @@ class RocksStore:
     ) -> AsyncIterator[list[Cell]]:
         rows = islice(self._rows(table, start, end, at, reverse), limit)
         what = f"Table {table} cannot be read"
-        with _Mapped(what):
-            batch, ended = _rows_of_batch(rows, FIRST_BATCH)
+        with Mapped(what):
+            batch, ended = rows_of_batch(rows, FIRST_BATCH)
         if batch:
             yield batch
         while not ended:
-            batch, ended = await self._in_thread(what, lambda: _rows_of_batch(rows, LARGEST_BATCH))
+            batch, ended = await self._in_thread(what, lambda: rows_of_batch(rows, LARGEST_BATCH))
             if batch:
                 yield batch
 
     async def scan_prefixes(
         self, table: str, prefixes: Sequence[bytes], at: int, *, room: int | None = None
     ) -> list[list[Cell]]:
-        number, newest, what = self._prefix(table), _LARGEST - at, f"Table {table} cannot be read"
+        number, newest, what = self._prefix(table), LARGEST - at, f"Table {table} cannot be read"
         found: list[list[Cell]] = []
-        with _Mapped(what):
-            groups = (_newest(_under(self._db, number + prefix), newest) for prefix in prefixes)
-            pauses = _collect(groups, found, UNLIMITED if room is None else room)
+        with Mapped(what):
+            groups = (
+                newest_versions(entries_under(self._db, number + prefix), newest)
+                for prefix in prefixes
+            )
+            pauses = collect(groups, found, UNLIMITED if room is None else room)
             more = next(pauses, False)
         while more:  # many rows: the rest is read in a thread
             more = await self._in_thread(what, lambda: next(pauses, False))
@@ -225,12 +228,12 @@ class RocksStore:
     ) -> Iterator[Cell]:
         number = self._prefix(table)
         low = number + start
-        high = number + end if end is not None else _after(number)
+        high = number + end if end is not None else table_end(number)
         if low >= high:
             return iter(())
         if reverse:
-            return _oldest_last(_entries_backwards(self._db, low, high), at)
-        return _newest(_entries(self._db, low, high), _LARGEST - at)
+            return oldest_last(entries_backwards(self._db, low, high), at)
+        return newest_versions(entries_between(self._db, low, high), LARGEST - at)
 
     # ------------------------------------------------------------ writes
 
@@ -238,13 +241,13 @@ class RocksStore:
         prefixes = {table: self._prefix(table) for table in writes}
 
         def write() -> dict[str, int]:
-            batch, sizes = _batch(writes, prefixes, _STAMP.pack(_LARGEST - ts))
+            batch, sizes = _batch(writes, prefixes, STAMP.pack(LARGEST - ts))
             self._write_batch(batch)
             return sizes
 
         what = "The store cannot be written"
         if _is_small(writes) and not self._full:
-            with _Mapped(what):
+            with Mapped(what):
                 sizes = write()
         else:
             sizes = await self._in_thread(what, write)
@@ -255,20 +258,20 @@ class RocksStore:
         self, table: str, key: bytes, expected: bytes | None, value: bytes, ts: int
     ) -> bool:
         physical = self._prefix(table) + key
-        with _Mapped(f"Table {table} cannot be read"):
-            newest = _seek_row(self._db, physical, b"")
+        with Mapped(f"Table {table} cannot be read"):
+            newest = seek_row(self._db, physical, b"")
         present = newest.value if newest is not None and newest.value != TOMBSTONE else None
         if present != expected:
             return False
         # No await between the check and the write: one process, one event loop.
         after = ts if newest is None else max(ts, newest.ts + 1)
         batch = WriteBatch(raw_mode=True)
-        batch.put(physical + _STAMP.pack(_LARGEST - after), value)
+        batch.put(physical + STAMP.pack(LARGEST - after), value)
         self._write(batch)
         return True
 
     def _write(self, batch: WriteBatch) -> None:
-        with _Mapped("The store cannot be written"):
+        with Mapped("The store cannot be written"):
             self._write_batch(batch)
 
     def _write_batch(self, batch: WriteBatch) -> None:
@@ -281,8 +284,8 @@ class RocksStore:
         try:
             self._db.write(batch)
         except Exception as error:
-            self._full = self._full or _is_full(str(error))
-            self._stuck = self._stuck or (self._full and _is_stuck(str(error)))
+            self._full = self._full or is_full(str(error))
+            self._stuck = self._stuck or (self._full and is_stuck(str(error)))
             raise
         self._full = self._stuck = False
 
@@ -299,8 +302,8 @@ class RocksStore:
                 cure=f"Free {needed >> 20} MiB; writes then go on.",
             )
         self._stuck = True
-        failed, self._db = self._db, _BetweenTwo()
-        _closed(failed)
+        failed, self._db = self._db, BetweenTwo()
+        closed_db(failed)
         self._db = _opened(self._path)
         self._full = self._stuck = False
         _LOG.warning("the store has been opened again, since there is room", path=str(self._path))
@@ -309,7 +312,7 @@ class RocksStore:
         try:
             self._db.flush_wal(True)
         except Exception as error:
-            return _is_stuck(str(error))
+            return is_stuck(str(error))
         return False
 
     async def flush(self) -> None:
@@ -318,7 +321,7 @@ class RocksStore:
     async def _in_thread(self, what: str, work: Callable[[], T]) -> T:
         if self._closed:
             raise Unavailable(f"{what}: it is closed.")
-        with _Mapped(what):
+        with Mapped(what):
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     # ------------------------------------------------------------ upkeep
@@ -338,7 +341,9 @@ class RocksStore:
         """
         dropped = freed = 0
         batch, row = WriteBatch(raw_mode=True), b""
-        for physical, size in _invisible(_entries(self._db, number, _after(number)), horizon):
+        for physical, size in invisible_versions(
+            entries_between(self._db, number, table_end(number)), horizon
+        ):
             if len(batch) >= PURGE_BATCH and physical[:-8] != row:
                 self._write_batch(batch)
                 batch = WriteBatch(raw_mode=True)
@@ -360,7 +365,7 @@ class RocksStore:
         return self._bytes[table]
 
     def _count_bytes(self, number: bytes) -> int:
-        entries = _entries(self._db, number, _after(number))
+        entries = entries_between(self._db, number, table_end(number))
         return sum(len(key) - 12 + len(value) for key, value in entries)
 
     def _count(self, table: str, change: int) -> None:
@@ -371,7 +376,7 @@ class RocksStore:
         """A key for about every `SPLIT_BYTES` of a table's files."""
         number = self._prefix(table)
         return await self._in_thread(
-            f"Table {table} cannot be read", lambda: self._split(number, _after(number))
+            f"Table {table} cannot be read", lambda: self._split(number, table_end(number))
         )
 
     def _split(self, low: bytes, high: bytes) -> list[bytes]:
@@ -387,7 +392,7 @@ class RocksStore:
             for wanted in between(first, last, size // SPLIT_BYTES):
                 iterator.seek(wanted)
                 if iterator.valid() and first < iterator.key() < high:
-                    found.add(iterator.key()[len(low) : -_STAMP.size])
+                    found.add(iterator.key()[len(low) : -STAMP.size])
         iterator.status()
         return sorted(found)
 
@@ -396,7 +401,7 @@ class RocksStore:
             return
         self._closed = True
         self._threads.shutdown()
-        with _Mapped("The store cannot be closed"):
+        with Mapped("The store cannot be closed"):
             try:
                 if self._writes:
                     self._db.flush_wal(True)
@@ -478,235 +483,3 @@ def _batch(
             batch.put(prefix + key + stamp, value)
         sizes[table] = sum([len(key) + len(value) for key, value in puts])
     return batch, sizes
-
-
-def _after(number: bytes) -> bytes:
-    """The exclusive end of the keys that begin with `number`: a table's number, perhaps with more
-    bytes."""
-    after = successor(number)
-    assert after is not None, "numbers are given from 1"
-    return after
-
-
-def _entries(db: Rdict, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Entries with start ≤ key < end, as one consistent view.
-
-    rocksdict's `items()` would be shorter, but it takes a damaged block for the end of the data:
-    only `status` of its low iterator distinguishes the two.
-    """
-    iterator = _below(db, end)
-    iterator.seek(start)
-    while iterator.valid():
-        yield iterator.key(), iterator.value()
-        iterator.next()
-    iterator.status()
-
-
-def _entries_backwards(db: Rdict, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """As `_entries`, from the last to the first."""
-    iterator = _below(db, end)
-    iterator.seek_to_last()
-    while iterator.valid():
-        key = iterator.key()
-        if key < start:
-            return
-        yield key, iterator.value()
-        iterator.prev()
-    iterator.status()
-
-
-def _under(db: Rdict, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Entries that start with `prefix`, the number of a table and more."""
-    return _entries(db, prefix, _after(prefix))
-
-
-def _below(db: Rdict, end: bytes) -> Any:
-    """An iterator over all keys below `end`.
-
-    An iterator without a bound goes on to the next existing entry, past all entries that were
-    purged and are not compacted yet. That takes 20 ms for 200 000 such entries, and holds the
-    interpreter. There is no lower bound: the method of rocksdict 0.3 for it sets the upper one.
-    """
-    options = ReadOptions()
-    options.set_iterate_upper_bound(end)
-    return db.iter(options)
-
-
-def _rows_of_batch(rows: Iterator[Cell], most: int) -> tuple[list[Cell], bool]:
-    """The next rows, at most `most`, up to the row at which they reach BATCH_BYTES; and whether
-    they are the last ones."""
-    batch: list[Cell] = []
-    append, left = batch.append, BATCH_BYTES
-    for cell in islice(rows, most):
-        append(cell)
-        left -= len(cell[2])  # the value; access by its name takes twice as long
-        if left <= 0:
-            return batch, False
-    return batch, len(batch) < most
-
-
-def _collect(
-    groups: Iterator[Iterator[Cell]], found: list[list[Cell]], room: int
-) -> Iterator[bool]:
-    """Fill `found` with the first groups, as far as whole groups fit in `room`. Yields True after
-    each part of the work."""
-    part = BATCH_BYTES
-    for group in groups:
-        cells: list[Cell] = []
-        for cell in group:
-            cells.append(cell)
-            size = len(cell.value)
-            room -= size
-            if room < 0:
-                return
-            part -= size + _ROW_COST
-            if part <= 0:
-                yield True
-                part = BATCH_BYTES
-        found.append(cells)
-        part -= _ROW_COST
-
-
-def _seek_row(db: Rdict, physical: bytes, stamp: bytes) -> Cell | None:
-    """First version of the row `physical` at or behind `stamp`, also if it is a tombstone; None if
-    there is none."""
-    first = physical + stamp
-    iterator = _below(db, physical + _LAST)
-    iterator.seek(first)
-    if not iterator.valid():
-        iterator.status()
-        return None
-    found = iterator.key()
-    if len(found) != len(physical) + 8:  # a row whose key is longer
-        return None
-    return Cell(physical[4:], _timestamp(found), iterator.value())
-
-
-def _timestamp(physical: bytes) -> int:
-    return _LARGEST - int.from_bytes(physical[-8:])
-
-
-_cell: Callable[[tuple[bytes, int, bytes]], Cell] = partial(tuple.__new__, Cell)
-"""Makes a `Cell` from a tuple, in half the time of `Cell(…)`: scans make one for each row."""
-
-
-def _newest(entries: Iterator[tuple[bytes, bytes]], newest: int) -> Iterator[Cell]:
-    """Per row the first version at or behind `newest`, a complemented timestamp, without
-    tombstones."""
-    done, least = b"", _STAMP.pack(newest)
-    last, ts = b"", 0
-    for physical, value in entries:
-        row, stamp = physical[:-8], physical[-8:]
-        if stamp < least or row == done:
-            continue
-        done = row
-        if value != TOMBSTONE:
-            if stamp != last:  # rows that were written together have one timestamp
-                last, ts = stamp, _timestamp(physical)
-            yield _cell((row[4:], ts, value))
-
-
-def _oldest_last(entries: Iterator[tuple[bytes, bytes]], at: int) -> Iterator[Cell]:
-    """As `_newest`, for entries in reverse order and a timestamp `at`: the versions of a row come
-    oldest first, and the last one ≤ `at` is read."""
-    best: Cell | None = None
-    row = b""
-    for physical, value in entries:
-        if physical[:-8] != row:
-            if best is not None and best.value != TOMBSTONE:
-                yield best
-            row, best = physical[:-8], None
-        ts = _timestamp(physical)
-        if ts <= at:
-            best = Cell(row[4:], ts, value)
-    if best is not None and best.value != TOMBSTONE:
-        yield best
-
-
-def _invisible(entries: Iterator[tuple[bytes, bytes]], horizon: int) -> Iterator[tuple[bytes, int]]:
-    """Keys and sizes of the versions that no snapshot ≥ `horizon` reads.
-
-    Such snapshots read the newest version ≤ `horizon`, unless a newer one hides it. If that version
-    is a tombstone, the row is absent without it, too: it goes with everything below it.
-    """
-    row, covered = b"", False
-    for physical, value in entries:
-        if physical[:-8] != row:
-            row, covered = physical[:-8], False
-        if _timestamp(physical) > horizon:
-            continue
-        if covered or value == TOMBSTONE:
-            yield physical, len(physical) - 12 + len(value)
-        covered = True
-
-
-class _Mapped:
-    """Maps errors of rocksdict (plain Exceptions with RocksDB's status as text) to Hornbeam's."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        # Exactly Exception: a TypeError is a bug of Hornbeam and must show as one.
-        if error is not None and (
-            type(error) is Exception or isinstance(error, DbClosedError) or _is_being_closed(error)
-        ):
-            raise _mapped(str(error), self._what) from error
-
-
-class _BetweenTwo:
-    """Replaces a database while it is opened again: every use raises."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise Exception("it is being opened again")
-
-    def close(self) -> None: ...
-
-
-def _closed(db: Rdict) -> None:
-    """Close a database that has failed, once no thread is inside of it any more."""
-    until = time.monotonic() + CLOSE_S
-    while True:
-        try:
-            db.close()
-        except RuntimeError:  # a thread is inside: "Already borrowed"
-            if time.monotonic() > until:
-                raise Exception("it is in use and cannot be opened again yet") from None
-            time.sleep(CLOSE_S / 1_000)
-            continue
-        except Exception as error:
-            _LOG.info("closed after a failure", error=str(error))
-        return
-
-
-def _is_being_closed(error: BaseException) -> bool:
-    return isinstance(error, RuntimeError) and str(error) == "Already mutably borrowed"
-
-
-def _is_full(status: str) -> bool:
-    return "No space" in status or "quota" in status
-
-
-def _is_stuck(status: str) -> bool:
-    """True if RocksDB refuses a write because an earlier one has failed."""
-    return "previous error" in status or "Seen error" in status
-
-
-def _mapped(status: str, what: str) -> HornbeamError:
-    if _is_full(status):
-        return DiskFull(f"{what}: the disk is full.", cure="Free space; writes then go on.")
-    if status.startswith("Corruption"):
-        return Corruption(f"{what}: {status}", cure="Restore the folder from a backup.")
-    if "lock" in status.lower() and status.startswith("IO error"):
-        return Unavailable(
-            f"{what}: it is open already, here or in another process.",
-            cure="Stop that process, or use its server.",
-        )
-    return Unavailable(f"{what}: {status}")
