@@ -16,6 +16,7 @@ from hornbeam_server.query.workers.control import Options
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.ports import START, Coordination, Log
+from hornbeam_server.storage.tables import create_tables
 from hornbeam_server.txlayer.cluster import assignment
 from hornbeam_server.txlayer.cluster.assignment import Word
 from hornbeam_server.txlayer.cluster.links import Links
@@ -26,17 +27,17 @@ from hornbeam_server.txlayer.cluster.membership import Membership
 from hornbeam_server.txlayer.cluster.membership_view import View
 from hornbeam_server.txlayer.cluster.remote_locks import Guests, TravellingLocks
 from hornbeam_server.txlayer.cluster.slot_rates import SlotRates
-from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots, OwnSnapshots, Snapshots
+from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots
 from hornbeam_server.txlayer.commit import log_end
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.commit.recovery import Recovered, recover
+from hornbeam_server.txlayer.commit.snapshots import OwnSnapshots, Snapshots
 from hornbeam_server.txlayer.ddl import build_records
 from hornbeam_server.txlayer.ddl.barrier import OwnBarrier
 from hornbeam_server.txlayer.ddl.catalog_keeper import CatalogKeeper
 from hornbeam_server.txlayer.ddl.claim import NO_CATALOG, Claim, load_catalog
 from hornbeam_server.txlayer.ddl.claim import TABLE as CATALOG_TABLE
-from hornbeam_server.txlayer.ddl.tables import create_tables
 from hornbeam_server.txlayer.transactions import identity_columns, outcomes
 from hornbeam_server.txlayer.transactions.locks import Locks, LockTable
 from hornbeam_server.txlayer.transactions.manager import TransactionLimits, TransactionManager

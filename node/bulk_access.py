@@ -25,8 +25,8 @@ from hornbeam_server.txlayer.cluster.member import Member
 from hornbeam_server.txlayer.cluster.segment_positions import Following
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.read_holds import Readers
+from hornbeam_server.txlayer.ddl.bulk_tables import bulk_tables
 from hornbeam_server.txlayer.ddl.claim import load_catalog
-from hornbeam_server.txlayer.ddl.tables import bulk_tables
 from hornbeam_server.txlayer.transactions.manager import TransactionManager
 
 

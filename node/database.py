@@ -37,7 +37,7 @@ from hornbeam_server.schema.switching import switch_quickly
 from hornbeam_server.storage.ports import Clock, Ids
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.cluster.member import Member
-from hornbeam_server.txlayer.cluster.snapshots import Snapshots
+from hornbeam_server.txlayer.commit.snapshots import Snapshots
 from hornbeam_server.txlayer.ddl.initial_loads import InitialLoads
 from hornbeam_server.txlayer.transactions import outcomes
 from hornbeam_server.txlayer.transactions.requests import (

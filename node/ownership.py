@@ -8,8 +8,8 @@ from hornbeam_server.node.settings import Settings
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.ports import Clock, Coordination
 from hornbeam_server.txlayer.cluster.member import Member
-from hornbeam_server.txlayer.cluster.snapshots import LastSnapshots, Snapshots
 from hornbeam_server.txlayer.commit.committer import Committer
+from hornbeam_server.txlayer.commit.snapshots import LastSnapshots, Snapshots
 
 
 class Ownership:

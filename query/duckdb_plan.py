@@ -20,8 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from hornbeam_server.query.dialect.duckdb_types import to_record_batch
 from hornbeam_server.query.duckdb.session import DuckSession
-from hornbeam_server.query.duckdb.types import to_record_batch
 from hornbeam_server.query.execution.lookups import Key, fetch, getter, lookup_rows
 from hornbeam_server.query.execution.loops import NativePlan
 from hornbeam_server.query.optimizer.access_paths import Access, JoinColumn, Parameters, value_of

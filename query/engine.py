@@ -21,8 +21,12 @@ import pyarrow as pa
 from hornbeam_server.query.binding.algebra import StatementKind
 from hornbeam_server.query.binding.binder import BoundQuery, OutputColumn, bind
 from hornbeam_server.query.binding.parameters import Misfit, read, readers, with_literals
+from hornbeam_server.query.dialect.duckdb_types import (
+    arrow_schema,
+    from_record_batch,
+    to_record_batch,
+)
 from hornbeam_server.query.duckdb.session import DuckSession
-from hornbeam_server.query.duckdb.types import arrow_schema, from_record_batch, to_record_batch
 from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.execution.loops import NativePlan, TooManyRows
 from hornbeam_server.query.explain import Explanation, explain

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from hornbeam_server.query.duckdb.types import from_record_batch
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch
 from hornbeam_server.schema.errors import (
     ConstraintViolation,
     InvalidRequest,

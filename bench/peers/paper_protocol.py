@@ -52,8 +52,8 @@ from hornbeam_server.storage.codec.rows import FORMAT, Codecs, LayoutCodec
 from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Log, Put, TableStore
 from hornbeam_server.storage.snapshot import Snapshot
+from hornbeam_server.storage.tables import create_tables
 from hornbeam_server.txlayer.commit.hlc import HybridClock
-from hornbeam_server.txlayer.ddl.tables import create_tables
 from hornbeam_server.txlayer.transactions.requests import Parameters
 from hornbeam_server.txlayer.transactions.roots import RootName, Roots
 from hornbeam_server.txlayer.transactions.write_compiler import compile_write

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hornbeam_server.maintain.deltas.relations import Field, Fields
-from hornbeam_server.query.duckdb.types import quoted
+from hornbeam_server.query.dialect.duckdb_types import quoted
 
 
 class JoinKind(enum.StrEnum):

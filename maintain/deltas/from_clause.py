@@ -20,7 +20,7 @@ from hornbeam_server.maintain.deltas.expressions import (
 )
 from hornbeam_server.maintain.deltas.operators import filtered, mapped, named, pair_of, renamed
 from hornbeam_server.query.binding.parse import at
-from hornbeam_server.query.duckdb.types import quoted
+from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.errors import Unsupported
 
 

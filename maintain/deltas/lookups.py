@@ -43,7 +43,7 @@ from hornbeam_server.maintain.deltas.relations import (
     nothing,
     stored_fields,
 )
-from hornbeam_server.query.duckdb.types import quoted
+from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, Layout
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.rows import projection

@@ -9,7 +9,7 @@ from sqlglot import exp
 from hornbeam_server.maintain.deltas.algebra import Bound, Join, JoinKind, Map, Node
 from hornbeam_server.maintain.deltas.expressions import all_of, plain
 from hornbeam_server.maintain.deltas.relations import Field, Fields
-from hornbeam_server.query.duckdb.types import quoted
+from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.types import Kind
 

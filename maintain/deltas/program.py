@@ -46,7 +46,7 @@ from hornbeam_server.maintain.deltas.states import GroupState
 from hornbeam_server.maintain.deltas.translate import Translator
 from hornbeam_server.query.binding.binder import bind_tree
 from hornbeam_server.query.dialect.duckdb_sql import WIDE
-from hornbeam_server.query.duckdb.types import quoted
+from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog, DeferredView, StateLayout
 from hornbeam_server.schema.errors import Unsupported
 from hornbeam_server.schema.model import Column, DeclaredView, KeyPart, Refresh

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hornbeam_server.maintain.changes import Change
-from hornbeam_server.query.duckdb.types import (
+from hornbeam_server.query.dialect.duckdb_types import (
     arrow_schema,
     arrow_type,
     from_record_batch,

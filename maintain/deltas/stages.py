@@ -49,7 +49,7 @@ from hornbeam_server.maintain.deltas.relations import (
     with_weight,
 )
 from hornbeam_server.maintain.deltas.states import GroupState
-from hornbeam_server.query.duckdb.types import quoted
+from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Layout, StateLayout
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.schema.types import ColumnType, Kind, Row

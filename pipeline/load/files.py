@@ -39,7 +39,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from hornbeam_server.query.duckdb.types import column_type, from_record_batch
+from hornbeam_server.query.dialect.duckdb_types import column_type, from_record_batch
 from hornbeam_server.schema.errors import (
     InvalidRequest,
     NotNullViolation,

@@ -24,7 +24,7 @@ from hornbeam_server.pipeline.sources.types import to_batch
 from hornbeam_server.pipeline.spark.errors import about
 from hornbeam_server.pipeline.spark.export import Export
 from hornbeam_server.pipeline.spark.sink import Sink, open_sink
-from hornbeam_server.query.duckdb.types import quoted
+from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.collector import settle_collector
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value

@@ -12,7 +12,7 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from hornbeam_server.query.duckdb.types import arrow_type
+from hornbeam_server.query.dialect.duckdb_types import arrow_type
 from hornbeam_server.schema.catalog import Layout
 from hornbeam_server.schema.errors import NotFound
 from hornbeam_server.schema.model import Column

@@ -14,8 +14,8 @@ from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch
 from hornbeam_server.query.duckdb.scalar import evaluating
-from hornbeam_server.query.duckdb.types import from_record_batch
 from hornbeam_server.query.workers.messages import (
     Append,
     Next,

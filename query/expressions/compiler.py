@@ -14,6 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from hornbeam_server.query.binding.constants import CONSTANT
+from hornbeam_server.query.binding.placeholders import number_placeholders, parameter_key
 from hornbeam_server.query.expressions import arithmetic, casts, comparison, logic, text
 from hornbeam_server.query.expressions.literals import parse_number
 from hornbeam_server.query.expressions.operands import (
@@ -26,7 +27,6 @@ from hornbeam_server.query.expressions.operands import (
     column_getter,
     constant,
 )
-from hornbeam_server.query.expressions.parameters import number_placeholders, parameter_key
 from hornbeam_server.schema.types import ColumnType, Row, Value
 
 

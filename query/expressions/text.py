@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 
-from hornbeam_server.query.duckdb.types import connect
+from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.query.expressions.operands import (
     BIGINT,
     BOOLEAN,

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from hornbeam_server.query.duckdb.types import column_type, connect, quoted
+from hornbeam_server.query.dialect.duckdb_types import column_type, connect, quoted
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.messages import (
     Append,

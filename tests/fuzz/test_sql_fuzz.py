@@ -26,7 +26,7 @@ from sql_grammar import garbled, mutated, queries, writes
 from hornbeam_server.node.database import Database
 from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.node.settings import Settings
-from hornbeam_server.query.duckdb.types import connect, from_record_batch, to_record_batch
+from hornbeam_server.query.dialect.duckdb_types import connect, from_record_batch, to_record_batch
 from hornbeam_server.schema.errors import HornbeamError
 from hornbeam_server.txlayer.transactions.requests import Statement
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import rows_for, schemas
 
 from hornbeam_server.pipeline.load import files
-from hornbeam_server.query.duckdb.types import to_record_batch
+from hornbeam_server.query.dialect.duckdb_types import to_record_batch
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import InvalidRequest, UnknownName
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import duckdb
 
+from hornbeam_server.query.dialect.duckdb_types import connect, from_record_batch, to_record_batch
 from hornbeam_server.query.duckdb.scalar import evaluate
 from hornbeam_server.query.duckdb.session import DuckSession
-from hornbeam_server.query.duckdb.types import connect, from_record_batch, to_record_batch
 from hornbeam_server.query.workers.control import Options
 from hornbeam_server.query.workers.pool import Workers
 from hornbeam_server.schema.catalog import (

@@ -13,7 +13,7 @@ import pytest
 from query_world import MemoryReader, make_catalog, sample
 
 from hornbeam_server.query import duckdb_plan
-from hornbeam_server.query.duckdb.types import from_record_batch
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch
 from hornbeam_server.query.duckdb_plan import ResidualPlan
 from hornbeam_server.query.engine import PreparedQuery, QueryEngine
 from hornbeam_server.query.execution import lookups, loops

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from query_world import Data, MemoryReader, ask, assert_answered, make_catalog, oracle
 
-from hornbeam_server.query.duckdb.types import connect
+from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.execution.loops import NativePlan
 

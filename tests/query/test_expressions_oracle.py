@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp, parse_one
 
-from hornbeam_server.query.duckdb.types import (
+from hornbeam_server.query.dialect.duckdb_types import (
     column_type,
     connect,
     from_record_batch,

@@ -24,8 +24,8 @@ from hornbeam_server.query.binding.binder import bind
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.catalogue import VOLATILE
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
+from hornbeam_server.query.dialect.duckdb_types import column_type, connect, from_record_batch
 from hornbeam_server.query.dialect.functions import makes_or_takes_rows
-from hornbeam_server.query.duckdb.types import column_type, connect, from_record_batch
 from hornbeam_server.query.expressions import compile_expression
 from hornbeam_server.schema.errors import HornbeamError, SqlError, Unsupported
 from hornbeam_server.schema.model import Column

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from query_world import evaluated
 from sqlglot import parse_one
 
-from hornbeam_server.query.duckdb.types import (
+from hornbeam_server.query.dialect.duckdb_types import (
     arrow_schema,
     column_type,
     connect,

@@ -35,10 +35,11 @@ from hornbeam_server.txlayer.cluster.membership_view import View, slot_of
 from hornbeam_server.txlayer.cluster.messages import Lock, Release, Request, decode_request
 from hornbeam_server.txlayer.cluster.remote_locks import Guests, TravellingLocks
 from hornbeam_server.txlayer.cluster.slot_rates import SlotRates
-from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots, OwnSnapshots
+from hornbeam_server.txlayer.cluster.snapshots import MembersSnapshots
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.commit.read_holds import Readers
+from hornbeam_server.txlayer.commit.snapshots import OwnSnapshots
 from hornbeam_server.txlayer.transactions.locks import LockName, LockTable
 from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
 from hornbeam_server.txlayer.transactions.schema_gate import Gate

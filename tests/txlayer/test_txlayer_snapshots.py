@@ -9,8 +9,9 @@ from txlayer_world import prepared
 from hornbeam_server.schema.errors import InvalidRequest, Unavailable
 from hornbeam_server.storage.simulated.loop import run_simulated
 from hornbeam_server.txlayer.cluster.messages import Reach
-from hornbeam_server.txlayer.cluster.snapshots import FRESH_S, HURRY_S, PATIENCE_S, LastSnapshots
+from hornbeam_server.txlayer.cluster.snapshots import FRESH_S, HURRY_S, PATIENCE_S
 from hornbeam_server.txlayer.commit.hlc import MAX_AHEAD_MS
+from hornbeam_server.txlayer.commit.snapshots import LastSnapshots
 
 
 async def commit(party, number=1, key="k"):

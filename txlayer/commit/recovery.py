@@ -24,9 +24,9 @@ from hornbeam_server.storage.log.records import (
     merged_writes,
 )
 from hornbeam_server.storage.ports import START, Log, Position, Segment, TableStore
+from hornbeam_server.storage.tables import create_tables
 from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
 from hornbeam_server.txlayer.commit.log_end import LostEnd, known_end
-from hornbeam_server.txlayer.ddl.tables import create_tables
 
 _LOG = structlog.get_logger(__name__)
 

@@ -48,6 +48,7 @@ from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.limits import require_storable
 from hornbeam_server.storage.ports import Clock, Put, TableStore
 from hornbeam_server.storage.snapshot import Snapshot
+from hornbeam_server.storage.tables import create_tables
 from hornbeam_server.storage.together import all_tried
 from hornbeam_server.txlayer.commit.committer import Committer
 from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
@@ -63,7 +64,6 @@ from hornbeam_server.txlayer.ddl.numbering import (
     tables_of,
     with_numbers,
 )
-from hornbeam_server.txlayer.ddl.tables import create_tables
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.manager import TransactionManager
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from hornbeam_server.query.duckdb.types import quoted
+from hornbeam_server.query.dialect.duckdb_types import quoted
 from hornbeam_server.schema.catalog import Catalog
 from hornbeam_server.schema.diff import diff
 from hornbeam_server.schema.errors import ForeignKeyViolation, StalePlan, UniqueViolation

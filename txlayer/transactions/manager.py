@@ -34,10 +34,10 @@ from hornbeam_server.schema.turns import chunks, turn
 from hornbeam_server.storage.ports import Clock, Ids, Put, TableStore
 from hornbeam_server.storage.snapshot import Overlay
 from hornbeam_server.storage.together import read_together, settled
-from hornbeam_server.txlayer.cluster.snapshots import Snapshots
 from hornbeam_server.txlayer.commit.committer import Committed, Committer, Prepared, encoded
 from hornbeam_server.txlayer.commit.hlc import HybridClock
 from hornbeam_server.txlayer.commit.read_holds import Readers
+from hornbeam_server.txlayer.commit.snapshots import Snapshots
 from hornbeam_server.txlayer.transactions.attempt import Transaction
 from hornbeam_server.txlayer.transactions.compiled_catalog import CatalogState
 from hornbeam_server.txlayer.transactions.identity_columns import IdentityBlocks, Numbers

@@ -13,10 +13,10 @@ from hornbeam_server.query.binding.binder import BoundQuery, bind, bind_tree
 from hornbeam_server.query.binding.constants import comparable, fold, named_type
 from hornbeam_server.query.binding.parameters import readers, with_literals
 from hornbeam_server.query.binding.parse import OVERRIDING
+from hornbeam_server.query.binding.placeholders import parameter_key
 from hornbeam_server.query.dialect.functions import DISPLAY, makes_or_takes_rows
 from hornbeam_server.query.engine import QueryEngine
 from hornbeam_server.query.expressions import compile_expression
-from hornbeam_server.query.expressions.parameters import parameter_key
 from hornbeam_server.schema.catalog import Catalog, Index
 from hornbeam_server.schema.errors import SqlError, Unsupported
 from hornbeam_server.schema.model import Column, DefaultKind, Relation

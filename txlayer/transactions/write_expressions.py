@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from sqlglot import exp
 
 from hornbeam_server.query.binding.binder import BoundQuery
+from hornbeam_server.query.binding.placeholders import parameter_key
 from hornbeam_server.query.duckdb.scalar import evaluate
 from hornbeam_server.query.expressions import compile_expression
-from hornbeam_server.query.expressions.parameters import parameter_key
 from hornbeam_server.schema.errors import UnknownName
 from hornbeam_server.schema.model import Column, Relation
 from hornbeam_server.schema.types import ColumnType, Kind, Row, Value

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
+from hornbeam_server.query.dialect.duckdb_types import from_record_batch, quoted, to_record_batch
 from hornbeam_server.query.duckdb.session import DuckSession
-from hornbeam_server.query.duckdb.types import from_record_batch, quoted, to_record_batch
 from hornbeam_server.query.workers.pool import Workers
 from hornbeam_server.schema.catalog import Catalog, JoinView, Layout
 from hornbeam_server.schema.errors import NotFound

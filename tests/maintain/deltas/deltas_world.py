@@ -14,7 +14,7 @@ from hornbeam_server.maintain.deltas.relations import changed_rows, stored_field
 from hornbeam_server.maintain.deltas.stages import input_schema, output_schema, run_inputs
 from hornbeam_server.query.binding.parse import parse
 from hornbeam_server.query.dialect.duckdb_sql import duckdb_sql
-from hornbeam_server.query.duckdb.types import (
+from hornbeam_server.query.dialect.duckdb_types import (
     column_type,
     connect,
     from_record_batch,

@@ -12,7 +12,7 @@ from deltas_world import Rows, World, catalog_of, shown
 from hornbeam_server.maintain.changes import Change
 from hornbeam_server.maintain.deltas.program import compile_view, refresh, stored_program
 from hornbeam_server.maintain.deltas.relations import changed_rows
-from hornbeam_server.query.duckdb.types import connect
+from hornbeam_server.query.dialect.duckdb_types import connect
 from hornbeam_server.schema.catalog import DeferredView, State
 from hornbeam_server.schema.errors import Corruption, SqlError, UnknownName, Unsupported
 from hornbeam_server.schema.model import DeclaredView

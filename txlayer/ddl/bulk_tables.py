@@ -1,0 +1,16 @@
+"""Tables into which external builders and loaders may put rows."""
+
+from __future__ import annotations
+
+from hornbeam_server.schema.catalog import Catalog, State
+from hornbeam_server.txlayer.ddl import load_records
+
+
+def bulk_tables(catalog: Catalog) -> frozenset[str]:
+    """The tables that may be written outside of transactions, for example by Spark: those of
+    BUILDING views and indexes, of deferred views, and of the load under way. No commit reads
+    them."""
+    built = [name for name, state in catalog.states if state is State.BUILDING]
+    deferred = [name for view in catalog.deferred for name in view.stored]
+    written = {catalog.layout(name).table for name in (*built, *deferred)}
+    return frozenset(written | set(load_records.tables(catalog).values()))
