@@ -5,7 +5,7 @@ once.
 1. *Begun*: a catalog with a `Load` is put into force between two transactions; the relations are
    empty in it. The load's tables are new, and no query reads them. From then on no transaction
    writes a loaded relation, one that it references, directly or indirectly, or one that references
-   it (`Catalog.frozen`, checked in `Transaction._write`).
+   it (`Catalog.frozen`, checked in `Workspace.write`).
 2. The loader puts rows into the new tables, each at a snapshot of its own. All snapshots since the
    load began show the same parents. So a foreign key that was checked at one of them holds, and a
    row of a view that was joined at one of them is right. It matters neither at which snapshot, nor
