@@ -163,3 +163,9 @@ def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         return
     with guarded_cluster(tmp_path_factory.mktemp("cluster"), hbase=PATIENT) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Coroutine tests run on asyncio, as the server does."""
+    return "asyncio"

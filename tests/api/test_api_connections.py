@@ -62,74 +62,58 @@ def hurried(monkeypatch):
     monkeypatch.setattr(http_protocol, "HEAD_S", 0.3)
 
 
-def test_a_head_beyond_the_limit_is_refused_before_it_is_whole(tmp_path):
-    async def ask():
-        async with served(tmp_path) as port:
-            filler = b"X-Filler: " + b"a" * (HEAD_BYTES - len(GET) - 10)
-            assert (await answered(port, GET + filler + b"a")).startswith(b"HTTP/1.1 431 ")
-            many = b"".join(b"X-%d: a\r\n" % number for number in range(20_000))
-            assert (await answered(port, GET, many[:HEAD_BYTES])).startswith(b"HTTP/1.1 431 ")
-            fits = GET + filler[:-23] + b"\r\nConnection: close\r\n\r\n"
-            assert (await answered(port, fits)).startswith(b"HTTP/1.1 200 ")
-
-    asyncio.run(ask())
+async def test_a_head_beyond_the_limit_is_refused_before_it_is_whole(tmp_path):
+    async with served(tmp_path) as port:
+        filler = b"X-Filler: " + b"a" * (HEAD_BYTES - len(GET) - 10)
+        assert (await answered(port, GET + filler + b"a")).startswith(b"HTTP/1.1 431 ")
+        many = b"".join(b"X-%d: a\r\n" % number for number in range(20_000))
+        assert (await answered(port, GET, many[:HEAD_BYTES])).startswith(b"HTTP/1.1 431 ")
+        fits = GET + filler[:-23] + b"\r\nConnection: close\r\n\r\n"
+        assert (await answered(port, fits)).startswith(b"HTTP/1.1 200 ")
 
 
-def test_bodies_may_be_longer_than_heads_but_their_trailers_may_not(tmp_path):
+async def test_bodies_may_be_longer_than_heads_but_their_trailers_may_not(tmp_path):
     chunked = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-    async def ask():
-        async with served(tmp_path) as port:
-            size = 3 * HEAD_BYTES
-            whole = b"%x\r\n" % size + b" " * size + b"\r\n0\r\n\r\n"
-            async with connected(port) as (reader, writer):
-                writer.write(chunked + whole)
-                assert (await head(reader)).startswith(b"HTTP/1.1 4")
-            endless = b"0\r\nX-Trailer: " + b"a" * 8 * HEAD_BYTES
-            assert b" 200 " not in await answered(port, chunked, endless)
-
-    asyncio.run(ask())
+    async with served(tmp_path) as port:
+        size = 3 * HEAD_BYTES
+        whole = b"%x\r\n" % size + b" " * size + b"\r\n0\r\n\r\n"
+        async with connected(port) as (reader, writer):
+            writer.write(chunked + whole)
+            assert (await head(reader)).startswith(b"HTTP/1.1 4")
+        endless = b"0\r\nX-Trailer: " + b"a" * 8 * HEAD_BYTES
+        assert b" 200 " not in await answered(port, chunked, endless)
 
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("begun", [b"", b"\r\n", GET])
-def test_a_head_that_does_not_come_is_not_waited_for(tmp_path, begun):
-    async def ask():
-        async with served(tmp_path) as port:
-            assert await answered(port, begun) == b""
-
-    asyncio.run(ask())
+async def test_a_head_that_does_not_come_is_not_waited_for(tmp_path, begun):
+    async with served(tmp_path) as port:
+        assert await answered(port, begun) == b""
 
 
 @pytest.mark.usefixtures("hurried")
-def test_a_connection_goes_on_as_long_as_its_heads_come_in_time(tmp_path):
-    async def ask():
-        async with served(tmp_path) as port, connected(port) as (reader, writer):
-            for _ in range(3):
-                writer.write(GET)
-                await asyncio.sleep(0.2)
-                writer.write(b"\r\n")
-                assert (await head(reader)).startswith(b"HTTP/1.1 200 ")
-                assert await reader.readexactly(len(b'{"status":"live"}'))
+async def test_a_connection_goes_on_as_long_as_its_heads_come_in_time(tmp_path):
+    async with served(tmp_path) as port, connected(port) as (reader, writer):
+        for _ in range(3):
             writer.write(GET)
-            assert await asyncio.wait_for(reader.read(), 8) == b""
-
-    asyncio.run(ask())
-
-
-def test_connections_beyond_the_limit_are_closed_at_once(tmp_path):
-    async def ask():
-        async with served(tmp_path, max_connections=2) as port:
-            async with connected(port) as (reader, writer), connected(port):
-                assert await answered(port, GET + b"\r\n") == b""
-                writer.write(GET + b"\r\n")
-                assert (await head(reader)).startswith(b"HTTP/1.1 200 ")
             await asyncio.sleep(0.2)
-            async with connected(port) as (reader, writer):
-                writer.write(GET + b"\r\n")
-                assert (await head(reader)).startswith(b"HTTP/1.1 200 ")
+            writer.write(b"\r\n")
+            assert (await head(reader)).startswith(b"HTTP/1.1 200 ")
+            assert await reader.readexactly(len(b'{"status":"live"}'))
+        writer.write(GET)
+        assert await asyncio.wait_for(reader.read(), 8) == b""
 
-    asyncio.run(ask())
+
+async def test_connections_beyond_the_limit_are_closed_at_once(tmp_path):
+    async with served(tmp_path, max_connections=2) as port:
+        async with connected(port) as (reader, writer), connected(port):
+            assert await answered(port, GET + b"\r\n") == b""
+            writer.write(GET + b"\r\n")
+            assert (await head(reader)).startswith(b"HTTP/1.1 200 ")
+        await asyncio.sleep(0.2)
+        async with connected(port) as (reader, writer):
+            writer.write(GET + b"\r\n")
+            assert (await head(reader)).startswith(b"HTTP/1.1 200 ")
 
 
 def test_connections_take_at_most_half_of_the_descriptors():

@@ -92,8 +92,8 @@ async def customers(db, *names):
         await asyncio.sleep(0.002)  # the next one's moment is another
 
 
-def test_a_view_is_read_as_of_the_last_finished_batch(tmp_path):
-    async def scenario(db):
+async def test_a_view_is_read_as_of_the_last_finished_batch(tmp_path):
+    async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
         with pytest.raises(Exception, match="cannot be read: it is building"):
             await db.fetch("SELECT * FROM byname")
@@ -119,13 +119,10 @@ def test_a_view_is_read_as_of_the_last_finished_batch(tmp_path):
         with pytest.raises(StalePlan):
             await db.deferred.finish("default", work.upto + 1, DONE)
 
-    on_shop(tmp_path, scenario)
 
-
-def test_relations_beside_a_view_are_of_the_same_moment(tmp_path):
+async def test_relations_beside_a_view_are_of_the_same_moment(tmp_path):
     both = "SELECT n, (SELECT count(*) FROM customer) FROM byname"
-
-    async def scenario(db):
+    async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
         await customers(db, "ann")
         first = await batch(db, byname={"ann": 1})
@@ -139,11 +136,9 @@ def test_relations_beside_a_view_are_of_the_same_moment(tmp_path):
         with pytest.raises(Unsupported, match="cannot be read as of snapshot"):
             await db.fetch(both, snapshot=between)
 
-    on_shop(tmp_path, scenario)
 
-
-def test_what_a_deferred_view_cannot_give_is_refused(tmp_path):
-    async def scenario(db):
+async def test_what_a_deferred_view_cannot_give_is_refused(tmp_path):
+    async with on_shop(tmp_path) as db:
         await declare(db, view("byname"), view("other", group="slow"))
         await batch(db)
         await batch(db, "slow")
@@ -162,11 +157,9 @@ def test_what_a_deferred_view_cannot_give_is_refused(tmp_path):
         with pytest.raises(NotFound, match="no group fast"):
             await db.deferred.begin("fast", db.moment)
 
-    on_shop(tmp_path, scenario)
 
-
-def test_hidden_columns_are_not_seen(tmp_path):
-    async def scenario(db):
+async def test_hidden_columns_are_not_seen(tmp_path):
+    async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
         await batch(db, byname={"ann": 1})
         for sql in (
@@ -182,11 +175,9 @@ def test_hidden_columns_are_not_seen(tmp_path):
         with pytest.raises(Exception, match="sums"):
             await db.fetch('SELECT * FROM "byname.sums"')
 
-    on_shop(tmp_path, scenario)
 
-
-def test_a_view_that_is_new_or_made_anew_is_built_beside_the_others(tmp_path):
-    async def scenario(db):
+async def test_a_view_that_is_new_or_made_anew_is_built_beside_the_others(tmp_path):
+    async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
         first = await batch(db, byname={"ann": 1})
         await declare(db, view("second"))
@@ -207,11 +198,9 @@ def test_a_view_that_is_new_or_made_anew_is_built_beside_the_others(tmp_path):
         assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
         assert await db.fetch("SELECT * FROM second") == [("ann", 2)]
 
-    on_shop(tmp_path, scenario)
 
-
-def test_a_view_made_anew_during_a_batch_is_built_by_the_next(tmp_path):
-    async def scenario(db):
+async def test_a_view_made_anew_during_a_batch_is_built_by_the_next(tmp_path):
+    async with on_shop(tmp_path) as db:
         await declare(db, view("byname"))
         await batch(db, byname={"ann": 1})
         work = await db.deferred.begin("default", db.moment)
@@ -225,13 +214,10 @@ def test_a_view_made_anew_during_a_batch_is_built_by_the_next(tmp_path):
         assert (after.refreshed, after.built) == ((), ("byname",))
         assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
 
-    on_shop(tmp_path, scenario)
 
-
-def test_a_purge_leaves_what_batches_and_readers_need(tmp_path):
+async def test_a_purge_leaves_what_batches_and_readers_need(tmp_path):
     clock = JumpingClock()
-
-    async def scenario(db):
+    async with on_shop(tmp_path, clock=clock) as db:
         await declare(db, view("byname"))
         await customers(db, "ann")
         work = await batch(db, byname={"ann": 1})
@@ -251,13 +237,10 @@ def test_a_purge_leaves_what_batches_and_readers_need(tmp_path):
         await db.deferred.finish("default", work.upto, DONE)
         assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
 
-    on_shop(tmp_path, scenario, clock=clock)
 
-
-def test_what_nobody_refreshes_is_not_kept_for_ever(tmp_path):
+async def test_what_nobody_refreshes_is_not_kept_for_ever(tmp_path):
     clock = JumpingClock()
-
-    async def scenario(db):
+    async with on_shop(tmp_path, clock=clock) as db:
         await declare(db, view("byname"))
         await batch(db, byname={"ann": 1})
         clock.ahead_s = 24 * HOUR_S + 60
@@ -272,14 +255,11 @@ def test_what_nobody_refreshes_is_not_kept_for_ever(tmp_path):
         assert (await batch(db, byname={"bob": 1})).built == ("byname",)
         assert await db.fetch("SELECT * FROM byname") == [("bob", 1)]
 
-    on_shop(tmp_path, scenario, clock=clock)
 
-
-def test_a_view_that_is_not_what_it_should_be_is_found(tmp_path):
+async def test_a_view_that_is_not_what_it_should_be_is_found(tmp_path):
     """These views hold what the batches here say, and are nothing of `SELECT c_name, …`."""
     sql = "SELECT c_name AS name, count(*) AS n FROM customer GROUP BY c_name"
-
-    async def scenario(db):
+    async with on_shop(tmp_path) as db:
         declared = DeclaredView("byname", sql)
         program = compile_view(declared, db.catalog)
         kept = (program.relations, program.columns, program.hidden, program.key, program.states)
@@ -310,5 +290,3 @@ def test_a_view_that_is_not_what_it_should_be_is_found(tmp_path):
         assert await found("byname") == (2, 1)  # eve is missing, and ann is another
         await make(("ann", 2), ("eve", 1), ("zoe", 3))
         assert await found("byname", "customer__orders") == (0, 1)
-
-    on_shop(tmp_path, scenario)

@@ -69,16 +69,13 @@ async def node(store, **settings):
 def over_a_store(work):
     """Run the coroutine `work(store)` over a RocksDB of its own."""
 
-    def test(tmp_path):
-        async def run() -> None:
-            store = Away(RocksStore.open(tmp_path / "store"))
-            try:
-                await store.create_table(api_keys.TABLE)
-                await asyncio.wait_for(work(store), 30)
-            finally:
-                await store.close()
-
-        asyncio.run(run())
+    async def test(tmp_path):
+        store = Away(RocksStore.open(tmp_path / "store"))
+        try:
+            await store.create_table(api_keys.TABLE)
+            await asyncio.wait_for(work(store), 30)
+        finally:
+            await store.close()
 
     test.__name__, test.__doc__ = work.__name__, work.__doc__
     return test

@@ -120,90 +120,78 @@ async def asks(cluster, serving, path, **body):
         return await node.post(path, json=body)
 
 
-def test_all_serve_and_one_changes_the_schema(tmp_path):
-    async def scenario():
-        cluster = Cluster(tmp_path)
-        async with cluster.two() as (first, second):
-            for number, node in enumerate((first, second)):
-                assert (await answers(cluster, node, "/readyz")).status_code == 200
-                await node.database.execute(INSERT, (number,))
-            for node in (first, second):
-                rows = await node.database.fetch("SELECT a FROM t ORDER BY a", strong=True)
-                assert rows == [(0,), (1,)]
-            with pytest.raises(Unavailable, match="http://first") as refused:
-                await create(second.database, "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER);")
-            assert refused.value.details["leader"] == "http://first"
-            await create(first.database, "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER);")
-            await second.database.execute("INSERT INTO t VALUES (2, 3)")
-
-    asyncio.run(scenario())
+async def test_all_serve_and_one_changes_the_schema(tmp_path):
+    cluster = Cluster(tmp_path)
+    async with cluster.two() as (first, second):
+        for number, node in enumerate((first, second)):
+            assert (await answers(cluster, node, "/readyz")).status_code == 200
+            await node.database.execute(INSERT, (number,))
+        for node in (first, second):
+            rows = await node.database.fetch("SELECT a FROM t ORDER BY a", strong=True)
+            assert rows == [(0,), (1,)]
+        with pytest.raises(Unavailable, match="http://first") as refused:
+            await create(second.database, "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER);")
+        assert refused.value.details["leader"] == "http://first"
+        await create(first.database, "CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER);")
+        await second.database.execute("INSERT INTO t VALUES (2, 3)")
 
 
-def test_before_it_has_joined_a_node_sends_requests_elsewhere(tmp_path):
-    async def scenario():
-        cluster = Cluster(tmp_path)
-        joining = Serving()
-        refused = await answers(cluster, joining, "/readyz")
-        assert (refused.status_code, refused.json()["standby"]) == (503, True)
-        assert "Retry-After" in refused.headers
-        assert (await answers(cluster, joining, "/livez")).status_code == 200
-        assert "hornbeam_ready 0" in (await answers(cluster, joining, "/metrics")).text
-
-    asyncio.run(scenario())
+async def test_before_it_has_joined_a_node_sends_requests_elsewhere(tmp_path):
+    cluster = Cluster(tmp_path)
+    joining = Serving()
+    refused = await answers(cluster, joining, "/readyz")
+    assert (refused.status_code, refused.json()["standby"]) == (503, True)
+    assert "Retry-After" in refused.headers
+    assert (await answers(cluster, joining, "/livez")).status_code == 200
+    assert "hornbeam_ready 0" in (await answers(cluster, joining, "/metrics")).text
 
 
-def test_a_node_whose_log_has_failed_comes_back_and_nothing_is_lost(tmp_path):
-    async def scenario():
-        async with Cluster(tmp_path).two() as (first, second):
-            old = first.database
-            await old.execute(INSERT, (1,))
-            await old.log.close()
-            with pytest.raises(OutcomeUnknown):
-                await old.transact(TransactionRequest((Statement(INSERT, (2,)),)))
-            await until(lambda: first.database is not old and first.database)
-            for number, node in ((3, first), (4, second)):
-                await persistently(lambda: node.database.execute(INSERT, (number,)))  # noqa: B023
-            rows = await second.database.fetch("SELECT a FROM t ORDER BY a", strong=True)
-            assert rows == [(1,), (3,), (4,)]
-
-    asyncio.run(scenario())
+async def test_a_node_whose_log_has_failed_comes_back_and_nothing_is_lost(tmp_path):
+    async with Cluster(tmp_path).two() as (first, second):
+        old = first.database
+        await old.execute(INSERT, (1,))
+        await old.log.close()
+        with pytest.raises(OutcomeUnknown):
+            await old.transact(TransactionRequest((Statement(INSERT, (2,)),)))
+        await until(lambda: first.database is not old and first.database)
+        for number, node in ((3, first), (4, second)):
+            await persistently(lambda: node.database.execute(INSERT, (number,)))  # noqa: B023
+        rows = await second.database.fetch("SELECT a FROM t ORDER BY a", strong=True)
+        assert rows == [(1,), (3,), (4,)]
 
 
-def test_without_a_quorum_reads_go_on_at_the_last_snapshot_and_writes_are_refused(tmp_path):
-    async def scenario():
-        cluster = Cluster(tmp_path)
-        async with cluster.two() as (first, second):
-            await first.database.execute(INSERT, (1,))
-            await second.database.fetch("SELECT a FROM t", strong=True)
-            cluster.quorum.lost = True
-            await until(lambda: first.retired and second.retired)
-            for node in (first, second):
-                ready = await answers(cluster, node, "/readyz")
-                assert (ready.status_code, ready.json()["standby"]) == (503, True)
-                written = await asks(
-                    cluster, node, "/v1/transactions", statements=[{"sql": "DELETE FROM t"}]
-                )
-                assert (written.status_code, written.json()["standby"]) == (503, True)
-                assert "Retry-After" in written.headers
-                assert (await answers(cluster, node, "/v1/schema")).status_code == 200
-            read = await asks(cluster, second, "/v1/query", sql="SELECT a FROM t")
-            assert read.json()["rows"] == [[1]]
-            assert float(read.headers["Hornbeam-Behind-S"]) >= 0
-            for newer in ({"consistency": "strong"}, {"bookmark": read.json()["snapshot"] + 1}):
-                refused = await asks(cluster, second, "/v1/query", sql="SELECT a FROM t", **newer)
-                assert (refused.status_code, refused.json()["standby"]) == (503, True)
-            cluster.quorum.lost = False
-            await until(lambda: first.database and second.database)
-            assert first.retired is second.retired is None
-            await persistently(lambda: first.database.execute(INSERT, (2,)))
-            read = await asks(cluster, first, "/v1/query", sql="SELECT a FROM t ORDER BY a")
-            assert read.json()["rows"] == [[1], [2]]
-            assert "Hornbeam-Behind-S" not in read.headers
-
-    asyncio.run(scenario())
+async def test_without_a_quorum_reads_go_on_at_the_last_snapshot_and_writes_are_refused(tmp_path):
+    cluster = Cluster(tmp_path)
+    async with cluster.two() as (first, second):
+        await first.database.execute(INSERT, (1,))
+        await second.database.fetch("SELECT a FROM t", strong=True)
+        cluster.quorum.lost = True
+        await until(lambda: first.retired and second.retired)
+        for node in (first, second):
+            ready = await answers(cluster, node, "/readyz")
+            assert (ready.status_code, ready.json()["standby"]) == (503, True)
+            written = await asks(
+                cluster, node, "/v1/transactions", statements=[{"sql": "DELETE FROM t"}]
+            )
+            assert (written.status_code, written.json()["standby"]) == (503, True)
+            assert "Retry-After" in written.headers
+            assert (await answers(cluster, node, "/v1/schema")).status_code == 200
+        read = await asks(cluster, second, "/v1/query", sql="SELECT a FROM t")
+        assert read.json()["rows"] == [[1]]
+        assert float(read.headers["Hornbeam-Behind-S"]) >= 0
+        for newer in ({"consistency": "strong"}, {"bookmark": read.json()["snapshot"] + 1}):
+            refused = await asks(cluster, second, "/v1/query", sql="SELECT a FROM t", **newer)
+            assert (refused.status_code, refused.json()["standby"]) == (503, True)
+        cluster.quorum.lost = False
+        await until(lambda: first.database and second.database)
+        assert first.retired is second.retired is None
+        await persistently(lambda: first.database.execute(INSERT, (2,)))
+        read = await asks(cluster, first, "/v1/query", sql="SELECT a FROM t ORDER BY a")
+        assert read.json()["rows"] == [[1], [2]]
+        assert "Hornbeam-Behind-S" not in read.headers
 
 
-def test_who_has_not_seen_the_end_of_a_schema_change_reads_nothing_that_came_after(tmp_path):
+async def test_who_has_not_seen_the_end_of_a_schema_change_reads_nothing_that_came_after(tmp_path):
     """The view that it would read has been dropped: nobody has kept it since."""
     tables = """
         CREATE TABLE t (a INTEGER PRIMARY KEY);
@@ -216,66 +204,54 @@ def test_who_has_not_seen_the_end_of_a_schema_change_reads_nothing_that_came_aft
         is_assignment = isinstance(found, Versioned) and b"gate_closed" in found.value
         return is_assignment and not Assignment.decode(found.value).gate_closed
 
-    async def scenario():
-        cluster = Cluster(tmp_path)
-        cluster.quorum_of["http://second"] = late = Quorum()
-        async with cluster.two() as (first, second):
-            await create(first.database, tables, join)
-            await first.database.keeper.wait_built()
-            await first.database.execute("INSERT INTO t VALUES (1)")
-            written = await first.database.execute("INSERT INTO u VALUES (1, 1)")
-            found = await asks(cluster, second, "/v1/query", sql=join, bookmark=written.commit_ts)
-            assert (found.json()["rows"], found.json()["served_by"]) == ([[1]], ["t__u"])
-            late.hides = opened
-            await create(first.database, tables)
-            written = await persistently(
-                lambda: first.database.execute("INSERT INTO u VALUES (2, 1)")
-            )
-            reading = asyncio.ensure_future(
-                asks(cluster, second, "/v1/query", sql=join, bookmark=written.commit_ts)
-            )
-            await asyncio.wait({reading}, timeout=1.0)
-            assert not second.database.manager.gate.is_open
-            late.hides = lambda found: False
-            found = (await reading).json()
-            assert found["rows"] == [[1], [2]]
-            assert "t__u" not in found["served_by"]
-
-    asyncio.run(scenario())
+    cluster = Cluster(tmp_path)
+    cluster.quorum_of["http://second"] = late = Quorum()
+    async with cluster.two() as (first, second):
+        await create(first.database, tables, join)
+        await first.database.keeper.wait_built()
+        await first.database.execute("INSERT INTO t VALUES (1)")
+        written = await first.database.execute("INSERT INTO u VALUES (1, 1)")
+        found = await asks(cluster, second, "/v1/query", sql=join, bookmark=written.commit_ts)
+        assert (found.json()["rows"], found.json()["served_by"]) == ([[1]], ["t__u"])
+        late.hides = opened
+        await create(first.database, tables)
+        written = await persistently(lambda: first.database.execute("INSERT INTO u VALUES (2, 1)"))
+        reading = asyncio.ensure_future(
+            asks(cluster, second, "/v1/query", sql=join, bookmark=written.commit_ts)
+        )
+        await asyncio.wait({reading}, timeout=1.0)
+        assert not second.database.manager.gate.is_open
+        late.hides = lambda found: False
+        found = (await reading).json()
+        assert found["rows"] == [[1], [2]]
+        assert "t__u" not in found["served_by"]
 
 
-def test_a_node_that_is_stopped_leaves_its_work_to_others(tmp_path):
-    async def scenario():
-        cluster = Cluster(tmp_path)
-        async with contextlib.AsyncExitStack() as staying:
-            async with cluster.node("http://first") as first:
-                await until(lambda: first.database.keeper.leads)
-                await create(first.database)
-                second = await staying.enter_async_context(cluster.node("http://second"))
-            for number in range(20):  # rows whose locks either node had
-                await second.database.execute(INSERT, (number,))
-            await until(lambda: second.database.keeper.leads)
-
-    asyncio.run(scenario())
+async def test_a_node_that_is_stopped_leaves_its_work_to_others(tmp_path):
+    cluster = Cluster(tmp_path)
+    async with contextlib.AsyncExitStack() as staying:
+        async with cluster.node("http://first") as first:
+            await until(lambda: first.database.keeper.leads)
+            await create(first.database)
+            second = await staying.enter_async_context(cluster.node("http://second"))
+        for number in range(20):  # rows whose locks either node had
+            await second.database.execute(INSERT, (number,))
+        await until(lambda: second.database.keeper.leads)
 
 
-def test_a_node_can_be_stopped_while_a_term_of_it_ends(tmp_path):
+async def test_a_node_can_be_stopped_while_a_term_of_it_ends(tmp_path):
     """Else it would begin another one, and nobody would stop that."""
-
-    async def scenario():
-        cluster, serving = Cluster(tmp_path), Serving()
-        node = Node(serving, lambda: cluster.join("http://node"), SystemClock())
-        running = asyncio.ensure_future(node.run())
-        await until(lambda: serving.database is not None)
-        ending = hold_its_housekeeping(serving.database)
-        serving.database.committer._fail(Unavailable("The log has failed."))
-        await asyncio.wait_for(ending.wait(), 20)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(running, 20)
-        assert serving.database is None
-
-    asyncio.run(scenario())
+    cluster, serving = Cluster(tmp_path), Serving()
+    node = Node(serving, lambda: cluster.join("http://node"), SystemClock())
+    running = asyncio.ensure_future(node.run())
+    await until(lambda: serving.database is not None)
+    ending = hold_its_housekeeping(serving.database)
+    serving.database.committer._fail(Unavailable("The log has failed."))
+    await asyncio.wait_for(ending.wait(), 20)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 20)
+    assert serving.database is None
 
 
 def hold_its_housekeeping(database):
@@ -293,15 +269,12 @@ def hold_its_housekeeping(database):
     return ending
 
 
-def test_damage_ends_the_node():
-    async def scenario():
-        async def damaged():
-            raise Corruption("The log is damaged.")
+async def test_damage_ends_the_node():
+    async def damaged():
+        raise Corruption("The log is damaged.")
 
-        with pytest.raises(Corruption):
-            await asyncio.wait_for(Node(Serving(), damaged, SystemClock()).run(), 20)
-
-    asyncio.run(scenario())
+    with pytest.raises(Corruption):
+        await asyncio.wait_for(Node(Serving(), damaged, SystemClock()).run(), 20)
 
 
 async def create(database, ddl="CREATE TABLE t (a INTEGER PRIMARY KEY);", workload=""):

@@ -83,33 +83,27 @@ def test_an_embedded_folder_is_private_and_the_umask_stays(tmp_path, mask):
     assert open_to_others(folder) == []
 
 
-def test_what_rocksdb_writes_later_is_private(tmp_path):
-    async def scenario():
-        with umask(0):
-            store = RocksStore.open(tmp_path / "store")
-            await store.create_table("t")
-            await store.put({"t": [Put(b"k", b"v")]}, 1)
-            store._db.flush()
-            await store.checkpoint(tmp_path / "store" / "checkpoint")
-            assert open_to_others(tmp_path / "store") == []
-            await store.close()
-
-    asyncio.run(scenario())
+async def test_what_rocksdb_writes_later_is_private(tmp_path):
+    with umask(0):
+        store = RocksStore.open(tmp_path / "store")
+        await store.create_table("t")
+        await store.put({"t": [Put(b"k", b"v")]}, 1)
+        store._db.flush()
+        await store.checkpoint(tmp_path / "store" / "checkpoint")
+        assert open_to_others(tmp_path / "store") == []
+        await store.close()
 
 
-def test_the_parts_of_a_database_are_private_by_themselves(tmp_path):
-    async def scenario():
-        with umask(0):
-            coordination = LocalCoordination.open(tmp_path / "coordination")
-            await coordination.write("/x", b"v", 0)
-            await coordination.close()
-            log = await LocalLog.open(tmp_path / "log", "local", 1)
-            await log.append([b"x"])
-            await log.close()
-        assert open_to_others(tmp_path / "coordination") == []
-        assert open_to_others(tmp_path / "log") == []
-
-    asyncio.run(scenario())
+async def test_the_parts_of_a_database_are_private_by_themselves(tmp_path):
+    with umask(0):
+        coordination = LocalCoordination.open(tmp_path / "coordination")
+        await coordination.write("/x", b"v", 0)
+        await coordination.close()
+        log = await LocalLog.open(tmp_path / "log", "local", 1)
+        await log.append([b"x"])
+        await log.close()
+    assert open_to_others(tmp_path / "coordination") == []
+    assert open_to_others(tmp_path / "log") == []
 
 
 def opened(folder):

@@ -66,14 +66,10 @@ async def exchanged(listener: TcpPeers, caller: TcpPeers) -> bytes:
 
 
 @on_every_loop
-def test_nodes_with_certificates_of_one_authority_talk(run: Run, authority):
+async def test_nodes_with_certificates_of_one_authority_talk(run: Run, authority):
     """Whatever names are in them."""
-
-    async def scenario() -> None:
-        both = [peers(certified(authority, name)) for name in ("one", "two")]
-        assert await exchanged(*both) == b"a x"
-
-    run(scenario())
+    both = [peers(certified(authority, name)) for name in ("one", "two")]
+    assert await exchanged(*both) == b"a x"
 
 
 @on_every_loop

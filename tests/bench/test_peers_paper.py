@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,16 +105,15 @@ class World:
         return sum([cell.value[:1] == DIRTY async for batch in batches for cell in batch])
 
 
-def in_world(folder: Path, test: Callable[[World], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with World(folder) as world:
-            await test(world)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def in_world(folder: Path):
+    async with World(folder) as world:
+        yield world
 
 
-def test_every_statement_means_the_same_with_views_and_without(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
+async def test_every_statement_means_the_same_with_views_and_without(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as world:
+
         async def same_answers(name: str, values: tuple[Any, ...]) -> None:
             sql = SOURCE.tasks[name].sql
             plain = world.engine.prepare(sql, CATALOG, use_views=False)
@@ -131,8 +130,6 @@ def test_every_statement_means_the_same_with_views_and_without(tmp_path: Path) -
         for name, runs in ((step.name, step.runs) for step in steps):
             if SOURCE.tasks[name].reads:
                 await same_answers(name, runs[-1])
-
-    in_world(tmp_path, test)
 
 
 def test_it_is_a_system(tmp_path: Path) -> None:
@@ -157,8 +154,8 @@ def test_it_is_a_system(tmp_path: Path) -> None:
     assert all(sizes[name] for name in CATALOG.view)
 
 
-def test_an_update_takes_six_steps(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
+async def test_an_update_takes_six_steps(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as world:
         seen: list[tuple[bytes, bool, set[float] | None]] = []
 
         async def look(_: int) -> None:
@@ -176,11 +173,9 @@ def test_an_update_takes_six_steps(tmp_path: Path) -> None:
         assert (await world.lock(), await world.marked()) == (FREE, 0)
         assert await world.discounts() == {NEW}
 
-    in_world(tmp_path, test)
 
-
-def test_inserts_and_deletes_mark_nothing(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
+async def test_inserts_and_deletes_mark_nothing(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as world:
         line = SOURCE.tasks["cart_line_insert"].sql
         await world.slave.write(SOURCE.tasks["create_cart"].sql, (1, TODAY))
         for sql, values in (
@@ -193,13 +188,11 @@ def test_inserts_and_deletes_mark_nothing(tmp_path: Path) -> None:
             assert world.calls.names.count("check_and_put") == 2
         assert await world.slave.read(SOURCE.tasks["get_cart"].sql, (1,)) == []
 
-    in_world(tmp_path, test)
 
-
-def test_who_reads_a_marked_row_begins_again(
+async def test_who_reads_a_marked_row_begins_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(world: World) -> None:
+    async with in_world(tmp_path) as world:
         marked, go_on, waits = asyncio.Event(), asyncio.Event(), asyncio.Event()
         wait = Patience.wait
 
@@ -224,14 +217,11 @@ def test_who_reads_a_marked_row_begins_again(
         await writer
         assert await reader == {NEW}
 
-    in_world(tmp_path, test)
 
-
-def test_a_scan_that_an_update_passes_is_torn(tmp_path: Path) -> None:
+async def test_a_scan_that_an_update_passes_is_torn(tmp_path: Path) -> None:
     """The protocol's hole: no row that the scan meets is marked at that moment, and what it gives
     was never there. A scan of HBase is one moment's within a region, not across them."""
-
-    async def test(world: World) -> None:
+    async with in_world(tmp_path) as world:
         stream = await world.engine.prepare(DISCOUNTS, CATALOG).run(world.slave.reader)
         orders = await world.slave.read("SELECT o_id FROM orders WHERE o_c_id = ?", (CUSTOMER,))
         of_customer = {order for (order,) in orders}
@@ -244,15 +234,13 @@ def test_a_scan_that_an_update_passes_is_torn(tmp_path: Path) -> None:
         assert found == [OLD] + [NEW] * (len(found) - 1)
         assert await world.discounts() == {NEW}
 
-    in_world(tmp_path, test)
 
-
-def test_a_writer_that_dies_holds_up_all_others(
+async def test_a_writer_that_dies_holds_up_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paper_protocol, "PATIENCE_S", 0.02)
+    async with in_world(tmp_path) as world:
 
-    async def test(world: World) -> None:
         async def die(puts: int) -> None:
             if puts == 3:
                 raise Unavailable("the store is gone")
@@ -270,11 +258,9 @@ def test_a_writer_that_dies_holds_up_all_others(
         logged = [payload async for _, payload in world.log.read(START)]
         assert sum(DISCOUNT.encode() in payload for payload in logged) == 3
 
-    in_world(tmp_path, test)
 
-
-def test_what_fails_before_it_has_written_gives_its_lock_back(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
+async def test_what_fails_before_it_has_written_gives_its_lock_back(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as world:
         too_large = "UPDATE customer SET c_balance = c_balance + ? WHERE c_id = ?"
         with pytest.raises(TypeMismatch):
             await world.slave.write(too_large, (Decimal(10) ** 15, CUSTOMER))
@@ -282,11 +268,9 @@ def test_what_fails_before_it_has_written_gives_its_lock_back(tmp_path: Path) ->
         await world.slave.write(DISCOUNT, (NEW, CUSTOMER))
         assert await world.discounts() == {NEW}
 
-    in_world(tmp_path, test)
 
-
-def test_rows_that_are_not_there_are_not_written(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
+async def test_rows_that_are_not_there_are_not_written(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as world:
         await world.slave.write(DISCOUNT, (NEW, 999))
         await world.slave.write("DELETE FROM orders WHERE o_id = ?", (999,))
         order = SOURCE.tasks["enter_order"].sql
@@ -296,20 +280,16 @@ def test_rows_that_are_not_there_are_not_written(tmp_path: Path) -> None:
             await world.slave.write(order, values)
         assert "put" not in world.calls.names
 
-    in_world(tmp_path, test)
 
-
-def test_writers_of_one_root_come_one_after_the_other(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
+async def test_writers_of_one_root_come_one_after_the_other(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as world:
         more = "UPDATE customer SET c_discount = c_discount + 1 WHERE c_id = ?"
         await asyncio.gather(*(world.slave.write(more, (CUSTOMER,)) for _ in range(8)))
         assert await world.discounts() == {8.0}
 
-    in_world(tmp_path, test)
 
-
-def test_who_waited_for_a_row_that_moved_takes_the_other_lock(tmp_path: Path) -> None:
-    async def test(world: World) -> None:
+async def test_who_waited_for_a_row_that_moved_takes_the_other_lock(tmp_path: Path) -> None:
+    async with in_world(tmp_path) as world:
         ((author,),) = await world.slave.read("SELECT i_a_id FROM item WHERE i_id = ?", (1,))
         other = author % SIZE.authors + 1
         waiting: list[asyncio.Task[None]] = []
@@ -334,5 +314,3 @@ def test_who_waited_for_a_row_that_moved_takes_the_other_lock(tmp_path: Path) ->
         assert held == [(FREE, HELD)] * 3
         ((stock,),) = await world.slave.read(SOURCE.tasks["get_stock"].sql, (1,))
         assert stock == 17
-
-    in_world(tmp_path, test)

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from contract_adapters import LOGS, opened, over, run
+from contract_adapters import LOGS, opened, over
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.ports import START, Position
@@ -20,140 +20,115 @@ async def payloads(log, start=START):
 
 
 @every
-def test_what_was_appended_is_read_in_order_with_the_positions_after_it(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path, "a", 1) as log:
-            assert await records(log) == []
-            first = await log.append([b"one", b"two"])
-            second = await log.append([b"three"])
-            found = await records(log)
-            assert [payload for _, payload in found] == [b"one", b"two", b"three"]
-            assert [position for position, _ in found][1:] == [first, second]
-            assert START < found[0][0] < first < second
-            assert await payloads(log, first) == [b"three"]
-            assert await payloads(log, found[0][0]) == [b"two", b"three"]
-            assert await payloads(log, second) == []
-
-    run(scenario())
+async def test_what_was_appended_is_read_in_order_with_the_positions_after_it(adapter, tmp_path):
+    async with opened(adapter, tmp_path, "a", 1) as log:
+        assert await records(log) == []
+        first = await log.append([b"one", b"two"])
+        second = await log.append([b"three"])
+        found = await records(log)
+        assert [payload for _, payload in found] == [b"one", b"two", b"three"]
+        assert [position for position, _ in found][1:] == [first, second]
+        assert START < found[0][0] < first < second
+        assert await payloads(log, first) == [b"three"]
+        assert await payloads(log, found[0][0]) == [b"two", b"three"]
+        assert await payloads(log, second) == []
 
 
 @every
-def test_appends_that_overlap_are_written_in_call_order(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path, "a", 1) as log:
-            ends = await asyncio.gather(*[log.append([b"%d" % i]) for i in range(50)])
-            assert list(ends) == sorted(ends)
-            assert await payloads(log) == [b"%d" % i for i in range(50)]
-
-    run(scenario())
+async def test_appends_that_overlap_are_written_in_call_order(adapter, tmp_path):
+    async with opened(adapter, tmp_path, "a", 1) as log:
+        ends = await asyncio.gather(*[log.append([b"%d" % i]) for i in range(50)])
+        assert list(ends) == sorted(ends)
+        assert await payloads(log) == [b"%d" % i for i in range(50)]
 
 
 @every
-def test_segments_roll_at_their_size_and_on_demand(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path, "a", 1, segment_bytes=300) as log:
-            for i in range(30):
-                await log.append([b"%030d" % i])
-            await log.roll()
-            await log.roll()
-            await log.append([b"last"])
-            segments = await log.segments()
-            assert [s.sequence for s in segments] == list(range(1, len(segments) + 1))
-            assert [s.sealed for s in segments] == [True] * (len(segments) - 1) + [False]
-            assert len(segments) > 4
-            assert await payloads(log) == [*(b"%030d" % i for i in range(30)), b"last"]
-
-    run(scenario())
+async def test_segments_roll_at_their_size_and_on_demand(adapter, tmp_path):
+    async with opened(adapter, tmp_path, "a", 1, segment_bytes=300) as log:
+        for i in range(30):
+            await log.append([b"%030d" % i])
+        await log.roll()
+        await log.roll()
+        await log.append([b"last"])
+        segments = await log.segments()
+        assert [s.sequence for s in segments] == list(range(1, len(segments) + 1))
+        assert [s.sealed for s in segments] == [True] * (len(segments) - 1) + [False]
+        assert len(segments) > 4
+        assert await payloads(log) == [*(b"%030d" % i for i in range(30)), b"last"]
 
 
 @every
-def test_segments_before_that_of_a_position_are_dropped_and_reading_goes_on(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path, "a", 1) as log:
-            first = await log.append([b"one"])
-            assert await log.drop_before(first) == 0
-            await log.roll()
-            second = await log.append([b"two"])
-            assert await log.drop_before(first) == 0
-            assert await payloads(log, first) == [b"two"]
-            assert await log.drop_before(second) == 1
-            assert await log.drop_before(second) == 0
-            assert await log.drop_before(Position(1, 3, 0)) == 0
-            assert await payloads(log) == [b"two"]
-            with pytest.raises(Corruption):
-                await payloads(log, first)
-
-    run(scenario())
+async def test_segments_before_that_of_a_position_are_dropped_and_reading_goes_on(
+    adapter, tmp_path
+):
+    async with opened(adapter, tmp_path, "a", 1) as log:
+        first = await log.append([b"one"])
+        assert await log.drop_before(first) == 0
+        await log.roll()
+        second = await log.append([b"two"])
+        assert await log.drop_before(first) == 0
+        assert await payloads(log, first) == [b"two"]
+        assert await log.drop_before(second) == 1
+        assert await log.drop_before(second) == 0
+        assert await log.drop_before(Position(1, 3, 0)) == 0
+        assert await payloads(log) == [b"two"]
+        with pytest.raises(Corruption):
+            await payloads(log, first)
 
 
 @over(LOGS, reopen=True)
-def test_a_later_epoch_reads_what_earlier_ones_wrote(adapter, tmp_path):
-    async def scenario():
-        for epoch in (1, 2, 3):
-            async with opened(adapter, tmp_path, "a", epoch) as log:
-                assert await payloads(log) == [b"%d" % e for e in range(1, epoch)]
-                position = await log.append([b"%d" % epoch])
-                assert position.epoch == epoch
-        async with opened(adapter, tmp_path, "a", 4) as log:
-            assert all(segment.sealed for segment in await log.segments())
-            assert await log.drop_before(position) == 2
-
-    run(scenario())
+async def test_a_later_epoch_reads_what_earlier_ones_wrote(adapter, tmp_path):
+    for epoch in (1, 2, 3):
+        async with opened(adapter, tmp_path, "a", epoch) as log:
+            assert await payloads(log) == [b"%d" % e for e in range(1, epoch)]
+            position = await log.append([b"%d" % epoch])
+            assert position.epoch == epoch
+    async with opened(adapter, tmp_path, "a", 4) as log:
+        assert all(segment.sealed for segment in await log.segments())
+        assert await log.drop_before(position) == 2
 
 
 @every
-def test_logs_of_different_slaves_are_apart(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path, "a", 1) as a, opened(adapter, tmp_path, "b", 1) as b:
-            await a.append([b"a"])
-            await b.append([b"b"])
-            assert (await payloads(a), await payloads(b)) == ([b"a"], [b"b"])
-
-    run(scenario())
+async def test_logs_of_different_slaves_are_apart(adapter, tmp_path):
+    async with opened(adapter, tmp_path, "a", 1) as a, opened(adapter, tmp_path, "b", 1) as b:
+        await a.append([b"a"])
+        await b.append([b"b"])
+        assert (await payloads(a), await payloads(b)) == ([b"a"], [b"b"])
 
 
 @every
-def test_a_closed_log_refuses_appends(adapter, tmp_path):
-    async def scenario():
-        log = await adapter.open(tmp_path, "a", 1)
-        await log.append([b"one"])
-        await log.close()
-        await log.close()
-        with pytest.raises(Unavailable):
-            await log.append([b"two"])
-        with pytest.raises(Unavailable):
-            await log.roll()
-
-    run(scenario())
+async def test_a_closed_log_refuses_appends(adapter, tmp_path):
+    log = await adapter.open(tmp_path, "a", 1)
+    await log.append([b"one"])
+    await log.close()
+    await log.close()
+    with pytest.raises(Unavailable):
+        await log.append([b"two"])
+    with pytest.raises(Unavailable):
+        await log.roll()
 
 
 @every
-def test_an_empty_payload_is_refused(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path, "a", 1) as log:
-            with pytest.raises(ValueError, match="0 bytes"):
-                await log.append([b"one", b""])
-            assert await payloads(log) == []
-
-    run(scenario())
+async def test_an_empty_payload_is_refused(adapter, tmp_path):
+    async with opened(adapter, tmp_path, "a", 1) as log:
+        with pytest.raises(ValueError, match="0 bytes"):
+            await log.append([b"one", b""])
+        assert await payloads(log) == []
 
 
 @over(LOGS, fences=True)
-def test_an_owner_whose_epoch_is_over_appends_nothing_more(adapter, tmp_path):
-    async def scenario():
-        old, idle = await adapter.open(tmp_path, "a", 1), await adapter.open(tmp_path, "a", 2)
-        with pytest.raises(Unavailable, match="fenced: epoch 2 has taken over"):
-            await old.append([b"from a file of its own"])
-        await idle.append([b"one"])
-        async with opened(adapter, tmp_path, "a", 3) as new:
-            for late in (idle.append([b"late"]), old.append([b"later"]), idle.roll()):
-                with pytest.raises(Unavailable):
-                    await late
-            await idle.close()
-            assert await payloads(new) == [b"one"]
-            with pytest.raises(Unavailable, match="fenced: epoch 3 has taken over"):
-                await adapter.open(tmp_path, "a", 2)
-            await new.append([b"two"])
-            assert await payloads(new) == [b"one", b"two"]
-
-    run(scenario())
+async def test_an_owner_whose_epoch_is_over_appends_nothing_more(adapter, tmp_path):
+    old, idle = await adapter.open(tmp_path, "a", 1), await adapter.open(tmp_path, "a", 2)
+    with pytest.raises(Unavailable, match="fenced: epoch 2 has taken over"):
+        await old.append([b"from a file of its own"])
+    await idle.append([b"one"])
+    async with opened(adapter, tmp_path, "a", 3) as new:
+        for late in (idle.append([b"late"]), old.append([b"later"]), idle.roll()):
+            with pytest.raises(Unavailable):
+                await late
+        await idle.close()
+        assert await payloads(new) == [b"one"]
+        with pytest.raises(Unavailable, match="fenced: epoch 3 has taken over"):
+            await adapter.open(tmp_path, "a", 2)
+        await new.append([b"two"])
+        assert await payloads(new) == [b"one", b"two"]

@@ -4,7 +4,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from contract_adapters import LOGS_FROM_OUTSIDE, over, run
+from contract_adapters import LOGS_FROM_OUTSIDE, over
 
 from hornbeam_server.schema.errors import Unavailable
 from hornbeam_server.storage.log.format import is_sealed, scan_segment, segment_name
@@ -19,90 +19,78 @@ async def frames(logs, epoch, sequence, name="a"):
 
 
 @every
-def test_sealed_segments_are_read_whole_while_their_owner_goes_on(adapter, tmp_path):
-    async def scenario():
-        open_log, logs = adapter.open(tmp_path)
-        log = await open_log("a", 1)
-        for number in range(1, 4):
-            await log.append([b"%d" % number, b"x" * 200_000])
-            assert await log.roll() == Position(1, number + 1, 0)
-            assert await logs.segments("a") == [(1, n) for n in range(1, number + 1)]
-            assert await frames(logs, 1, number) == [b"%d" % number, b"x" * 200_000]
-            assert is_sealed(await logs.read("a", 1, number), 1, number)
-        await log.append([b"open"])
-        assert (await logs.segments("a"))[-1] == (1, 4)
-        assert await log.roll() == await log.roll() == Position(1, 5, 0)
-        await log.close()
-        await logs.close()
-
-    run(scenario())
+async def test_sealed_segments_are_read_whole_while_their_owner_goes_on(adapter, tmp_path):
+    open_log, logs = adapter.open(tmp_path)
+    log = await open_log("a", 1)
+    for number in range(1, 4):
+        await log.append([b"%d" % number, b"x" * 200_000])
+        assert await log.roll() == Position(1, number + 1, 0)
+        assert await logs.segments("a") == [(1, n) for n in range(1, number + 1)]
+        assert await frames(logs, 1, number) == [b"%d" % number, b"x" * 200_000]
+        assert is_sealed(await logs.read("a", 1, number), 1, number)
+    await log.append([b"open"])
+    assert (await logs.segments("a"))[-1] == (1, 4)
+    assert await log.roll() == await log.roll() == Position(1, 5, 0)
+    await log.close()
+    await logs.close()
 
 
 @every
-def test_what_an_owner_left_is_read_whoever_has_taken_over(adapter, tmp_path):
-    async def scenario():
-        open_log, logs = adapter.open(tmp_path)
-        left = await open_log("a", 1)
-        await left.append([b"one"])
-        await left.roll()
-        await left.append([b"two"])
-        new = await open_log("a", 2)
-        assert await logs.segments("a") == [(1, 1), (1, 2)]
-        await new.append([b"three"])
-        await new.close()
-        assert await logs.segments("a") == [(1, 1), (1, 2), (2, 1)]
-        found = [await frames(logs, *segment) for segment in await logs.segments("a")]
-        assert found == [[b"one"], [b"two"], [b"three"]]
-        await logs.close()
-
-    run(scenario())
+async def test_what_an_owner_left_is_read_whoever_has_taken_over(adapter, tmp_path):
+    open_log, logs = adapter.open(tmp_path)
+    left = await open_log("a", 1)
+    await left.append([b"one"])
+    await left.roll()
+    await left.append([b"two"])
+    new = await open_log("a", 2)
+    assert await logs.segments("a") == [(1, 1), (1, 2)]
+    await new.append([b"three"])
+    await new.close()
+    assert await logs.segments("a") == [(1, 1), (1, 2), (2, 1)]
+    found = [await frames(logs, *segment) for segment in await logs.segments("a")]
+    assert found == [[b"one"], [b"two"], [b"three"]]
+    await logs.close()
 
 
 @every
-def test_what_is_not_there_is_told(adapter, tmp_path):
-    async def scenario():
-        open_log, logs = adapter.open(tmp_path)
-        assert await logs.segments("a") == []
-        assert await logs.read("a", 1, 1) is None
-        log = await open_log("a", 1)
-        assert await logs.segments("a") == []
-        for _ in range(3):
-            await log.append([b"one"])
-            await log.roll()
-        await log.drop_before(Position(1, 3, 0))
-        assert await logs.segments("a") == [(1, 3)]
-        assert await logs.read("a", 1, 2) is None
-        assert await frames(logs, 1, 3) == [b"one"]
-        await log.close()
-        await logs.close()
-
-    run(scenario())
+async def test_what_is_not_there_is_told(adapter, tmp_path):
+    open_log, logs = adapter.open(tmp_path)
+    assert await logs.segments("a") == []
+    assert await logs.read("a", 1, 1) is None
+    log = await open_log("a", 1)
+    assert await logs.segments("a") == []
+    for _ in range(3):
+        await log.append([b"one"])
+        await log.roll()
+    await log.drop_before(Position(1, 3, 0))
+    assert await logs.segments("a") == [(1, 3)]
+    assert await logs.read("a", 1, 2) is None
+    assert await frames(logs, 1, 3) == [b"one"]
+    await log.close()
+    await logs.close()
 
 
 @over(LOGS_FROM_OUTSIDE, fences=True)
-def test_a_log_that_is_removed_is_gone_and_its_owner_makes_none_anew(adapter, tmp_path):
-    async def scenario():
-        open_log, logs = adapter.open(tmp_path)
-        assert await logs.touched() == {}
-        zombie, other = await open_log("a", 1), await open_log("b", 1)
-        await zombie.append([b"one"])
-        touched = await logs.touched()
-        assert touched.keys() == {"a", "b"}
-        if adapter.cluster:
-            assert abs(touched["a"] - time.time() * 1000) < 60_000
-        for _ in range(2):
-            await logs.remove("a")
-            assert list(await logs.touched()) == ["b"]
-        with suppress(Unavailable):  # HDFS keeps a file that is open for a while
-            await zombie.append([b"late"])
-            await zombie.roll()
-        with pytest.raises(Unavailable):
-            await zombie.append([b"in a file of its own"])
+async def test_a_log_that_is_removed_is_gone_and_its_owner_makes_none_anew(adapter, tmp_path):
+    open_log, logs = adapter.open(tmp_path)
+    assert await logs.touched() == {}
+    zombie, other = await open_log("a", 1), await open_log("b", 1)
+    await zombie.append([b"one"])
+    touched = await logs.touched()
+    assert touched.keys() == {"a", "b"}
+    if adapter.cluster:
+        assert abs(touched["a"] - time.time() * 1000) < 60_000
+    for _ in range(2):
+        await logs.remove("a")
         assert list(await logs.touched()) == ["b"]
-        assert await logs.segments("a") == []
-        assert await logs.read("a", 1, 1) is None
-        await other.append([b"goes on"])
-        await other.close()
-        await logs.close()
-
-    run(scenario())
+    with suppress(Unavailable):  # HDFS keeps a file that is open for a while
+        await zombie.append([b"late"])
+        await zombie.roll()
+    with pytest.raises(Unavailable):
+        await zombie.append([b"in a file of its own"])
+    assert list(await logs.touched()) == ["b"]
+    assert await logs.segments("a") == []
+    assert await logs.read("a", 1, 1) is None
+    await other.append([b"goes on"])
+    await other.close()
+    await logs.close()

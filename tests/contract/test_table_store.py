@@ -24,183 +24,148 @@ async def filled(store, count=10, ts=5):
 
 
 @every
-def test_tables_are_made_and_dropped_idempotently(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            for name in ("b", "a", "b"):
-                await store.create_table(name)
-            assert await store.tables() == ["a", "b"]
-            await store.put({"a": [Put(b"k", b"old")]}, 1)
-            await store.drop_table("a")
-            await store.drop_table("a")
-            assert await store.tables() == ["b"]
-            await store.create_table("a")
-            assert await store.get("a", [b"k"], NEWEST) == [None]
-            assert await store.size("a") == 0
-
-    run(scenario())
+async def test_tables_are_made_and_dropped_idempotently(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        for name in ("b", "a", "b"):
+            await store.create_table(name)
+        assert await store.tables() == ["a", "b"]
+        await store.put({"a": [Put(b"k", b"old")]}, 1)
+        await store.drop_table("a")
+        await store.drop_table("a")
+        assert await store.tables() == ["b"]
+        await store.create_table("a")
+        assert await store.get("a", [b"k"], NEWEST) == [None]
+        assert await store.size("a") == 0
 
 
 @every
-def test_a_table_that_does_not_exist_is_named(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            with pytest.raises(Corruption, match="none"):
-                await store.get("none", [b"k"], 1)
-            with pytest.raises(Corruption, match="none"):
-                await store.put({"none": [Put(b"k", b"v")]}, 1)
-            with pytest.raises(Corruption, match="none"):
-                await collect(store.scan("none", b"", None, 1))
-
-    run(scenario())
+async def test_a_table_that_does_not_exist_is_named(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        with pytest.raises(Corruption, match="none"):
+            await store.get("none", [b"k"], 1)
+        with pytest.raises(Corruption, match="none"):
+            await store.put({"none": [Put(b"k", b"v")]}, 1)
+        with pytest.raises(Corruption, match="none"):
+            await collect(store.scan("none", b"", None, 1))
 
 
 @every
-def test_get_answers_in_order_with_the_newest_version_seen(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await store.create_table("t")
-            for ts, value in ((1, b"one"), (3, b"three"), (5, TOMBSTONE), (7, b"seven")):
-                await store.put({"t": [Put(b"k", value)]}, ts)
-            seen = [(await store.get("t", [b"k"], at))[0] for at in range(9)]
-            one, three, seven = (
-                Cell(b"k", 1, b"one"),
-                Cell(b"k", 3, b"three"),
-                Cell(b"k", 7, b"seven"),
-            )
-            assert seen == [None, one, one, three, three, None, None, seven, seven]
-            assert await store.get("t", [b"x", b"k", b"", b"k"], 3) == [None, three, None, three]
-            assert await store.get("t", [], 3) == []
-
-    run(scenario())
+async def test_get_answers_in_order_with_the_newest_version_seen(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await store.create_table("t")
+        for ts, value in ((1, b"one"), (3, b"three"), (5, TOMBSTONE), (7, b"seven")):
+            await store.put({"t": [Put(b"k", value)]}, ts)
+        seen = [(await store.get("t", [b"k"], at))[0] for at in range(9)]
+        one, three, seven = (
+            Cell(b"k", 1, b"one"),
+            Cell(b"k", 3, b"three"),
+            Cell(b"k", 7, b"seven"),
+        )
+        assert seen == [None, one, one, three, three, None, None, seven, seven]
+        assert await store.get("t", [b"x", b"k", b"", b"k"], 3) == [None, three, None, three]
+        assert await store.get("t", [], 3) == []
 
 
 @every
-def test_a_put_may_be_repeated(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await store.create_table("t")
-            for value in (b"first", b"second"):
-                await store.put({"t": [Put(b"k", value)]}, 4)
-            assert await store.get("t", [b"k"], 4) == [Cell(b"k", 4, b"second")]
-            await store.put({}, 5)
-
-    run(scenario())
+async def test_a_put_may_be_repeated(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await store.create_table("t")
+        for value in (b"first", b"second"):
+            await store.put({"t": [Put(b"k", value)]}, 4)
+        assert await store.get("t", [b"k"], 4) == [Cell(b"k", 4, b"second")]
+        await store.put({}, 5)
 
 
 @every
-def test_calls_at_one_time_are_answered_as_if_each_were_alone(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await store.create_table("t")
-            await store.create_table("u")
-            puts = [{"t": [Put(k(0), b"%d" % ts), Put(k(ts), b"t")]} for ts in range(1, 9)]
-            puts += [{"t": [Put(k(ts), b"t")], "u": [Put(k(0), b"u")]} for ts in range(11, 19)]
-            await asyncio.gather(*(store.put(writes, ts) for ts, writes in enumerate(puts, 1)))
-            asked = [[k(0)], [k(3), k(0)], [k(99)], [], [k(i) for i in range(150)], [k(0), k(0)]]
-            wanted = [(keys, at) for at in (4, 6, NEWEST) for keys in asked]
-            found = await asyncio.gather(*(store.get("t", keys, at) for keys, at in wanted))
-            assert found == [await store.get("t", keys, at) for keys, at in wanted]
-            assert [cell.value for cell in found[0]] == [b"4"]
-            assert [cell and cell.ts for cell in found[1]] == [3, 4]
-            assert [cell.value for cell in found[6]] == [b"6"]
-            assert [cell.value for cell in found[12]] == [b"8"]
-            assert sum(cell is not None for cell in found[16]) == 17
-            assert await store.get("u", [k(0)], NEWEST) == [Cell(k(0), 16, b"u")]
-
-    run(scenario())
+async def test_calls_at_one_time_are_answered_as_if_each_were_alone(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await store.create_table("t")
+        await store.create_table("u")
+        puts = [{"t": [Put(k(0), b"%d" % ts), Put(k(ts), b"t")]} for ts in range(1, 9)]
+        puts += [{"t": [Put(k(ts), b"t")], "u": [Put(k(0), b"u")]} for ts in range(11, 19)]
+        await asyncio.gather(*(store.put(writes, ts) for ts, writes in enumerate(puts, 1)))
+        asked = [[k(0)], [k(3), k(0)], [k(99)], [], [k(i) for i in range(150)], [k(0), k(0)]]
+        wanted = [(keys, at) for at in (4, 6, NEWEST) for keys in asked]
+        found = await asyncio.gather(*(store.get("t", keys, at) for keys, at in wanted))
+        assert found == [await store.get("t", keys, at) for keys, at in wanted]
+        assert [cell.value for cell in found[0]] == [b"4"]
+        assert [cell and cell.ts for cell in found[1]] == [3, 4]
+        assert [cell.value for cell in found[6]] == [b"6"]
+        assert [cell.value for cell in found[12]] == [b"8"]
+        assert sum(cell is not None for cell in found[16]) == 17
+        assert await store.get("u", [k(0)], NEWEST) == [Cell(k(0), 16, b"u")]
 
 
 @every
-def test_scans_of_many_batches(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await filled(store, 5_000)
-            forward = [k(i) for i in range(10, 4_990)]
-            for limit in (None, 0, 1, 255, 256, 257, 5_000):
-                for reverse, expected in ((False, forward), (True, forward[::-1])):
-                    scan = store.scan("t", k(10), k(4_990), 9, reverse=reverse, limit=limit)
-                    assert [cell.key for cell in await collect(scan)] == expected[:limit]
-
-    run(scenario())
+async def test_scans_of_many_batches(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await filled(store, 5_000)
+        forward = [k(i) for i in range(10, 4_990)]
+        for limit in (None, 0, 1, 255, 256, 257, 5_000):
+            for reverse, expected in ((False, forward), (True, forward[::-1])):
+                scan = store.scan("t", k(10), k(4_990), 9, reverse=reverse, limit=limit)
+                assert [cell.key for cell in await collect(scan)] == expected[:limit]
 
 
 @every
-def test_a_scan_sees_nothing_that_is_put_while_it_runs(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await filled(store, 5_000)
-            seen = []
-            async for batch in store.scan("t", b"", None, 9):
-                seen += batch
-                await store.put({"t": [Put(k(i), TOMBSTONE) for i in range(5_000)]}, 10)
-                await store.put({"t": [Put(k(i), b"new") for i in range(5_000, 5_100)]}, 11)
-            assert seen == [Cell(k(i), 5, b"v%d" % i) for i in range(5_000)]
-
-    run(scenario())
+async def test_a_scan_sees_nothing_that_is_put_while_it_runs(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await filled(store, 5_000)
+        seen = []
+        async for batch in store.scan("t", b"", None, 9):
+            seen += batch
+            await store.put({"t": [Put(k(i), TOMBSTONE) for i in range(5_000)]}, 10)
+            await store.put({"t": [Put(k(i), b"new") for i in range(5_000, 5_100)]}, 11)
+        assert seen == [Cell(k(i), 5, b"v%d" % i) for i in range(5_000)]
 
 
 @every
-def test_prefixes_are_answered_in_order(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await filled(store, 30)
-            await store.put({"t": [Put(k(11), TOMBSTONE)]}, 6)
-            groups = await store.scan_prefixes("t", [b"00002", b"9", b"00001", b"000029"], 9)
-            numbers = [[int(cell.key) for cell in group] for group in groups]
-            assert numbers == [list(range(20, 30)), [], [10, *range(12, 20)], [29]]
-            assert await store.scan_prefixes("t", [], 9) == []
-
-    run(scenario())
+async def test_prefixes_are_answered_in_order(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await filled(store, 30)
+        await store.put({"t": [Put(k(11), TOMBSTONE)]}, 6)
+        groups = await store.scan_prefixes("t", [b"00002", b"9", b"00001", b"000029"], 9)
+        numbers = [[int(cell.key) for cell in group] for group in groups]
+        assert numbers == [list(range(20, 30)), [], [10, *range(12, 20)], [29]]
+        assert await store.scan_prefixes("t", [], 9) == []
 
 
 @every
-def test_tables_do_not_see_each_other(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            for name in ("a", "b", "c"):
-                await store.create_table(name)
-                await store.put({name: [Put(key, name.encode()) for key in (b"", b"\xff" * 9)]}, 1)
-            for reverse in (False, True):
-                cells = await collect(store.scan("b", b"", None, 9, reverse=reverse))
-                assert [cell.value for cell in cells] == [b"b", b"b"]
-            assert [cell.value for cell in (await store.scan_prefixes("b", [b""], 9))[0]] == [
-                b"b"
-            ] * 2
-
-    run(scenario())
+async def test_tables_do_not_see_each_other(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        for name in ("a", "b", "c"):
+            await store.create_table(name)
+            await store.put({name: [Put(key, name.encode()) for key in (b"", b"\xff" * 9)]}, 1)
+        for reverse in (False, True):
+            cells = await collect(store.scan("b", b"", None, 9, reverse=reverse))
+            assert [cell.value for cell in cells] == [b"b", b"b"]
+        assert [cell.value for cell in (await store.scan_prefixes("b", [b""], 9))[0]] == [b"b"] * 2
 
 
 @every
-def test_check_and_put_compares_with_the_newest_and_comes_after_it(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await store.create_table("t")
-            assert not await store.check_and_put("t", b"k", b"x", b"y", 1)
-            assert await store.check_and_put("t", b"k", None, b"a", 10)
-            assert not await store.check_and_put("t", b"k", None, b"b", 11)
-            assert await store.check_and_put("t", b"k", b"a", b"b", 3)
-            assert await store.get("t", [b"k"], NEWEST) == [Cell(b"k", 11, b"b")]
-            await store.put({"t": [Put(b"k", TOMBSTONE)]}, 20)
-            assert await store.check_and_put("t", b"k", None, b"again", 4)
-            assert await store.get("t", [b"k"], NEWEST) == [Cell(b"k", 21, b"again")]
-
-    run(scenario())
+async def test_check_and_put_compares_with_the_newest_and_comes_after_it(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await store.create_table("t")
+        assert not await store.check_and_put("t", b"k", b"x", b"y", 1)
+        assert await store.check_and_put("t", b"k", None, b"a", 10)
+        assert not await store.check_and_put("t", b"k", None, b"b", 11)
+        assert await store.check_and_put("t", b"k", b"a", b"b", 3)
+        assert await store.get("t", [b"k"], NEWEST) == [Cell(b"k", 11, b"b")]
+        await store.put({"t": [Put(b"k", TOMBSTONE)]}, 20)
+        assert await store.check_and_put("t", b"k", None, b"again", 4)
+        assert await store.get("t", [b"k"], NEWEST) == [Cell(b"k", 21, b"again")]
 
 
 @every
-def test_size_follows_what_is_stored(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await filled(store, 100, ts=1)
-            first = await store.size("t")
-            await filled(store, 100, ts=2)
-            second = await store.size("t")
-            await store.purge("t", 2)
-            assert 600 < first < second
-            assert await store.size("t") == first
-
-    run(scenario())
+async def test_size_follows_what_is_stored(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await filled(store, 100, ts=1)
+        first = await store.size("t")
+        await filled(store, 100, ts=2)
+        second = await store.size("t")
+        await store.purge("t", 2)
+        assert 600 < first < second
+        assert await store.size("t") == first
 
 
 LARGE = BATCH_BYTES * 2 // 5
@@ -225,118 +190,100 @@ def bytes_of(cells):
 
 @every
 @pytest.mark.parametrize("limit", [None, 100])
-def test_a_batch_of_a_scan_ends_where_it_has_so_many_bytes(adapter, tmp_path, limit):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            cells = await filled_with_large_rows(store)
-            for reverse in (False, True):
-                scan = store.scan("t", b"", None, NEWEST, reverse=reverse, limit=limit)
-                batches = [batch async for batch in scan]
-                wanted = (cells[::-1] if reverse else cells)[:limit]
-                assert list(itertools.chain(*batches)) == wanted
-                assert all(0 <= bytes_of(batch[:-1]) < BATCH_BYTES for batch in batches)
-                assert len(batches) >= bytes_of(wanted) // (BATCH_BYTES + LARGE)
-
-    run(scenario())
+async def test_a_batch_of_a_scan_ends_where_it_has_so_many_bytes(adapter, tmp_path, limit):
+    async with opened(adapter, tmp_path) as store:
+        cells = await filled_with_large_rows(store)
+        for reverse in (False, True):
+            scan = store.scan("t", b"", None, NEWEST, reverse=reverse, limit=limit)
+            batches = [batch async for batch in scan]
+            wanted = (cells[::-1] if reverse else cells)[:limit]
+            assert list(itertools.chain(*batches)) == wanted
+            assert all(0 <= bytes_of(batch[:-1]) < BATCH_BYTES for batch in batches)
+            assert len(batches) >= bytes_of(wanted) // (BATCH_BYTES + LARGE)
 
 
 @every
-def test_a_get_that_is_given_room_answers_about_the_first_keys(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            cells = await filled_with_large_rows(store)
-            keys = [b"none", *(cell.key for cell in cells)]
-            for room in (1, 100, LARGE + 1, BATCH_BYTES):
-                found = []
-                while len(found) < len(keys):
-                    some = await store.get("t", keys[len(found) :], NEWEST, room=room)
-                    assert some
-                    assert bytes_of(cell for cell in some[:-1] if cell is not None) < room
-                    found += some
-                assert found == [None, *cells]
-            assert await store.get("t", keys, NEWEST) == [None, *cells]
-            assert await store.get("t", [], NEWEST, room=1) == []
-
-    run(scenario())
+async def test_a_get_that_is_given_room_answers_about_the_first_keys(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        cells = await filled_with_large_rows(store)
+        keys = [b"none", *(cell.key for cell in cells)]
+        for room in (1, 100, LARGE + 1, BATCH_BYTES):
+            found = []
+            while len(found) < len(keys):
+                some = await store.get("t", keys[len(found) :], NEWEST, room=room)
+                assert some
+                assert bytes_of(cell for cell in some[:-1] if cell is not None) < room
+                found += some
+            assert found == [None, *cells]
+        assert await store.get("t", keys, NEWEST) == [None, *cells]
+        assert await store.get("t", [], NEWEST, room=1) == []
 
 
 @every
-def test_prefixes_that_are_given_room_are_answered_as_far_as_it_goes(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            cells = await filled_with_large_rows(store)
-            by_group = [cells[i : i + 60] for i in (180, 0, 60, 120)]
-            prefixes = [b"3/", b"none", b"0/", b"1/", b"2/"]
-            whole = [by_group[0], [], *by_group[1:]]
-            size = bytes_of(by_group[0])
-            for room, answered in ((0, 0), (size - 1, 0), (size, 2), (2 * size, 3)):
-                found = await store.scan_prefixes("t", prefixes, NEWEST, room=room)
-                assert found == whole[: len(found)]
-                assert min(answered, 1) <= len(found) <= answered
-            assert await store.scan_prefixes("t", prefixes, NEWEST, room=5 * size) == whole
-            assert await store.scan_prefixes("t", prefixes, NEWEST) == whole
-
-    run(scenario())
+async def test_prefixes_that_are_given_room_are_answered_as_far_as_it_goes(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        cells = await filled_with_large_rows(store)
+        by_group = [cells[i : i + 60] for i in (180, 0, 60, 120)]
+        prefixes = [b"3/", b"none", b"0/", b"1/", b"2/"]
+        whole = [by_group[0], [], *by_group[1:]]
+        size = bytes_of(by_group[0])
+        for room, answered in ((0, 0), (size - 1, 0), (size, 2), (2 * size, 3)):
+            found = await store.scan_prefixes("t", prefixes, NEWEST, room=room)
+            assert found == whole[: len(found)]
+            assert min(answered, 1) <= len(found) <= answered
+        assert await store.scan_prefixes("t", prefixes, NEWEST, room=5 * size) == whole
+        assert await store.scan_prefixes("t", prefixes, NEWEST) == whole
 
 
 @every
-def test_scans_between_splits_are_the_whole(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await filled(store, 2_500)
-            await store.flush()
-            splits = await store.splits("t")
-            assert splits == sorted(set(splits))
-            starts, ends = [b"", *splits], [*splits, None]
-            parts = [
-                await collect(store.scan("t", start, end, 9))
-                for start, end in zip(starts, ends, strict=True)
-            ]
-            assert list(itertools.chain(*parts)) == await collect(store.scan("t", b"", None, 9))
-            with pytest.raises(Corruption, match="none"):
-                await store.splits("none")
-
-    run(scenario())
+async def test_scans_between_splits_are_the_whole(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await filled(store, 2_500)
+        await store.flush()
+        splits = await store.splits("t")
+        assert splits == sorted(set(splits))
+        starts, ends = [b"", *splits], [*splits, None]
+        parts = [
+            await collect(store.scan("t", start, end, 9))
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        assert list(itertools.chain(*parts)) == await collect(store.scan("t", b"", None, 9))
+        with pytest.raises(Corruption, match="none"):
+            await store.splits("none")
 
 
 @every
-def test_close_is_idempotent_and_nothing_works_after_it(adapter, tmp_path):
-    async def scenario():
-        store = adapter.open(tmp_path)
-        await filled(store, 5_000)
-        scan = store.scan("t", b"", None, 9)
-        await anext(scan)
-        await store.close()
-        await store.close()
-        for call in (
-            store.get("t", [b"k"], 1),
-            store.scan_prefixes("t", [b"k"], 1),
-            store.put({"t": [Put(b"k", b"v")]}, 1),
-            store.put({"t": [Put(k(i), b"v") for i in range(5_000)]}, 1),
-            store.check_and_put("t", b"k", None, b"v", 1),
-            store.purge("t", 1),
-            store.flush(),
-            store.create_table("u"),
-        ):
-            with pytest.raises(Unavailable):
-                await call
-
-    run(scenario())
+async def test_close_is_idempotent_and_nothing_works_after_it(adapter, tmp_path):
+    store = adapter.open(tmp_path)
+    await filled(store, 5_000)
+    scan = store.scan("t", b"", None, 9)
+    await anext(scan)
+    await store.close()
+    await store.close()
+    for call in (
+        store.get("t", [b"k"], 1),
+        store.scan_prefixes("t", [b"k"], 1),
+        store.put({"t": [Put(b"k", b"v")]}, 1),
+        store.put({"t": [Put(k(i), b"v") for i in range(5_000)]}, 1),
+        store.check_and_put("t", b"k", None, b"v", 1),
+        store.purge("t", 1),
+        store.flush(),
+        store.create_table("u"),
+    ):
+        with pytest.raises(Unavailable):
+            await call
 
 
 @over(STORES, reopen=True)
-def test_everything_is_there_after_opening_again(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await filled(store, 3_000)
-            await store.create_table("gone")
-            await store.drop_table("gone")
-            await store.flush()
-        async with opened(adapter, tmp_path) as store:
-            assert await store.tables() == ["t"]
-            assert len(await collect(store.scan("t", b"", None, 9))) == 3_000
-
-    run(scenario())
+async def test_everything_is_there_after_opening_again(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await filled(store, 3_000)
+        await store.create_table("gone")
+        await store.drop_table("gone")
+        await store.flush()
+    async with opened(adapter, tmp_path) as store:
+        assert await store.tables() == ["t"]
+        assert len(await collect(store.scan("t", b"", None, 9))) == 3_000
 
 
 KEYS = st.sampled_from([b"a\x01", b"b\x01", b"c\x01"])

@@ -158,153 +158,125 @@ def test_every_history_reads_as_a_model_says(adapter, tmp_path):
 
 
 @every
-def test_a_table_made_again_is_empty_also_after_opening_again(adapter, tmp_path):
-    async def scenario():
-        for _ in range(3):
-            async with opened(adapter, tmp_path) as store:
-                await store.create_table("t")
-                assert await collect(store.scan("t", b"", None, NEWEST)) == []
-                await store.put({"t": [Put(key, b"old") for key in KEYS]}, 1)
-            async with opened(adapter, tmp_path) as store:
-                assert len(await collect(store.scan("t", b"", None, NEWEST))) == len(KEYS)
-                await store.drop_table("t")
-
-    run(scenario())
-
-
-@every
-def test_dropping_a_table_leaves_its_neighbours(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await asyncio.gather(*[store.create_table(table) for table in ("a", "b", "c")])
-            for table in ("a", "b", "c"):
-                await store.put({table: [Put(key, b"v") for key in KEYS]}, 1)
-            await store.drop_table("b")
-            for table in ("a", "c"):
-                assert len(await store.get(table, KEYS, 1)) == len(KEYS)
-                assert len(await collect(store.scan(table, b"", None, 1))) == len(KEYS)
-
-    run(scenario())
-
-
-@every
-def test_batches_are_bounded_and_never_empty(adapter, tmp_path):
-    async def scenario():
+async def test_a_table_made_again_is_empty_also_after_opening_again(adapter, tmp_path):
+    for _ in range(3):
         async with opened(adapter, tmp_path) as store:
             await store.create_table("t")
-            await store.put({"t": [Put(i.to_bytes(4), b"v") for i in range(10_000)]}, 1)
-            await store.put({"t": [Put(i.to_bytes(4), TOMBSTONE) for i in range(9_000)]}, 2)
-            for at, rows in ((1, 10_000), (2, 1_000)):
-                sizes = [len(batch) async for batch in store.scan("t", b"", None, at)]
-                assert sum(sizes) == rows
-                assert 0 < min(sizes) <= max(sizes) <= 4_096
-
-    run(scenario())
-
-
-@every
-def test_prefixes_of_many_rows_and_many_prefixes(adapter, tmp_path):
-    """Of one moment, however long they take to read."""
-
-    async def scenario():
+            assert await collect(store.scan("t", b"", None, NEWEST)) == []
+            await store.put({"t": [Put(key, b"old") for key in KEYS]}, 1)
         async with opened(adapter, tmp_path) as store:
-            keys = [i.to_bytes(2) for i in range(3_000)]
-            await store.create_table("t")
-            await store.put({"t": [Put(key, b"v") for key in keys]}, 1)
-            there = set(keys)
-            prefixes = [b"\x00\x01", b"", b"\x01", *keys, b"\xff", b"\x02"]
-            reading = asyncio.create_task(store.scan_prefixes("t", prefixes, 1))
-            for _ in range(20):
-                await asyncio.sleep(0)
-                await store.put({"t": [Put(key, b"later") for key in keys[::500]]}, 2)
-            for prefix, cells in zip(prefixes, await reading, strict=True):
-                rows = [prefix] if prefix in there else keys
-                rows = [key for key in rows if key.startswith(prefix)]
-                assert cells == [Cell(key, 1, b"v") for key in rows]
-
-    run(scenario())
+            assert len(await collect(store.scan("t", b"", None, NEWEST))) == len(KEYS)
+            await store.drop_table("t")
 
 
 @every
-def test_a_scan_may_be_given_up(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await store.create_table("t")
-            await store.put({"t": [Put(i.to_bytes(4), b"v") for i in range(5_000)]}, 1)
-            scan = store.scan("t", b"", None, 1)
-            await anext(scan)
-            await scan.aclose()
-            assert len(await collect(store.scan("t", b"", None, 1))) == 5_000
-
-    run(scenario())
+async def test_dropping_a_table_leaves_its_neighbours(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await asyncio.gather(*[store.create_table(table) for table in ("a", "b", "c")])
+        for table in ("a", "b", "c"):
+            await store.put({table: [Put(key, b"v") for key in KEYS]}, 1)
+        await store.drop_table("b")
+        for table in ("a", "c"):
+            assert len(await store.get(table, KEYS, 1)) == len(KEYS)
+            assert len(await collect(store.scan(table, b"", None, 1))) == len(KEYS)
 
 
 @every
-def test_scans_beside_puts_and_purges_see_their_own_moment(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            keys = [i.to_bytes(4) for i in range(3_000)]
-            await store.create_table("t")
-            await store.put({"t": [Put(key, b"1") for key in keys]}, 1)
-
-            async def write():
-                for ts in range(2, 8):
-                    await store.put({"t": [Put(key, b"%d" % ts) for key in keys]}, ts)
-                    await store.purge("t", 1)
-
-            async def read(reverse):
-                for _ in range(3):
-                    cells = await collect(store.scan("t", b"", None, 1, reverse=reverse))
-                    assert sorted(cells) == [Cell(key, 1, b"1") for key in keys]
-
-            await asyncio.gather(write(), read(False), read(True))
-            assert {c.value for c in await collect(store.scan("t", b"", None, NEWEST))} == {b"7"}
-
-    run(scenario())
-
-
-@every
-def test_of_many_that_check_at_once_one_wins(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            await store.create_table("t")
-            for expected in (None, b"a", b"b"):
-                if expected is not None:
-                    await store.put({"t": [Put(b"k", expected)]}, 50 + expected[0])
-                tries = [store.check_and_put("t", b"k", expected, b"%d" % i, 9) for i in range(8)]
-                assert sum(await asyncio.gather(*tries)) == 1
-
-    run(scenario())
-
-
-@every
-def test_a_purge_of_more_versions_than_fit_one_batch(adapter, tmp_path):
-    async def scenario():
-        async with opened(adapter, tmp_path) as store:
-            keys = [i.to_bytes(4) for i in range(4_000)]
-            await store.create_table("t")
-            for ts, value in ((1, b"a"), (2, b"b"), (3, TOMBSTONE), (4, b"d")):
-                await store.put({"t": [Put(key, value) for key in keys]}, ts)
-            assert await store.purge("t", 3) == 3 * len(keys)
-            assert await collect(store.scan("t", b"", None, 3)) == []
-            assert len(await collect(store.scan("t", b"", None, 4))) == len(keys)
-
-    run(scenario())
-
-
-@every
-def test_closing_ends_the_scans_that_run(adapter, tmp_path):
-    async def scenario():
-        store = adapter.open(tmp_path)
+async def test_batches_are_bounded_and_never_empty(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
         await store.create_table("t")
-        await store.put({"t": [Put(i.to_bytes(4), b"v" * 50) for i in range(30_000)]}, 1)
+        await store.put({"t": [Put(i.to_bytes(4), b"v") for i in range(10_000)]}, 1)
+        await store.put({"t": [Put(i.to_bytes(4), TOMBSTONE) for i in range(9_000)]}, 2)
+        for at, rows in ((1, 10_000), (2, 1_000)):
+            sizes = [len(batch) async for batch in store.scan("t", b"", None, at)]
+            assert sum(sizes) == rows
+            assert 0 < min(sizes) <= max(sizes) <= 4_096
 
-        scans = [collect(store.scan("t", b"", None, 1)) for _ in range(4)]
-        reads = [asyncio.create_task(scan) for scan in scans]
-        await asyncio.sleep(0.002)
-        await store.close()
-        for read in reads:
-            with pytest.raises(Unavailable, match="closed"):
-                await read
 
-    run(scenario())
+@every
+async def test_prefixes_of_many_rows_and_many_prefixes(adapter, tmp_path):
+    """Of one moment, however long they take to read."""
+    async with opened(adapter, tmp_path) as store:
+        keys = [i.to_bytes(2) for i in range(3_000)]
+        await store.create_table("t")
+        await store.put({"t": [Put(key, b"v") for key in keys]}, 1)
+        there = set(keys)
+        prefixes = [b"\x00\x01", b"", b"\x01", *keys, b"\xff", b"\x02"]
+        reading = asyncio.create_task(store.scan_prefixes("t", prefixes, 1))
+        for _ in range(20):
+            await asyncio.sleep(0)
+            await store.put({"t": [Put(key, b"later") for key in keys[::500]]}, 2)
+        for prefix, cells in zip(prefixes, await reading, strict=True):
+            rows = [prefix] if prefix in there else keys
+            rows = [key for key in rows if key.startswith(prefix)]
+            assert cells == [Cell(key, 1, b"v") for key in rows]
+
+
+@every
+async def test_a_scan_may_be_given_up(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await store.create_table("t")
+        await store.put({"t": [Put(i.to_bytes(4), b"v") for i in range(5_000)]}, 1)
+        scan = store.scan("t", b"", None, 1)
+        await anext(scan)
+        await scan.aclose()
+        assert len(await collect(store.scan("t", b"", None, 1))) == 5_000
+
+
+@every
+async def test_scans_beside_puts_and_purges_see_their_own_moment(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        keys = [i.to_bytes(4) for i in range(3_000)]
+        await store.create_table("t")
+        await store.put({"t": [Put(key, b"1") for key in keys]}, 1)
+
+        async def write():
+            for ts in range(2, 8):
+                await store.put({"t": [Put(key, b"%d" % ts) for key in keys]}, ts)
+                await store.purge("t", 1)
+
+        async def read(reverse):
+            for _ in range(3):
+                cells = await collect(store.scan("t", b"", None, 1, reverse=reverse))
+                assert sorted(cells) == [Cell(key, 1, b"1") for key in keys]
+
+        await asyncio.gather(write(), read(False), read(True))
+        assert {c.value for c in await collect(store.scan("t", b"", None, NEWEST))} == {b"7"}
+
+
+@every
+async def test_of_many_that_check_at_once_one_wins(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        await store.create_table("t")
+        for expected in (None, b"a", b"b"):
+            if expected is not None:
+                await store.put({"t": [Put(b"k", expected)]}, 50 + expected[0])
+            tries = [store.check_and_put("t", b"k", expected, b"%d" % i, 9) for i in range(8)]
+            assert sum(await asyncio.gather(*tries)) == 1
+
+
+@every
+async def test_a_purge_of_more_versions_than_fit_one_batch(adapter, tmp_path):
+    async with opened(adapter, tmp_path) as store:
+        keys = [i.to_bytes(4) for i in range(4_000)]
+        await store.create_table("t")
+        for ts, value in ((1, b"a"), (2, b"b"), (3, TOMBSTONE), (4, b"d")):
+            await store.put({"t": [Put(key, value) for key in keys]}, ts)
+        assert await store.purge("t", 3) == 3 * len(keys)
+        assert await collect(store.scan("t", b"", None, 3)) == []
+        assert len(await collect(store.scan("t", b"", None, 4))) == len(keys)
+
+
+@every
+async def test_closing_ends_the_scans_that_run(adapter, tmp_path):
+    store = adapter.open(tmp_path)
+    await store.create_table("t")
+    await store.put({"t": [Put(i.to_bytes(4), b"v" * 50) for i in range(30_000)]}, 1)
+
+    scans = [collect(store.scan("t", b"", None, 1)) for _ in range(4)]
+    reads = [asyncio.create_task(scan) for scan in scans]
+    await asyncio.sleep(0.002)
+    await store.close()
+    for read in reads:
+        with pytest.raises(Unavailable, match="closed"):
+            await read

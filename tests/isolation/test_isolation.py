@@ -66,17 +66,14 @@ async def values(database):
     return dict(await database.fetch("SELECT id, value FROM test"))
 
 
-def history(folder, test):
+@asynccontextmanager
+async def history(folder):
     """Run `test` over rows (1, 10) and (2, 20)."""
-
-    async def run():
-        async with await Database.open(Settings(data=folder / "data")) as database:
-            await database.keeper.apply(Catalog(1, SCHEMA, Forest(("test",))))
-            await database.execute("INSERT INTO test VALUES (1, 10), (2, 20)")
-            await test(database)
-            assert database.locks.held_count == 0
-
-    asyncio.run(run())
+    async with await Database.open(Settings(data=folder / "data")) as database:
+        await database.keeper.apply(Catalog(1, SCHEMA, Forest(("test",))))
+        await database.execute("INSERT INTO test VALUES (1, 10), (2, 20)")
+        yield database
+        assert database.locks.held_count == 0
 
 
 @asynccontextmanager
@@ -99,7 +96,7 @@ async def paused_before(database, key, *statements, **options):
         database.locks.release_all(owner)
 
 
-def test_g0_write_cycles(tmp_path):
+async def test_g0_write_cycles(tmp_path):
     """
     T1: UPDATE test SET value = 11 WHERE id = 1
     T2: UPDATE test SET value = 22 WHERE id = 2
@@ -107,8 +104,7 @@ def test_g0_write_cycles(tmp_path):
     T2: UPDATE test SET value = 12 WHERE id = 1
     both commit: never (11, 22) nor (12, 21)
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         one = TransactionRequest((put(1, 11), put(2, 21)))
         two = TransactionRequest((put(2, 22), put(1, 12)))
         for pair in ((one, two), (two, one)) * 20:
@@ -123,18 +119,15 @@ def test_g0_write_cycles(tmp_path):
         await asyncio.gather(*(session.commit() for session in sessions))
         assert await values(database) in ({1: 11, 2: 21}, {1: 12, 2: 22})
 
-    history(tmp_path, test)
 
-
-def test_g1a_aborted_reads(tmp_path):
+async def test_g1a_aborted_reads(tmp_path):
     """
     T1: UPDATE test SET value = 101 WHERE id = 1
     T2: SELECT * FROM test                        -- 10, 20
     T1: UPDATE test SET value = 201 WHERE id = 2  -- waits, then fails
     T2: SELECT * FROM test                        -- 10, 20
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         async with paused_before(database, 2, put(1, 101), put(2, 201), timeout_s=0.1) as one:
             two = Session(database)
             assert await values(database) == {1: 10, 2: 20}
@@ -145,10 +138,8 @@ def test_g1a_aborted_reads(tmp_path):
         two.put(2, 21)
         await two.commit()
 
-    history(tmp_path, test)
 
-
-def test_g1b_intermediate_reads(tmp_path):
+async def test_g1b_intermediate_reads(tmp_path):
     """
     T1: UPDATE test SET value = 101 WHERE id = 1
     T2: SELECT value FROM test WHERE id = 1       -- 10
@@ -156,8 +147,7 @@ def test_g1b_intermediate_reads(tmp_path):
     T1: COMMIT
     T2: SELECT value FROM test WHERE id = 1       -- 10 in T2's snapshot, 11 outside, 101 never
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         two = Session(database)
         statements = (put(1, 101), put(2, 21), put(1, 11))
         async with paused_before(database, 2, *statements) as one:
@@ -167,10 +157,8 @@ def test_g1b_intermediate_reads(tmp_path):
         assert await two.value(1) == 10
         assert await values(database) == {1: 11, 2: 21}
 
-    history(tmp_path, test)
 
-
-def test_g1c_circular_information_flow(tmp_path):
+async def test_g1c_circular_information_flow(tmp_path):
     """
     T1: UPDATE test SET value = 11 WHERE id = 1
     T2: UPDATE test SET value = 22 WHERE id = 2
@@ -179,8 +167,7 @@ def test_g1c_circular_information_flow(tmp_path):
     T1: COMMIT
     T2: COMMIT                                    -- read conflict: T2 must come before T1
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         one, two = Session(database), Session(database)
         one.put(1, 11)
         two.put(2, 22)
@@ -191,17 +178,14 @@ def test_g1c_circular_information_flow(tmp_path):
             await two.commit()
         assert await values(database) == {1: 11, 2: 20}
 
-    history(tmp_path, test)
 
-
-def test_otv_observed_transaction_vanishes(tmp_path):
+async def test_otv_observed_transaction_vanishes(tmp_path):
     """
     T1: UPDATE 1 → 11, 2 → 19; COMMIT
     T2: UPDATE 1 → 12, 2 → 18; COMMIT  meanwhile
     T3: SELECT id 1, later SELECT id 2            -- both of T1, or both of T2, or both old
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         possible = {(10, 20), (11, 19), (12, 18)}
 
         async def write():
@@ -221,35 +205,29 @@ def test_otv_observed_transaction_vanishes(tmp_path):
         writer = asyncio.ensure_future(write())
         await asyncio.gather(watch(), watch(), writer)
 
-    history(tmp_path, test)
 
-
-def test_pmp_predicate_many_preceders_for_reads(tmp_path):
+async def test_pmp_predicate_many_preceders_for_reads(tmp_path):
     """
     T1: SELECT * FROM test WHERE value = 30       -- nothing
     T2: INSERT INTO test VALUES (3, 30); COMMIT
     T1: SELECT * FROM test WHERE value % 3 = 0    -- still nothing
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         one = Session(database)
         assert await one.read("SELECT * FROM test WHERE value = 30") == []
         await database.execute("INSERT INTO test VALUES (3, 30)")
         assert await one.read("SELECT * FROM test WHERE value % 3 = 0") == []
         await one.commit()
 
-    history(tmp_path, test)
 
-
-def test_pmp_predicate_many_preceders_for_writes_happens(tmp_path):
+async def test_pmp_predicate_many_preceders_for_writes_happens(tmp_path):
     """
     T1: UPDATE test SET value = value + 10        -- 10 → 20, 20 → 30, not committed yet
     T2: DELETE FROM test WHERE value = 20         -- finds 2, waits
     T1: COMMIT
     T2: ...                                       -- 2 matches no more, 1 was not found: deletes 0
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         update = Statement("UPDATE test SET value = value + 10")
         async with paused_before(database, 1, update) as one:
             two = asyncio.ensure_future(database.execute("DELETE FROM test WHERE value = 20"))
@@ -258,10 +236,8 @@ def test_pmp_predicate_many_preceders_for_writes_happens(tmp_path):
         assert (await two).statements[0].affected in (0, 1)
         assert await values(database) in ({1: 20, 2: 30}, {1: 20})
 
-    history(tmp_path, test)
 
-
-def test_p4_lost_update(tmp_path):
+async def test_p4_lost_update(tmp_path):
     """
     T1: SELECT value FROM test WHERE id = 1       -- 10
     T2: SELECT value FROM test WHERE id = 1       -- 10
@@ -270,8 +246,7 @@ def test_p4_lost_update(tmp_path):
     T1: COMMIT
     T2: COMMIT                                    -- read conflict
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         one, two = Session(database), Session(database)
         one.put(1, await one.value(1) + 1)
         two.put(1, await two.value(1) + 5)
@@ -284,10 +259,8 @@ def test_p4_lost_update(tmp_path):
         await asyncio.gather(*(database.execute(add) for _ in range(50)))
         assert (await values(database))[1] == 61
 
-    history(tmp_path, test)
 
-
-def test_p4_lost_update_of_a_value_read_through_own_writes(tmp_path):
+async def test_p4_lost_update_of_a_value_read_through_own_writes(tmp_path):
     """
     T1: UPDATE test SET value = value + 1 WHERE id = 1
     T1: SELECT value FROM test WHERE id = 1       -- 11
@@ -295,8 +268,7 @@ def test_p4_lost_update_of_a_value_read_through_own_writes(tmp_path):
     T1: UPDATE test SET value = 11 * 2 WHERE id = 1
     T1: COMMIT                                    -- read conflict: it saw 11, which is not so now
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         one = Session(database)
         one.write("UPDATE test SET value = value + 1 WHERE id = 1")
         seen = await one.value(1)
@@ -307,18 +279,15 @@ def test_p4_lost_update_of_a_value_read_through_own_writes(tmp_path):
             await one.commit()
         assert (await values(database))[1] == 50
 
-    history(tmp_path, test)
 
-
-def test_g_single_read_skew(tmp_path):
+async def test_g_single_read_skew(tmp_path):
     """
     T1: SELECT value FROM test WHERE id = 1       -- 10
     T2: UPDATE 1 → 12, 2 → 18; COMMIT
     T1: SELECT value FROM test WHERE id = 2       -- 20
     T1: DELETE FROM test WHERE id = 2; COMMIT     -- read conflict
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         one, reader = Session(database), Session(database)
         assert await one.value(1) == await reader.value(1) == 10
         await database.transact(TransactionRequest((put(1, 12), put(2, 18))))
@@ -329,10 +298,8 @@ def test_g_single_read_skew(tmp_path):
         with pytest.raises(ReadConflict):
             await one.commit()
 
-    history(tmp_path, test)
 
-
-def test_g2_item_write_skew_over_rows_read(tmp_path):
+async def test_g2_item_write_skew_over_rows_read(tmp_path):
     """
     T1: SELECT * FROM test WHERE id IN (1, 2)     -- 10, 20
     T2: SELECT * FROM test WHERE id IN (1, 2)     -- 10, 20
@@ -341,8 +308,7 @@ def test_g2_item_write_skew_over_rows_read(tmp_path):
     T1: COMMIT
     T2: COMMIT                                    -- read conflict
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         for together in (0, 100):
             one, two = Session(database), Session(database)
             for session in (one, two):
@@ -357,10 +323,8 @@ def test_g2_item_write_skew_over_rows_read(tmp_path):
                 with pytest.raises(ReadConflict):
                     await two.commit()
 
-    history(tmp_path, test)
 
-
-def test_g2_phantoms_of_keys(tmp_path):
+async def test_g2_phantoms_of_keys(tmp_path):
     """
     T1: SELECT * FROM test WHERE id = 3           -- nothing
     T2: SELECT * FROM test WHERE id = 4           -- nothing
@@ -368,8 +332,7 @@ def test_g2_phantoms_of_keys(tmp_path):
     T2: INSERT INTO test VALUES (3, 1)
     both commit: one has a read conflict
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         one, two = Session(database), Session(database)
         assert await one.value(3) is None
         assert await two.value(4) is None
@@ -378,10 +341,8 @@ def test_g2_phantoms_of_keys(tmp_path):
         found = await asyncio.gather(one.commit(), two.commit(), return_exceptions=True)
         assert [type(r) for r in found].count(ReadConflict) == 1
 
-    history(tmp_path, test)
 
-
-def test_g2_predicate_write_skew_happens(tmp_path):
+async def test_g2_predicate_write_skew_happens(tmp_path):
     """
     T1: SELECT * FROM test WHERE value % 3 = 0    -- nothing
     T2: SELECT * FROM test WHERE value % 3 = 0    -- nothing
@@ -389,8 +350,7 @@ def test_g2_predicate_write_skew_happens(tmp_path):
     T2: INSERT INTO test VALUES (4, 42)
     both commit: snapshot isolation for predicates
     """
-
-    async def test(database):
+    async with history(tmp_path) as database:
         one, two = Session(database), Session(database)
         for session in (one, two):
             assert await session.read("SELECT * FROM test WHERE value % 3 = 0 AND id > 2") == []
@@ -399,5 +359,3 @@ def test_g2_predicate_write_skew_happens(tmp_path):
         await one.commit()
         await two.commit()
         assert await values(database) == {1: 10, 2: 20, 3: 30, 4: 42}
-
-    history(tmp_path, test)

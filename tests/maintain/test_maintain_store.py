@@ -1,6 +1,5 @@
 """Maintenance over the real store: what programs and builds write is what a snapshot reads."""
 
-import asyncio
 from random import Random
 
 import pytest
@@ -45,21 +44,18 @@ class StoreWorld(World):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_law_holds_over_the_store(tmp_path, seed):
-    async def run():
-        random = Random(seed)
-        store = RocksStore.open(tmp_path)
-        world = StoreWorld(draw_catalog(random), store)
-        for name in world.names:
-            await store.create_table(world.catalog.layout(name).table)
-        for _ in range(12):
-            await world.commit_to_store(changed_rows(world, Transaction(world, random).run()))
-        for name in world.names:
-            rows = world.rows[name]
-            stored = await world.stored(name)
-            assert {world.key(name, row): row for row in stored} == rows
-            assert stored == sorted(stored, key=world.codecs(name).key)
-            assert {world.key(name, row): row for _, row in await world.built(name)} == rows
-        await store.close()
-
-    asyncio.run(run())
+async def test_the_law_holds_over_the_store(tmp_path, seed):
+    random = Random(seed)
+    store = RocksStore.open(tmp_path)
+    world = StoreWorld(draw_catalog(random), store)
+    for name in world.names:
+        await store.create_table(world.catalog.layout(name).table)
+    for _ in range(12):
+        await world.commit_to_store(changed_rows(world, Transaction(world, random).run()))
+    for name in world.names:
+        rows = world.rows[name]
+        stored = await world.stored(name)
+        assert {world.key(name, row): row for row in stored} == rows
+        assert stored == sorted(stored, key=world.codecs(name).key)
+        assert {world.key(name, row): row for _, row in await world.built(name)} == rows
+    await store.close()

@@ -155,15 +155,11 @@ def test_duckdb_is_interrupted_at_the_deadline(engine):
     assert run(rows(engine.prepare("SELECT DISTINCT 1 AS n FROM item", CATALOG))) == [(1,)]
 
 
-def test_our_own_loops_stop_at_the_deadline(engine):
+async def test_our_own_loops_stop_at_the_deadline(engine):
     query = engine.prepare("SELECT COUNT(*) FROM line WHERE l_qty > 100", CATALOG)
     assert isinstance(query.plan, NativePlan)
-
-    async def work() -> None:
-        with pytest.raises(StatementTimeout):
-            await rows(query, deadline=asyncio.get_running_loop().time() - 1)
-
-    run(work())
+    with pytest.raises(StatementTimeout):
+        await rows(query, deadline=asyncio.get_running_loop().time() - 1)
 
 
 def test_a_cancelled_query_leaves_duckdb_usable(engine):

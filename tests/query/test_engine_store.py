@@ -51,18 +51,14 @@ async def assert_every_shape_answered(
 
 
 @pytest.mark.parametrize("use_views", [True, False])
-def test_every_shape_answers_like_duckdb_over_the_store(tmp_path: Path, use_views: bool):
-
-    async def work() -> None:
-        store, codecs = RocksStore.open(tmp_path / "db"), Codecs(CATALOG)
-        engine = QueryEngine()
-        await _load(store, codecs)
-        reader = Snapshot(store, codecs, 5)
-        await assert_every_shape_answered(engine, reader, use_views=use_views)
-        engine.close()
-        await store.close()
-
-    asyncio.run(work())
+async def test_every_shape_answers_like_duckdb_over_the_store(tmp_path: Path, use_views: bool):
+    store, codecs = RocksStore.open(tmp_path / "db"), Codecs(CATALOG)
+    engine = QueryEngine()
+    await _load(store, codecs)
+    reader = Snapshot(store, codecs, 5)
+    await assert_every_shape_answered(engine, reader, use_views=use_views)
+    engine.close()
+    await store.close()
 
 
 @dataclass(frozen=True)

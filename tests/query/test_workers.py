@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -62,15 +63,13 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(work)
 
 
-def with_engine(test: Callable[[QueryEngine], Coroutine[Any, Any, Any]], **options: Any) -> Any:
-    async def main() -> Any:
-        engine = QueryEngine(Options(), **options)
-        try:
-            return await test(engine)
-        finally:
-            engine.close()
-
-    return run(main())
+@asynccontextmanager
+async def with_engine(**options: Any):
+    engine = QueryEngine(Options(), **options)
+    try:
+        yield engine
+    finally:
+        engine.close()
 
 
 async def rows(engine: QueryEngine, sql: str, timeout_s: float = 60) -> list[Any]:
@@ -106,10 +105,9 @@ def processes(engine: QueryEngine) -> list[WorkerProcess]:
 
 
 @pytest.mark.parametrize("sql", MEMORY)
-def test_memory_of_scalar_functions_is_limited(sql):
+async def test_memory_of_scalar_functions_is_limited(sql):
     """Some take their time before they need the memory; that is limited, too."""
-
-    async def test(engine: QueryEngine) -> None:
+    async with with_engine() as engine:
         began = time.monotonic()
         with pytest.raises((MemoryExceeded, StatementTimeout)) as caught:
             await rows(engine, sql, timeout_s=5)
@@ -117,11 +115,9 @@ def test_memory_of_scalar_functions_is_limited(sql):
         assert time.monotonic() - began < 20
         assert await rows(engine, SMALL) == [(10,)]
 
-    with_engine(test)
 
-
-def test_a_worker_that_has_grown_is_not_used_again():
-    async def test(engine: QueryEngine) -> None:
+async def test_a_worker_that_has_grown_is_not_used_again():
+    async with with_engine() as engine:
         await rows(engine, SMALL)
         (first,) = processes(engine)
         with pytest.raises(MemoryExceeded):
@@ -129,11 +125,9 @@ def test_a_worker_that_has_grown_is_not_used_again():
         await rows(engine, SMALL)
         assert all(worker.pid != first.pid for worker in processes(engine))
 
-    with_engine(test)
 
-
-def test_a_statement_that_cannot_be_interrupted_ends_with_its_time():
-    async def test(engine: QueryEngine) -> None:
+async def test_a_statement_that_cannot_be_interrupted_ends_with_its_time():
+    async with with_engine() as engine:
         await rows(engine, SMALL)
         (worker,) = processes(engine)
         began = time.monotonic()
@@ -143,13 +137,10 @@ def test_a_statement_that_cannot_be_interrupted_ends_with_its_time():
         wait_until(lambda: not alive(worker.pid))
         assert await rows(engine, SMALL) == [(10,)]
 
-    with_engine(test)
 
-
-def test_small_statements_are_answered_beside_long_ones_of_the_same_client():
+async def test_small_statements_are_answered_beside_long_ones_of_the_same_client():
     """Each of them alone keeps a place for longer than the test takes."""
-
-    async def test(engine: QueryEngine) -> None:
+    async with with_engine(places=2) as engine:
         slow = [asyncio.ensure_future(rows(engine, SLOW, timeout_s=40)) for _ in range(6)]
         await asyncio.sleep(1)
         for _ in range(3):
@@ -159,11 +150,9 @@ def test_small_statements_are_answered_beside_long_ones_of_the_same_client():
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
 
-    with_engine(test, places=2)
 
-
-def test_another_client_does_not_wait_behind_a_queue_of_one():
-    async def test(engine: QueryEngine) -> None:
+async def test_another_client_does_not_wait_behind_a_queue_of_one():
+    async with with_engine(places=2) as engine:
         slow = [asyncio.ensure_future(rows(engine, SLOW, timeout_s=2)) for _ in range(40)]
         await asyncio.sleep(0.5)
         CLIENT.set("another")
@@ -174,33 +163,27 @@ def test_another_client_does_not_wait_behind_a_queue_of_one():
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
 
-    with_engine(test, places=2)
 
-
-def test_slow_readers_keep_no_statement_from_running():
-    async def test(engine: QueryEngine) -> None:
+async def test_slow_readers_keep_no_statement_from_running():
+    async with with_engine(places=2, processes=8) as engine:
         query = engine.prepare("SELECT x FROM range(1000000) t(x)", CATALOG)
         streams = [await query.run(MemoryReader(CATALOG, BASE)) for _ in range(6)]
         assert await rows(engine, SMALL, timeout_s=20) == [(10,)]
         for stream in streams:
             assert sum([len(part) async for part in stream.batches()]) == 1_000_000
 
-    with_engine(test, places=2, processes=8)
 
-
-def test_a_statement_that_is_left_in_the_middle_frees_its_worker():
-    async def test(engine: QueryEngine) -> None:
+async def test_a_statement_that_is_left_in_the_middle_frees_its_worker():
+    async with with_engine(places=2, processes=2) as engine:
         for _ in range(5):
             query = engine.prepare("SELECT x FROM range(1000000) t(x)", CATALOG)
             stream = await query.run(MemoryReader(CATALOG, BASE))
             await stream.close()
             assert await rows(engine, SMALL) == [(10,)]
 
-    with_engine(test, places=2, processes=2)
 
-
-def test_a_worker_that_is_killed_fails_one_statement():
-    async def test(engine: QueryEngine) -> None:
+async def test_a_worker_that_is_killed_fails_one_statement():
+    async with with_engine() as engine:
         await rows(engine, SMALL)
         (worker,) = processes(engine)
         task = asyncio.ensure_future(rows(engine, SLOW))
@@ -210,22 +193,18 @@ def test_a_worker_that_is_killed_fails_one_statement():
             await task
         assert await rows(engine, SMALL) == [(10,)]
 
-    with_engine(test)
 
-
-def test_an_idle_worker_that_is_killed_fails_no_statement():
-    async def test(engine: QueryEngine) -> None:
+async def test_an_idle_worker_that_is_killed_fails_no_statement():
+    async with with_engine() as engine:
         await rows(engine, SMALL)
         (worker,) = processes(engine)
         os.kill(worker.pid, signal.SIGKILL)
         wait_until(lambda: not alive(worker.pid))
         assert await rows(engine, SMALL) == [(10,)]
 
-    with_engine(test)
 
-
-def test_a_worker_that_is_killed_while_its_reply_comes_is_not_used_again():
-    async def test(engine: QueryEngine) -> None:
+async def test_a_worker_that_is_killed_while_its_reply_comes_is_not_used_again():
+    async with with_engine() as engine:
         await rows(engine, SMALL)
         (worker,) = processes(engine)
         reply = worker._reply
@@ -240,11 +219,9 @@ def test_a_worker_that_is_killed_while_its_reply_comes_is_not_used_again():
         for _ in range(3):
             assert await rows(engine, SMALL) == [(10,)]
 
-    with_engine(test)
 
-
-def test_a_fork_server_that_is_killed_is_replaced():
-    async def test(engine: QueryEngine) -> None:
+async def test_a_fork_server_that_is_killed_is_replaced():
+    async with with_engine() as engine:
         await rows(engine, SMALL)
         (worker,) = processes(engine)
         assert FORK_SERVER._process is not None
@@ -252,11 +229,9 @@ def test_a_fork_server_that_is_killed_is_replaced():
         wait_until(lambda: not alive(worker.pid))  # workers do not outlive it
         assert await rows(engine, SMALL) == [(10,)]  # not by the idle worker, which is gone
 
-    with_engine(test)
 
-
-def test_workers_end_with_their_engine():
-    async def test(engine: QueryEngine) -> list[int]:
+async def test_workers_end_with_their_engine():
+    async with with_engine() as engine:
         await rows(engine, SMALL)
         slow = asyncio.ensure_future(rows(engine, SLOW))
         await asyncio.sleep(0.5)
@@ -264,9 +239,7 @@ def test_workers_end_with_their_engine():
         engine.close()
         with pytest.raises(MemoryExceeded):
             await slow
-        return pids
 
-    pids = with_engine(test)
     assert pids
     wait_until(lambda: not any(map(alive, pids)))
 
@@ -299,39 +272,32 @@ def test_workers_end_when_the_server_process_is_killed(sql):
         wait_until(lambda: not alive(pid))
 
 
-def test_a_session_leaves_nothing_to_the_next():
-    async def main() -> None:
-        workers = Workers(Options())
-        batch = pa.RecordBatch.from_pydict({"x": [1]})
-        async with DuckSession(workers) as first:
-            first.register("seen", batch)
-            await first.append("made", batch, first=True)
-            await first.run("CREATE TEMP TABLE other AS SELECT 1")
-        for name in ("seen", "made", "other"):
-            async with DuckSession(workers) as second:
-                with pytest.raises(SqlError, match="does not exist"):
-                    await second.run(f"SELECT * FROM {name}")
-        workers.close()
-
-    run(main())
+async def test_a_session_leaves_nothing_to_the_next():
+    workers = Workers(Options())
+    batch = pa.RecordBatch.from_pydict({"x": [1]})
+    async with DuckSession(workers) as first:
+        first.register("seen", batch)
+        await first.append("made", batch, first=True)
+        await first.run("CREATE TEMP TABLE other AS SELECT 1")
+    for name in ("seen", "made", "other"):
+        async with DuckSession(workers) as second:
+            with pytest.raises(SqlError, match="does not exist"):
+                await second.run(f"SELECT * FROM {name}")
+    workers.close()
 
 
-def test_what_is_spilled_goes_away_with_the_worker(tmp_path):
-    async def main() -> None:
-        workers = Workers(Options(memory_mb=32, spill_folder=tmp_path / "spill"))
-        async with DuckSession(workers) as session:
-            await session.run(
-                "CREATE TEMP TABLE t AS"
-                " SELECT hash(x) h, repeat('x', 100) s FROM range(2000000) t(x)"
-            )
-            spilled = [p for p in (tmp_path / "spill").rglob("*") if p.is_file()]
-            assert sum(p.stat().st_size for p in spilled) > 1 << 20
-            assert session._worker is not None
-            session._worker.kill()
-        await asyncio.to_thread(wait_until, lambda: not list((tmp_path / "spill").iterdir()))
-        workers.close()
-
-    run(main())
+async def test_what_is_spilled_goes_away_with_the_worker(tmp_path):
+    workers = Workers(Options(memory_mb=32, spill_folder=tmp_path / "spill"))
+    async with DuckSession(workers) as session:
+        await session.run(
+            "CREATE TEMP TABLE t AS SELECT hash(x) h, repeat('x', 100) s FROM range(2000000) t(x)"
+        )
+        spilled = [p for p in (tmp_path / "spill").rglob("*") if p.is_file()]
+        assert sum(p.stat().st_size for p in spilled) > 1 << 20
+        assert session._worker is not None
+        session._worker.kill()
+    await asyncio.to_thread(wait_until, lambda: not list((tmp_path / "spill").iterdir()))
+    workers.close()
 
 
 def evaluated(engine: QueryEngine, sql: str) -> Coroutine[Any, Any, list[Any]]:
@@ -339,8 +305,8 @@ def evaluated(engine: QueryEngine, sql: str) -> Coroutine[Any, Any, list[Any]]:
     return engine.evaluate(lambda: scalar.evaluate(node, (), [()]))
 
 
-def test_expressions_of_writes_have_the_same_guard():
-    async def test(engine: QueryEngine) -> None:
+async def test_expressions_of_writes_have_the_same_guard():
+    async with with_engine() as engine:
         assert await evaluated(engine, "1 + 1") == [2]
         with pytest.raises(MemoryExceeded):
             await evaluated(engine, "length(repeat('x', 2000000000))")
@@ -349,11 +315,9 @@ def test_expressions_of_writes_have_the_same_guard():
                 await evaluated(engine, "levenshtein(repeat('ab', 25000), repeat('ba', 25000))")
         assert await evaluated(engine, "1 + 1") == [2]
 
-    with_engine(test)
 
-
-def test_expressions_begin_again_when_they_are_stopped_for_others():
-    async def test(engine: QueryEngine) -> None:
+async def test_expressions_begin_again_when_they_are_stopped_for_others():
+    async with with_engine(places=2) as engine:
         slow = [
             asyncio.ensure_future(
                 evaluated(engine, "levenshtein(repeat('ab', 25000), repeat('ba', 25000))")
@@ -366,8 +330,6 @@ def test_expressions_begin_again_when_they_are_stopped_for_others():
         for task in slow:
             task.cancel()
         await asyncio.gather(*slow, return_exceptions=True)
-
-    with_engine(test, places=2)
 
 
 def test_threads_wait_for_their_worker_no_longer_than_they_say():
@@ -389,15 +351,13 @@ def test_large_rows_are_refused_before_they_reach_the_server():
     worker.discard()
 
 
-def test_batches_are_bounded_by_bytes():
-    async def test(engine: QueryEngine) -> None:
+async def test_batches_are_bounded_by_bytes():
+    async with with_engine() as engine:
         query = engine.prepare("SELECT repeat('x', 1000000) FROM range(20)", CATALOG)
         stream = await query.run(MemoryReader(CATALOG, BASE))
         parts = [part async for part in stream.arrow()]
         assert sum(part.num_rows for part in parts) == 20
         assert max(part.nbytes for part in parts) <= 6_000_000  # 4 MiB and a row
-
-    with_engine(test)
 
 
 def test_messages_are_read_as_they_were_written():

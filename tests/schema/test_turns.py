@@ -75,16 +75,13 @@ def test_few_bytes_are_worked_off_by_their_rows_and_many_by_their_size(monkeypat
     assert pauses_in([0, 10 * BYTES_A_TURN, 0]) == 1
 
 
-def test_little_work_waits_for_nobody():
-    async def scenario():
-        waited = []
-        asyncio.get_running_loop().call_soon(waited.append, True)
-        await turn(range(ROWS_A_TURN - 1))
-        assert await made(iter(range(5))) == [0, 1, 2, 3, 4]
-        assert await selected(range(5), lambda x: x % 2) == [1, 3]
-        assert waited == []
-        assert await made(iter(MANY)) == list(MANY)
-        assert waited == [True]
-        assert await selected(MANY, lambda x: x % 2) == list(MANY)[1::2]
-
-    asyncio.run(scenario())
+async def test_little_work_waits_for_nobody():
+    waited = []
+    asyncio.get_running_loop().call_soon(waited.append, True)
+    await turn(range(ROWS_A_TURN - 1))
+    assert await made(iter(range(5))) == [0, 1, 2, 3, 4]
+    assert await selected(range(5), lambda x: x % 2) == [1, 3]
+    assert waited == []
+    assert await made(iter(MANY)) == list(MANY)
+    assert waited == [True]
+    assert await selected(MANY, lambda x: x % 2) == list(MANY)[1::2]

@@ -102,18 +102,15 @@ def test_one_of_two_gateways_dies_and_comes_back_under_load(real_cluster):
         run(scenario(first, second))
 
 
-def test_a_gateway_that_is_down_is_unavailable_and_then_serves_again(real_cluster):
-    async def scenario():
-        async with opened(real_cluster.thrift) as store:
-            await store.put({"t": [Put(b"k", b"v")]}, 1)
-            real_cluster.kill("thrift")
-            with pytest.raises(Unavailable, match="gateway"):
-                await store.get("t", [b"k"], 1)
-            await asyncio.to_thread(real_cluster.restart, "thrift")
-            assert await store.get("t", [b"k"], 1) == [Cell(b"k", 1, b"v")]
-            assert await store.check_and_put("t", b"k", b"v", b"w", 2)
-
-    run(scenario())
+async def test_a_gateway_that_is_down_is_unavailable_and_then_serves_again(real_cluster):
+    async with opened(real_cluster.thrift) as store:
+        await store.put({"t": [Put(b"k", b"v")]}, 1)
+        real_cluster.kill("thrift")
+        with pytest.raises(Unavailable, match="gateway"):
+            await store.get("t", [b"k"], 1)
+        await asyncio.to_thread(real_cluster.restart, "thrift")
+        assert await store.get("t", [b"k"], 1) == [Cell(b"k", 1, b"v")]
+        assert await store.check_and_put("t", b"k", b"v", b"w", 2)
 
 
 def test_connections_that_died_while_idle_are_not_used(real_cluster):
@@ -180,44 +177,40 @@ def test_closing_does_not_wait_longer_than_the_deadline(real_cluster):
 # ---------------------------------------------------------------- regions
 
 
-def test_regions_are_opened_anew_and_split_during_scans_and_puts(real_cluster):
+async def test_regions_are_opened_anew_and_split_during_scans_and_puts(real_cluster):
     """Changing a table's definition closes and opens its regions; a region that has grown beyond
     the size that the definition allows is split."""
+    async with opened(real_cluster.thrift, timeout_s=60, splits=[k(1_000)]) as store:
+        keys = [k(i) for i in range(6_000)]
+        rows = dict(zip(keys, distinct(6_000), strict=True))
+        await store.put({"t": [Put(*row) for row in rows.items()]}, 1)
 
-    async def scenario():
-        async with opened(real_cluster.thrift, timeout_s=60, splits=[k(1_000)]) as store:
-            keys = [k(i) for i in range(6_000)]
-            rows = dict(zip(keys, distinct(6_000), strict=True))
-            await store.put({"t": [Put(*row) for row in rows.items()]}, 1)
+        async def disturb():
+            for limit in (1 << 30, 1 << 20, 1 << 21):
+                await reopen(store, limit)
 
-            async def disturb():
-                for limit in (1 << 30, 1 << 20, 1 << 21):
-                    await reopen(store, limit)
+        async def write():
+            for ts in range(2, 8):
+                await store.put({"t": list(map(Put, keys, distinct(6_000)))}, ts)
 
-            async def write():
-                for ts in range(2, 8):
-                    await store.put({"t": list(map(Put, keys, distinct(6_000)))}, ts)
+        async def read(reverse):
+            for _ in range(4):
+                cells = await collect(store.scan("t", b"", None, 1, reverse=reverse))
+                seen = [(c.key, c.value) for c in cells]
+                assert seen == (list(rows.items())[::-1] if reverse else list(rows.items()))
 
-            async def read(reverse):
-                for _ in range(4):
-                    cells = await collect(store.scan("t", b"", None, 1, reverse=reverse))
-                    seen = [(c.key, c.value) for c in cells]
-                    assert seen == (list(rows.items())[::-1] if reverse else list(rows.items()))
+        async def flush():
+            for _ in range(10):
+                await store.flush()
+                await asyncio.sleep(0.2)
 
-            async def flush():
-                for _ in range(10):
-                    await store.flush()
-                    await asyncio.sleep(0.2)
-
-            await asyncio.gather(disturb(), write(), flush(), read(False), read(True))
-            await until_split(store, 3)
-            assert len(await collect(store.scan("t", b"", None, 1))) == len(keys)
-            newest = await collect(store.scan("t", b"", None, NEWEST, reverse=True))
-            assert [(c.key, c.ts) for c in newest] == [(key, 7) for key in keys[::-1]]
-            groups = await store.scan_prefixes("t", [k(i)[:5] for i in range(0, 6_000, 10)], 1)
-            assert [len(group) for group in groups] == [10] * 600
-
-    run(scenario())
+        await asyncio.gather(disturb(), write(), flush(), read(False), read(True))
+        await until_split(store, 3)
+        assert len(await collect(store.scan("t", b"", None, 1))) == len(keys)
+        newest = await collect(store.scan("t", b"", None, NEWEST, reverse=True))
+        assert [(c.key, c.ts) for c in newest] == [(key, 7) for key in keys[::-1]]
+        groups = await store.scan_prefixes("t", [k(i)[:5] for i in range(0, 6_000, 10)], 1)
+        assert [len(group) for group in groups] == [10] * 600
 
 
 def distinct(count):
@@ -249,29 +242,25 @@ async def until_split(store, regions):
     raise AssertionError(f"{len(found)} regions")
 
 
-def test_versions_outlive_flushes_and_what_was_purged_stays_hidden(real_cluster):
+async def test_versions_outlive_flushes_and_what_was_purged_stays_hidden(real_cluster):
     """Age is no reason for HBase to drop a version. A late copy of a put below the horizon does
     not show, although compactions have removed what it is a copy of."""
-
-    async def scenario():
-        async with opened(real_cluster.thrift) as store:
-            await reopen(store, 1 << 30)
-            now = int(time.time() * 1_000)
-            old, gone, new = now - 90 * 24 * 3_600_000, now - 60_000, now
-            for ts, value in ((old, b"old"), (gone, TOMBSTONE), (new, b"new")):
-                await store.put({"t": [Put(b"k", value), Put(b"l", value)]}, ts)
-            await flushed(store, now)
-            seen = [(await store.get("t", [b"k"], at))[0] for at in (old, gone, new)]
-            assert seen == [Cell(b"k", old, b"old"), None, Cell(b"k", new, b"new")]
-            assert await store.purge("t", gone) == 4
-            await flushed(store, now)
-            await store.put({"t": [Put(b"k", b"old")]}, old)
-            await store.put({"t": [Put(b"k", b"gone")]}, gone)
-            assert await store.get("t", [b"k"], gone) == [None]
-            assert await store.get("t", [b"k"], new) == [Cell(b"k", new, b"new")]
-            assert await store.purge("t", gone) == 0
-
-    run(scenario())
+    async with opened(real_cluster.thrift) as store:
+        await reopen(store, 1 << 30)
+        now = int(time.time() * 1_000)
+        old, gone, new = now - 90 * 24 * 3_600_000, now - 60_000, now
+        for ts, value in ((old, b"old"), (gone, TOMBSTONE), (new, b"new")):
+            await store.put({"t": [Put(b"k", value), Put(b"l", value)]}, ts)
+        await flushed(store, now)
+        seen = [(await store.get("t", [b"k"], at))[0] for at in (old, gone, new)]
+        assert seen == [Cell(b"k", old, b"old"), None, Cell(b"k", new, b"new")]
+        assert await store.purge("t", gone) == 4
+        await flushed(store, now)
+        await store.put({"t": [Put(b"k", b"old")]}, old)
+        await store.put({"t": [Put(b"k", b"gone")]}, gone)
+        assert await store.get("t", [b"k"], gone) == [None]
+        assert await store.get("t", [b"k"], new) == [Cell(b"k", new, b"new")]
+        assert await store.purge("t", gone) == 0
 
 
 async def flushed(store, ts):
@@ -307,22 +296,19 @@ def test_a_purge_waits_for_what_hbase_looks_for_and_ends_with_the_store(real_clu
         run(scenario(gateway))
 
 
-def test_a_table_that_takes_long_to_purge_rests(real_cluster, monkeypatch):
-    async def scenario():
-        async with opened(real_cluster.thrift) as store:
-            monkeypatch.setattr(purging, "LONG_PURGE_S", 0.0)
-            for ts in (1, 2):
-                await store.put({"t": [Put(b"k", b"%d" % ts)]}, ts)
-            monkeypatch.setattr(purging, "RESTS", 1e9)
-            assert await store.purge("t", 1) == 0
-            assert await store.purge("t", 2) == 0  # rests
-            store._purging._rests_until.clear()
-            monkeypatch.setattr(purging, "RESTS", 0)
-            assert await store.purge("t", 2) == 1
-            await store.put({"t": [Put(b"k", b"3")]}, 3)
-            assert await store.purge("t", 3) == 1
-
-    run(scenario())
+async def test_a_table_that_takes_long_to_purge_rests(real_cluster, monkeypatch):
+    async with opened(real_cluster.thrift) as store:
+        monkeypatch.setattr(purging, "LONG_PURGE_S", 0.0)
+        for ts in (1, 2):
+            await store.put({"t": [Put(b"k", b"%d" % ts)]}, ts)
+        monkeypatch.setattr(purging, "RESTS", 1e9)
+        assert await store.purge("t", 1) == 0
+        assert await store.purge("t", 2) == 0  # rests
+        store._purging._rests_until.clear()
+        monkeypatch.setattr(purging, "RESTS", 0)
+        assert await store.purge("t", 2) == 1
+        await store.put({"t": [Put(b"k", b"3")]}, 3)
+        assert await store.purge("t", 3) == 1
 
 
 # ---------------------------------------------------------------- flush
@@ -393,212 +379,173 @@ def interfering(store, actions):
 
 
 @pytest.mark.parametrize("moment", [0, 1])
-def test_what_is_compared_is_hidden_even_if_it_went_and_came_back(real_cluster, moment):
-    async def scenario():
-        async with opened(real_cluster.thrift) as store:
-            await store.put({"t": [Put(b"k", b"a")]}, 5)
+async def test_what_is_compared_is_hidden_even_if_it_went_and_came_back(real_cluster, moment):
+    async with opened(real_cluster.thrift) as store:
+        await store.put({"t": [Put(b"k", b"a")]}, 5)
 
-            def away_and_back():
-                put_at_once(store, Put(b"k", b"b"), 6)
-                put_at_once(store, Put(b"k", b"a"), 50)
+        def away_and_back():
+            put_at_once(store, Put(b"k", b"b"), 6)
+            put_at_once(store, Put(b"k", b"a"), 50)
 
-            interfering(store, [lambda: None] * moment + [away_and_back])
-            assert await store.check_and_put("t", b"k", b"a", b"ours", 7)
-            seen = [(await store.get("t", [b"k"], at))[0] for at in (5, 6, 7, 49, 50, 51)]
-            assert [cell.value for cell in seen] == [b"a", b"b", b"b", b"b", b"a", b"ours"]
-
-    run(scenario())
+        interfering(store, [lambda: None] * moment + [away_and_back])
+        assert await store.check_and_put("t", b"k", b"a", b"ours", 7)
+        seen = [(await store.get("t", [b"k"], at))[0] for at in (5, 6, 7, 49, 50, 51)]
+        assert [cell.value for cell in seen] == [b"a", b"b", b"b", b"b", b"a", b"ours"]
 
 
-def test_what_went_away_meanwhile_is_not_overwritten(real_cluster):
-    async def scenario():
-        async with opened(real_cluster.thrift) as store:
-            for found, change in ((b"a", Put(b"k", b"b")), (None, Put(b"l", b"b"))):
-                if found is not None:
-                    await store.put({"t": [Put(change.key, found)]}, 5)
-                interfering(store, [lambda change=change: put_at_once(store, change, 6)])
-                assert not await store.check_and_put("t", change.key, found, b"ours", 7)
-                assert await store.get("t", [change.key], 9) == [Cell(change.key, 6, b"b")]
-
-    run(scenario())
+async def test_what_went_away_meanwhile_is_not_overwritten(real_cluster):
+    async with opened(real_cluster.thrift) as store:
+        for found, change in ((b"a", Put(b"k", b"b")), (None, Put(b"l", b"b"))):
+            if found is not None:
+                await store.put({"t": [Put(change.key, found)]}, 5)
+            interfering(store, [lambda change=change: put_at_once(store, change, 6)])
+            assert not await store.check_and_put("t", change.key, found, b"ours", 7)
+            assert await store.get("t", [change.key], 9) == [Cell(change.key, 6, b"b")]
 
 
-def test_a_put_that_was_done_but_reported_as_refused_counts_as_done(real_cluster):
+async def test_a_put_that_was_done_but_reported_as_refused_counts_as_done(real_cluster):
     """HBase's own client repeats a comparison whose answer it missed, and finds it does not hold
     any more."""
-
-    async def scenario():
-        async with opened(real_cluster.thrift) as store:
-            swap = store._swap
-            store._swap = lambda *arguments: swap(*arguments) and False
-            assert await store.check_and_put("t", b"k", None, b"a", 5)
-            assert await store.check_and_put("t", b"k", b"a", b"b", 5)
-            assert await store.get("t", [b"k"], NEWEST) == [Cell(b"k", 6, b"b")]
-
-    run(scenario())
+    async with opened(real_cluster.thrift) as store:
+        swap = store._swap
+        store._swap = lambda *arguments: swap(*arguments) and False
+        assert await store.check_and_put("t", b"k", None, b"a", 5)
+        assert await store.check_and_put("t", b"k", b"a", b"b", 5)
+        assert await store.get("t", [b"k"], NEWEST) == [Cell(b"k", 6, b"b")]
 
 
 # ---------------------------------------------------------------- tables
 
 
-def test_the_first_tables_of_a_namespace_can_be_created_at_the_same_time(real_cluster):
+async def test_the_first_tables_of_a_namespace_can_be_created_at_the_same_time(real_cluster):
     """HBase lists a new namespace a moment before a table can be created in it."""
-
-    async def scenario():
-        for _ in range(5):
-            async with opened(real_cluster.thrift) as store:
-                before = store._calls.namespace
-                store._calls.namespace = f"faults_{uuid4().hex}"
-                names = [f"t{number}" for number in range(6)]
-                await asyncio.gather(*[store.create_table(name) for name in names])
-                assert await store.tables() == names
-                for name in names:
-                    await store.drop_table(name)
-                await define(store, lambda client: client.deleteNamespace(store._calls.namespace))
-                store._calls.namespace = before
-
-    run(scenario())
-
-
-def test_a_table_with_other_settings_is_refused_with_the_difference(real_cluster):
-    async def scenario():
+    for _ in range(5):
         async with opened(real_cluster.thrift) as store:
-            other = tables.definition(name_of(store, "other"))
-            other.columns[0].maxVersions = 3
-            other.columns[0].timeToLive = 3_600
-            await define(store, lambda client: client.createTable(other, None))
-            for call in (store.create_table("other"), store.get("other", [b"k"], 1)):
-                with pytest.raises(Corruption, match=r"maxVersions is 3.*timeToLive is 3600"):
-                    await call
+            before = store._calls.namespace
+            store._calls.namespace = f"faults_{uuid4().hex}"
+            names = [f"t{number}" for number in range(6)]
+            await asyncio.gather(*[store.create_table(name) for name in names])
+            assert await store.tables() == names
+            for name in names:
+                await store.drop_table(name)
+            await define(store, lambda client: client.deleteNamespace(store._calls.namespace))
+            store._calls.namespace = before
 
-    run(scenario())
+
+async def test_a_table_with_other_settings_is_refused_with_the_difference(real_cluster):
+    async with opened(real_cluster.thrift) as store:
+        other = tables.definition(name_of(store, "other"))
+        other.columns[0].maxVersions = 3
+        other.columns[0].timeToLive = 3_600
+        await define(store, lambda client: client.createTable(other, None))
+        for call in (store.create_table("other"), store.get("other", [b"k"], 1)):
+            with pytest.raises(Corruption, match=r"maxVersions is 3.*timeToLive is 3600"):
+                await call
 
 
-def test_a_table_that_others_drop_or_disable_while_it_is_used(real_cluster):
-    async def scenario():
-        async with opened(real_cluster.thrift) as store, opened(real_cluster.thrift) as other:
-            other._calls.namespace, own = store._calls.namespace, other._calls.namespace
+async def test_a_table_that_others_drop_or_disable_while_it_is_used(real_cluster):
+    async with opened(real_cluster.thrift) as store, opened(real_cluster.thrift) as other:
+        other._calls.namespace, own = store._calls.namespace, other._calls.namespace
+        await store.put({"t": [Put(b"k", b"v")]}, 1)
+        await define(store, lambda client: client.disableTable(name_of(store)))
+        with pytest.raises(Unavailable, match="disabled"):
+            await store.create_table("t")
+        with pytest.raises(Unavailable, match="Table t is out of reach"):
             await store.put({"t": [Put(b"k", b"v")]}, 1)
-            await define(store, lambda client: client.disableTable(name_of(store)))
-            with pytest.raises(Unavailable, match="disabled"):
-                await store.create_table("t")
-            with pytest.raises(Unavailable, match="Table t is out of reach"):
-                await store.put({"t": [Put(b"k", b"v")]}, 1)
-            await other.drop_table("t")
-            for call in (
-                store.get("t", [b"k"], 1),
-                store.put({"t": [Put(b"k", b"v"), Put(b"l", b"v")]}, 1),
-                store.scan_prefixes("t", [b"k"], 1),
-                store.check_and_put("t", b"k", None, b"v", 1),
-                store.purge("t", 1),
-                store.size("t"),
-            ):
-                with pytest.raises(Corruption, match="Table t does not exist"):
-                    await call
-            other._calls.namespace = own
-
-    run(scenario())
+        await other.drop_table("t")
+        for call in (
+            store.get("t", [b"k"], 1),
+            store.put({"t": [Put(b"k", b"v"), Put(b"l", b"v")]}, 1),
+            store.scan_prefixes("t", [b"k"], 1),
+            store.check_and_put("t", b"k", None, b"v", 1),
+            store.purge("t", 1),
+            store.size("t"),
+        ):
+            with pytest.raises(Corruption, match="Table t does not exist"):
+                await call
+        other._calls.namespace = own
 
 
-def test_keys_of_tables_and_rows_that_hbase_would_not_take(real_cluster):
-    async def scenario():
-        async with opened(real_cluster.thrift) as store:
-            await store.create_table("Größe, %", splits=[b"", b"\xff"])
-            assert await store.tables() == ["Größe, %", "t"]
-            values = [b"\xff", b"\xff" + bytes(30), b"\0", b"v"]
-            for ts, value in enumerate(values, 1):
-                await store.put({"Größe, %": [Put(b"", value)]}, ts)
-                assert await store.get("Größe, %", [b""], ts) == [Cell(b"", ts, value)]
-            assert await store.check_and_put("Größe, %", b"", b"v", values[1], 9)
-            assert await store.get("Größe, %", [b""], 9) == [Cell(b"", 9, values[1])]
-
-    run(scenario())
+async def test_keys_of_tables_and_rows_that_hbase_would_not_take(real_cluster):
+    async with opened(real_cluster.thrift) as store:
+        await store.create_table("Größe, %", splits=[b"", b"\xff"])
+        assert await store.tables() == ["Größe, %", "t"]
+        values = [b"\xff", b"\xff" + bytes(30), b"\0", b"v"]
+        for ts, value in enumerate(values, 1):
+            await store.put({"Größe, %": [Put(b"", value)]}, ts)
+            assert await store.get("Größe, %", [b""], ts) == [Cell(b"", ts, value)]
+        assert await store.check_and_put("Größe, %", b"", b"v", values[1], 9)
+        assert await store.get("Größe, %", [b""], 9) == [Cell(b"", 9, values[1])]
 
 
-def test_what_hbase_does_not_take_of_one_caller_fails_for_him_alone(real_cluster):
+async def test_what_hbase_does_not_take_of_one_caller_fails_for_him_alone(real_cluster):
     """Callers at one time share a call; a key of 40 kB, or a row of 11 MB, is refused with it."""
+    async with opened(real_cluster.thrift) as store:
+        neighbours = [{"t": [Put(k(i), b"v%d" % i)]} for i in range(4)]
+        too_large = {"t": [Put(b"large", bytes(11 << 20))]}
+        puts = [store.put(writes, 5) for writes in (*neighbours, too_large)]
+        *put, refused = await asyncio.gather(*puts, return_exceptions=True)
+        assert put == [None] * 4
+        assert isinstance(refused, Unavailable)
 
-    async def scenario():
-        async with opened(real_cluster.thrift) as store:
-            neighbours = [{"t": [Put(k(i), b"v%d" % i)]} for i in range(4)]
-            too_large = {"t": [Put(b"large", bytes(11 << 20))]}
-            puts = [store.put(writes, 5) for writes in (*neighbours, too_large)]
-            *put, refused = await asyncio.gather(*puts, return_exceptions=True)
-            assert put == [None] * 4
-            assert isinstance(refused, Unavailable)
-
-            gets = [store.get("t", [key], 5) for key in (*map(k, range(4)), b"k" * 40_000)]
-            *found, refused = await asyncio.gather(*gets, return_exceptions=True)
-            assert found == [[Cell(k(i), 5, b"v%d" % i)] for i in range(4)]
-            assert isinstance(refused, Unavailable)
-
-    run(scenario())
+        gets = [store.get("t", [key], 5) for key in (*map(k, range(4)), b"k" * 40_000)]
+        *found, refused = await asyncio.gather(*gets, return_exceptions=True)
+        assert found == [[Cell(k(i), 5, b"v%d" % i)] for i in range(4)]
+        assert isinstance(refused, Unavailable)
 
 
-def test_answers_of_any_length(real_cluster):
+async def test_answers_of_any_length(real_cluster):
     """A short one is read by the event loop, the rest of a long one by a thread."""
-
-    async def scenario():
-        async with opened(real_cluster.thrift) as store:
-            values = [bytes([65 + i]) * (3 << (2 * i)) for i in range(11)]
-            await store.put({"t": [Put(k(i), value) for i, value in enumerate(values)]}, 5)
-            for _ in range(2):
-                found = await asyncio.gather(*(store.get("t", [k(i)], 5 + i) for i in range(11)))
-                assert [cells[0].value for cells in found] == values
-                found = await store.get("t", [k(i) for i in range(11)], 5)
-                assert [cell.value for cell in found] == values
-
-    run(scenario())
+    async with opened(real_cluster.thrift) as store:
+        values = [bytes([65 + i]) * (3 << (2 * i)) for i in range(11)]
+        await store.put({"t": [Put(k(i), value) for i, value in enumerate(values)]}, 5)
+        for _ in range(2):
+            found = await asyncio.gather(*(store.get("t", [k(i)], 5 + i) for i in range(11)))
+            assert [cells[0].value for cells in found] == values
+            found = await store.get("t", [k(i) for i in range(11)], 5)
+            assert [cell.value for cell in found] == values
 
 
-def test_thriftpy2_need_not_decode_hbases_answers_to_scans(real_cluster, monkeypatch):
+async def test_thriftpy2_need_not_decode_hbases_answers_to_scans(real_cluster, monkeypatch):
     def refuse(client, name):
         assert name != FUNCTION
         return receive(client, name)
 
     receive = Client._recv
     monkeypatch.setattr(Client, "_recv", refuse)
-
-    async def scenario():
-        async with opened(real_cluster.thrift, splits=[k(300)]) as store:
-            assert await collect(store.scan("t", b"", None, 9)) == []
-            rows = [Put(k(i), b"x" * i) for i in range(1, 600)]
-            await store.put({"t": rows}, 5)
-            expected = [Cell(key, 5, value) for key, value in rows]
-            assert await collect(store.scan("t", b"", None, 9)) == expected
-            assert await collect(store.scan("t", b"", None, 9, reverse=True)) == expected[::-1]
-            assert await store.scan_prefixes("t", [k(7), k(700)], 9) == [expected[6:7], []]
-
-    run(scenario())
+    async with opened(real_cluster.thrift, splits=[k(300)]) as store:
+        assert await collect(store.scan("t", b"", None, 9)) == []
+        rows = [Put(k(i), b"x" * i) for i in range(1, 600)]
+        await store.put({"t": rows}, 5)
+        expected = [Cell(key, 5, value) for key, value in rows]
+        assert await collect(store.scan("t", b"", None, 9)) == expected
+        assert await collect(store.scan("t", b"", None, 9, reverse=True)) == expected[::-1]
+        assert await store.scan_prefixes("t", [k(7), k(700)], 9) == [expected[6:7], []]
 
 
 @pytest.mark.parametrize("longest", [225_000, 325_000])
-def test_answers_that_are_too_long_are_asked_for_in_parts(real_cluster, monkeypatch, longest):
+async def test_answers_that_are_too_long_are_asked_for_in_parts(real_cluster, monkeypatch, longest):
     """A row has 100 000 bytes: two or three of them are an answer."""
     monkeypatch.setattr(messages, "LONGEST_ANSWER", longest)
     monkeypatch.setattr(gateways_module, "LONGEST_ANSWER", longest)
     cells = [Cell(k(i), 5, b"%d" % (i % 7) * 100_000) for i in range(30)]
     keys = [cell.key for cell in cells]
     prefixes = [k(i)[:-1] for i in (20, 0, 10)]
-
-    async def scenario():
-        async with opened(real_cluster.thrift) as store:
-            for cell in cells:
-                await store.put({"t": [Put(cell.key, cell.value)]}, 5)
-            for reverse in (False, True):
-                found = await collect(store.scan("t", b"", None, 9, reverse=reverse))
-                assert found == (cells[::-1] if reverse else cells)
-            assert await store.get("t", keys, 9) == cells
-            store._reads._row_bytes.clear()
-            asked = [store.get("t", keys[i:], 9, room=250_000) for i in range(0, 25, 5)]
-            for i, found in zip(range(0, 25, 5), await asyncio.gather(*asked), strict=True):
-                assert 0 < len(found) <= 3
-                assert found == cells[i : i + len(found)]
-            assert await store.scan_prefixes("t", prefixes, 9) == [
-                cells[i : i + 10] for i in (20, 0, 10)
-            ]
-            assert await store.scan_prefixes("t", prefixes, 9, room=1_250_000) == [cells[20:]]
-            assert await store.scan_prefixes("t", prefixes, 9, room=750_000) == []
-            await store.purge("t", 9)
-
-    run(scenario())
+    async with opened(real_cluster.thrift) as store:
+        for cell in cells:
+            await store.put({"t": [Put(cell.key, cell.value)]}, 5)
+        for reverse in (False, True):
+            found = await collect(store.scan("t", b"", None, 9, reverse=reverse))
+            assert found == (cells[::-1] if reverse else cells)
+        assert await store.get("t", keys, 9) == cells
+        store._reads._row_bytes.clear()
+        asked = [store.get("t", keys[i:], 9, room=250_000) for i in range(0, 25, 5)]
+        for i, found in zip(range(0, 25, 5), await asyncio.gather(*asked), strict=True):
+            assert 0 < len(found) <= 3
+            assert found == cells[i : i + len(found)]
+        assert await store.scan_prefixes("t", prefixes, 9) == [
+            cells[i : i + 10] for i in (20, 0, 10)
+        ]
+        assert await store.scan_prefixes("t", prefixes, 9, room=1_250_000) == [cells[20:]]
+        assert await store.scan_prefixes("t", prefixes, 9, room=750_000) == []
+        await store.purge("t", 9)

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from storage_world import run
 
 from hornbeam_server.schema.errors import Corruption, Unavailable
 from hornbeam_server.storage.hbase import sharing
@@ -36,177 +35,143 @@ async def settle():
         await asyncio.sleep(0)
 
 
-def test_who_is_alone_is_sent_at_once_and_so_is_the_next():
-    async def scenario():
-        sender = Sender()
-        assert await sender.ask("a", "b") == ["a!", "b!"]
-        assert await sender.ask("c") == ["c!"]
-        assert sender.sent == [("r", ["a", "b"]), ("r", ["c"])]
-
-    run(scenario())
+async def test_who_is_alone_is_sent_at_once_and_so_is_the_next():
+    sender = Sender()
+    assert await sender.ask("a", "b") == ["a!", "b!"]
+    assert await sender.ask("c") == ["c!"]
+    assert sender.sent == [("r", ["a", "b"]), ("r", ["c"])]
 
 
-def test_what_is_asked_for_in_one_turn_leaves_together_and_each_has_its_own_answers():
-    async def scenario():
-        sender = Sender()
-        answers = await asyncio.gather(sender.ask("a"), sender.ask("b", "c"), sender.ask("a"))
-        assert answers == [["a!"], ["b!", "c!"], ["a!"]]
-        assert sender.sent == [("r", ["a", "b", "c", "a"])]
-
-    run(scenario())
+async def test_what_is_asked_for_in_one_turn_leaves_together_and_each_has_its_own_answers():
+    sender = Sender()
+    answers = await asyncio.gather(sender.ask("a"), sender.ask("b", "c"), sender.ask("a"))
+    assert answers == [["a!"], ["b!", "c!"], ["a!"]]
+    assert sender.sent == [("r", ["a", "b", "c", "a"])]
 
 
-def test_what_is_asked_for_is_sent_before_it_is_awaited():
-    async def scenario():
-        sender = Sender()
-        asked = [sender.calls.ask(route, ["a"]) for route in "xy"]
-        await settle()
-        assert sender.sent == [("x", ["a"]), ("y", ["a"])]
-        assert [await one for one in asked] == [["a!"], ["a!"]]
-
-    run(scenario())
+async def test_what_is_asked_for_is_sent_before_it_is_awaited():
+    sender = Sender()
+    asked = [sender.calls.ask(route, ["a"]) for route in "xy"]
+    await settle()
+    assert sender.sent == [("x", ["a"]), ("y", ["a"])]
+    assert [await one for one in asked] == [["a!"], ["a!"]]
 
 
-def test_nobody_is_answered_by_a_call_that_left_before_he_asked():
-    async def scenario():
-        sender = Sender()
-        sender.free.clear()
-        first = sender.ask("a")
-        await settle()
-        later = [sender.ask("a"), sender.ask("b")]
-        await settle()
-        assert sender.sent == [("r", ["a"])]
-        sender.free.set()
-        await asyncio.gather(first, *later)
-        assert sender.sent == [("r", ["a"]), ("r", ["a", "b"])]
-
-    run(scenario())
+async def test_nobody_is_answered_by_a_call_that_left_before_he_asked():
+    sender = Sender()
+    sender.free.clear()
+    first = sender.ask("a")
+    await settle()
+    later = [sender.ask("a"), sender.ask("b")]
+    await settle()
+    assert sender.sent == [("r", ["a"])]
+    sender.free.set()
+    await asyncio.gather(first, *later)
+    assert sender.sent == [("r", ["a"]), ("r", ["a", "b"])]
 
 
-def test_nobody_waits_for_a_call_that_takes_long():
-    async def scenario():
-        sender = Sender(patience_s=0.0)
-        sender.free.clear()
-        first = sender.ask("a")
-        await settle()
-        second = [sender.ask("b"), sender.ask("c")]
-        await settle()
-        assert sender.sent == [("r", ["a"]), ("r", ["b", "c"])]
-        sender.free.set()
-        assert await asyncio.gather(first, *second) == [["a!"], ["b!"], ["c!"]]
-
-    run(scenario())
+async def test_nobody_waits_for_a_call_that_takes_long():
+    sender = Sender(patience_s=0.0)
+    sender.free.clear()
+    first = sender.ask("a")
+    await settle()
+    second = [sender.ask("b"), sender.ask("c")]
+    await settle()
+    assert sender.sent == [("r", ["a"]), ("r", ["b", "c"])]
+    sender.free.set()
+    assert await asyncio.gather(first, *second) == [["a!"], ["b!"], ["c!"]]
 
 
-def test_routes_do_not_wait_for_each_other():
-    async def scenario():
-        sender = Sender()
-        sender.free.clear()
-        calls = [sender.ask("a", route=route) for route in "xy"]
-        await settle()
-        assert sender.sent == [("x", ["a"]), ("y", ["a"])]
-        sender.free.set()
-        await asyncio.gather(*calls)
-
-    run(scenario())
+async def test_routes_do_not_wait_for_each_other():
+    sender = Sender()
+    sender.free.clear()
+    calls = [sender.ask("a", route=route) for route in "xy"]
+    await settle()
+    assert sender.sent == [("x", ["a"]), ("y", ["a"])]
+    sender.free.set()
+    await asyncio.gather(*calls)
 
 
-def test_who_is_cancelled_leaves_the_others_their_call():
-    async def scenario():
-        sender = Sender()
-        sender.free.clear()
-        gone, stays = sender.ask("a"), sender.ask("b")
-        await settle()
-        unsent, next_one = sender.ask("c"), sender.ask("d")
-        await settle()
-        gone.cancel()
-        unsent.cancel()
-        await settle()
-        sender.free.set()
-        assert await stays == ["b!"]
-        assert await next_one == ["d!"]
-        assert gone.cancelled()
-        assert sender.sent == [("r", ["a", "b"]), ("r", ["d"])], "what nobody wants is not sent"
-
-    run(scenario())
+async def test_who_is_cancelled_leaves_the_others_their_call():
+    sender = Sender()
+    sender.free.clear()
+    gone, stays = sender.ask("a"), sender.ask("b")
+    await settle()
+    unsent, next_one = sender.ask("c"), sender.ask("d")
+    await settle()
+    gone.cancel()
+    unsent.cancel()
+    await settle()
+    sender.free.set()
+    assert await stays == ["b!"]
+    assert await next_one == ["d!"]
+    assert gone.cancelled()
+    assert sender.sent == [("r", ["a", "b"]), ("r", ["d"])], "what nobody wants is not sent"
 
 
-def test_when_all_have_gone_nothing_is_sent_and_the_route_is_free_again():
-    async def scenario():
-        sender = Sender()
-        sender.free.clear()
-        first = sender.ask("a")
-        await settle()
-        gone = sender.ask("b")
-        await settle()
-        gone.cancel()
-        sender.free.set()
-        await first
-        await settle()
-        assert await sender.ask("c") == ["c!"]
-        assert sender.sent == [("r", ["a"]), ("r", ["c"])]
-
-    run(scenario())
+async def test_when_all_have_gone_nothing_is_sent_and_the_route_is_free_again():
+    sender = Sender()
+    sender.free.clear()
+    first = sender.ask("a")
+    await settle()
+    gone = sender.ask("b")
+    await settle()
+    gone.cancel()
+    sender.free.set()
+    await first
+    await settle()
+    assert await sender.ask("c") == ["c!"]
+    assert sender.sent == [("r", ["a"]), ("r", ["c"])]
 
 
-def test_what_one_wants_and_hbase_refuses_fails_for_him_alone():
+async def test_what_one_wants_and_hbase_refuses_fails_for_him_alone():
     def refuse(items):
         if "bad" in items:
             raise CallFailed("HBase refuses", refused=True)
 
-    async def scenario():
-        sender = Sender()
-        sender.fault = refuse
-        good, bad, other = await asyncio.gather(
-            sender.ask("a"), sender.ask("x", "bad"), sender.ask("b"), return_exceptions=True
-        )
-        assert (good, other) == (["a!"], ["b!"])
-        assert isinstance(bad, CallFailed)
-        alone = [("r", ["a"]), ("r", ["x", "bad"]), ("r", ["b"])]
-        assert sender.sent == [("r", ["a", "x", "bad", "b"]), *alone]
-
-    run(scenario())
+    sender = Sender()
+    sender.fault = refuse
+    good, bad, other = await asyncio.gather(
+        sender.ask("a"), sender.ask("x", "bad"), sender.ask("b"), return_exceptions=True
+    )
+    assert (good, other) == (["a!"], ["b!"])
+    assert isinstance(bad, CallFailed)
+    alone = [("r", ["a"]), ("r", ["x", "bad"]), ("r", ["b"])]
+    assert sender.sent == [("r", ["a", "x", "bad", "b"]), *alone]
 
 
 @pytest.mark.parametrize(
     "error", [CallFailed("The gateway has gone"), Corruption("no table"), AssertionError("a bug")]
 )
-def test_any_other_failure_is_everybodys_and_the_route_goes_on(error):
+async def test_any_other_failure_is_everybodys_and_the_route_goes_on(error):
     def fail(items):
         raise error
 
-    async def scenario():
-        sender = Sender()
-        sender.fault = fail
-        found = await asyncio.gather(sender.ask("a"), sender.ask("b"), return_exceptions=True)
-        assert found == [error, error]
-        assert len(sender.sent) == 1
-        sender.fault = lambda items: None
-        assert await sender.ask("c") == ["c!"]
-
-    run(scenario())
+    sender = Sender()
+    sender.fault = fail
+    found = await asyncio.gather(sender.ask("a"), sender.ask("b"), return_exceptions=True)
+    assert found == [error, error]
+    assert len(sender.sent) == 1
+    sender.fault = lambda items: None
+    assert await sender.ask("c") == ["c!"]
 
 
-def test_nothing_is_sent_for_who_has_waited_too_long(monkeypatch):
+async def test_nothing_is_sent_for_who_has_waited_too_long(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(sharing.time, "monotonic", lambda: now[0])
-
-    async def scenario():
-        sender = Sender(timeout_s=5.0)
-        sender.free.clear()
-        first = sender.ask("a")
-        await settle()
-        late = sender.ask("b")
-        await settle()
-        now[0] = 3.0
-        in_time = sender.ask("c")
-        await settle()
-        now[0] = 6.0
-        sender.free.set()
-        with pytest.raises(Unavailable, match="too slow"):
-            await late
-        assert await first == ["a!"]
-        assert await in_time == ["c!"]
-        assert sender.sent == [("r", ["a"]), ("r", ["c"])]
-
-    run(scenario())
+    sender = Sender(timeout_s=5.0)
+    sender.free.clear()
+    first = sender.ask("a")
+    await settle()
+    late = sender.ask("b")
+    await settle()
+    now[0] = 3.0
+    in_time = sender.ask("c")
+    await settle()
+    now[0] = 6.0
+    sender.free.set()
+    with pytest.raises(Unavailable, match="too slow"):
+        await late
+    assert await first == ["a!"]
+    assert await in_time == ["c!"]
+    assert sender.sent == [("r", ["a"]), ("r", ["c"])]

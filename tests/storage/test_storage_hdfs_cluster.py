@@ -92,82 +92,72 @@ async def taken_over(url, folder, epoch, appending):
     assert len(found) <= len(appending.acknowledged) + 1
 
 
-def test_owners_follow_each_other_while_the_last_is_still_appending(hdfs, folder):
-    async def scenario():
-        owners, found = [], []
-        for epoch in range(1, 5):
-            log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", epoch, segment_bytes=2_000)
-            found.append(await payloads(log))
-            for owner in owners:
-                assert set(owner.acknowledged) <= set(found[-1])
-            owners.append(Appending(log, f"{epoch}-"))
-            await owners[-1].more(100)
-        final = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 9)
-        last = await payloads(final)
-        assert [last[: len(each)] for each in found] == found
-        assert all(set(owner.acknowledged) <= set(last) for owner in owners)
-        assert len(set(last)) == len(last)
-        await final.close()
+async def test_owners_follow_each_other_while_the_last_is_still_appending(hdfs, folder):
+    owners, found = [], []
+    for epoch in range(1, 5):
+        log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", epoch, segment_bytes=2_000)
+        found.append(await payloads(log))
         for owner in owners:
-            assert isinstance(await owner.stop(), Unavailable)
+            assert set(owner.acknowledged) <= set(found[-1])
+        owners.append(Appending(log, f"{epoch}-"))
+        await owners[-1].more(100)
+    final = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 9)
+    last = await payloads(final)
+    assert [last[: len(each)] for each in found] == found
+    assert all(set(owner.acknowledged) <= set(last) for owner in owners)
+    assert len(set(last)) == len(last)
+    await final.close()
+    for owner in owners:
+        assert isinstance(await owner.stop(), Unavailable)
 
-    asyncio.run(scenario())
 
-
-def test_what_is_under_way_when_the_fence_comes_takes_no_effect_behind_it(hdfs, folder):
+async def test_what_is_under_way_when_the_fence_comes_takes_no_effect_behind_it(hdfs, folder):
     """By path, as the client library sends it: a file whose folder is gone is not made."""
-
-    async def scenario():
-        home = f"{folder}/a"
-        old, new = (HdfsFiles(HdfsClient(hdfs.hdfs_url, {}), home) for _ in range(2))
+    home = f"{folder}/a"
+    old, new = (HdfsFiles(HdfsClient(hdfs.hdfs_url, {}), home) for _ in range(2))
+    await old.fence(1)
+    await old.create("x", b"one")
+    late = HdfsClient(hdfs.hdfs_url, {})
+    path = f"{home}/{1:010d}"
+    draft = await late.create(f"{path}/y.new", WriteOptions(create_parent=False))
+    await draft.write(b"two")
+    await new.fence(2)
+    options = WriteOptions(create_parent=False)
+    for request in (
+        late.create(f"{path}/z", options),
+        late.rename(f"{path}/y.new", f"{path}/x", True),
+        late.delete(f"{path}/x"),
+        draft.write(b"late"),
+        old.append("x", [b"late"]),
+        old.finish("x", b"late"),
+        old.create("z", b"late"),
+        old.delete(["x"]),
+        old.names(),
+    ):
+        with suppress(FileNotFoundError, Unavailable):
+            assert await request is False
+    assert await new.names() == ["x"]
+    assert await new.read("x") == b"one"
+    with pytest.raises(Unavailable, match="epoch 2 has taken over"):
         await old.fence(1)
-        await old.create("x", b"one")
-        late = HdfsClient(hdfs.hdfs_url, {})
-        path = f"{home}/{1:010d}"
-        draft = await late.create(f"{path}/y.new", WriteOptions(create_parent=False))
-        await draft.write(b"two")
-        await new.fence(2)
-        options = WriteOptions(create_parent=False)
-        for request in (
-            late.create(f"{path}/z", options),
-            late.rename(f"{path}/y.new", f"{path}/x", True),
-            late.delete(f"{path}/x"),
-            draft.write(b"late"),
-            old.append("x", [b"late"]),
-            old.finish("x", b"late"),
-            old.create("z", b"late"),
-            old.delete(["x"]),
-            old.names(),
-        ):
-            with suppress(FileNotFoundError, Unavailable):
-                assert await request is False
-        assert await new.names() == ["x"]
-        assert await new.read("x") == b"one"
-        with pytest.raises(Unavailable, match="epoch 2 has taken over"):
-            await old.fence(1)
-        for files in (old, new):
-            await files.close()
-
-    asyncio.run(scenario())
+    for files in (old, new):
+        await files.close()
 
 
-def test_an_owner_that_was_frozen_across_the_fence_is_refused(hdfs, folder):
-    async def scenario():
-        with owner_process(hdfs.hdfs_url, folder, 1) as owner:
-            said = [await asyncio.to_thread(owner.stdout.readline) for _ in range(50)]
-            os.kill(owner.pid, signal.SIGSTOP)
-            log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 2)
-            found = await payloads(log)
-            await log.append([b"new"])
-            os.kill(owner.pid, signal.SIGCONT)
-            said += await asyncio.to_thread(owner.stdout.readlines)
-            assert said.pop() == "The log is fenced: epoch 2 has taken over.\n"
-            acknowledged = [line.strip().encode() for line in said]
-            assert found[: len(acknowledged)] == acknowledged
-            assert await payloads(log) == [*found, b"new"]
-            await log.close()
-
-    asyncio.run(scenario())
+async def test_an_owner_that_was_frozen_across_the_fence_is_refused(hdfs, folder):
+    with owner_process(hdfs.hdfs_url, folder, 1) as owner:
+        said = [await asyncio.to_thread(owner.stdout.readline) for _ in range(50)]
+        os.kill(owner.pid, signal.SIGSTOP)
+        log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 2)
+        found = await payloads(log)
+        await log.append([b"new"])
+        os.kill(owner.pid, signal.SIGCONT)
+        said += await asyncio.to_thread(owner.stdout.readlines)
+        assert said.pop() == "The log is fenced: epoch 2 has taken over.\n"
+        acknowledged = [line.strip().encode() for line in said]
+        assert found[: len(acknowledged)] == acknowledged
+        assert await payloads(log) == [*found, b"new"]
+        await log.close()
 
 
 @asynccontextmanager
@@ -184,20 +174,17 @@ async def harmed(cluster, how, name):
 
 
 @pytest.mark.parametrize("how", ["kill", "pause"])
-def test_the_loss_of_a_data_node_costs_seconds_and_no_record(hdfs, folder, how):
-    async def scenario():
-        log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 1, segment_bytes=20_000)
-        appending = Appending(log)
-        await appending.more()
-        async with harmed(hdfs, how, "data-node-2"):
-            await appending.more(200)
-            assert appending.longest < STALL_S
-            await taken_over(hdfs.hdfs_url, folder, 2, appending)
-        assert await copies(hdfs, folder) == {3}
-        with suppress(Unavailable):
-            await log.close()
-
-    asyncio.run(scenario())
+async def test_the_loss_of_a_data_node_costs_seconds_and_no_record(hdfs, folder, how):
+    log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 1, segment_bytes=20_000)
+    appending = Appending(log)
+    await appending.more()
+    async with harmed(hdfs, how, "data-node-2"):
+        await appending.more(200)
+        assert appending.longest < STALL_S
+        await taken_over(hdfs.hdfs_url, folder, 2, appending)
+    assert await copies(hdfs, folder) == {3}
+    with suppress(Unavailable):
+        await log.close()
 
 
 async def copies(cluster, folder):
@@ -206,30 +193,24 @@ async def copies(cluster, folder):
     return {s.replication for s in await client.list_status(f"{folder}/a/{2:010d}")}
 
 
-def test_a_name_node_that_comes_back_finds_the_log_going_on(hdfs, folder):
-    async def scenario():
-        log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 1, patience_s=PATIENCE_S)
-        appending = Appending(log)
-        await appending.more()
-        async with harmed(hdfs, "kill", "name-node"):
-            await asyncio.sleep(3)
-        await appending.more(50)
-        await taken_over(hdfs.hdfs_url, folder, 2, appending)
-
-    asyncio.run(scenario())
+async def test_a_name_node_that_comes_back_finds_the_log_going_on(hdfs, folder):
+    log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 1, patience_s=PATIENCE_S)
+    appending = Appending(log)
+    await appending.more()
+    async with harmed(hdfs, "kill", "name-node"):
+        await asyncio.sleep(3)
+    await appending.more(50)
+    await taken_over(hdfs.hdfs_url, folder, 2, appending)
 
 
-def test_no_room_is_told_as_such(hdfs, folder):
-    async def scenario():
-        log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 1)
-        await log.append([b"one"])
-        await log.roll()
-        await asyncio.to_thread(set_quota, hdfs, f"{folder}/a", 1 << 20)
-        with pytest.raises(DiskFull, match=r"cannot grow: .*quota"):
-            await log.append([b"two"])
-        await log.close()
-
-    asyncio.run(scenario())
+async def test_no_room_is_told_as_such(hdfs, folder):
+    log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 1)
+    await log.append([b"one"])
+    await log.roll()
+    await asyncio.to_thread(set_quota, hdfs, f"{folder}/a", 1 << 20)
+    with pytest.raises(DiskFull, match=r"cannot grow: .*quota"):
+        await log.append([b"two"])
+    await log.close()
 
 
 def set_quota(cluster, path, count):

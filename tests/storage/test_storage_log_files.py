@@ -44,45 +44,41 @@ APPEND_BYTES = len(b"".join(encode_append([b"two", b"three"], 1, 1, 0)))
 
 @pytest.mark.parametrize("error", [Unavailable("cut"), DiskFull("full")])
 @pytest.mark.parametrize("done", [None, 0, 5, APPEND_BYTES - 1, ALL])
-def test_after_a_failed_append_the_log_refuses_and_its_successor_reads_what_is_there(done, error):
-    async def scenario():
-        disk = SimulatedDisk()
-        log = await opened(disk)
-        await log.append([b"one"])
-        faults, seen = once(Kind.APPEND, Fault(error, done)), []
-        disk.fault = lambda operation: (seen.append(operation.kind), faults(operation))[1]
-        results = await asyncio.gather(
-            log.append([b"two", b"three"]), log.append([b"four"]), log.roll(), log.append([b"x"]),
-            return_exceptions=True,
-        )  # fmt: skip
-        assert [type(result) for result in results] == [type(error), *[Unavailable] * 3]
-        await log.close()
-        assert Kind.FINISH not in seen
-        whole = [b"two", b"three"] if done == ALL else [b"two"] if done == APPEND_BYTES - 1 else []
-        assert await reread(disk) == [b"one", *whole]
-
-    asyncio.run(scenario())
+async def test_after_a_failed_append_the_log_refuses_and_its_successor_reads_what_is_there(
+    done, error
+):
+    disk = SimulatedDisk()
+    log = await opened(disk)
+    await log.append([b"one"])
+    faults, seen = once(Kind.APPEND, Fault(error, done)), []
+    disk.fault = lambda operation: (seen.append(operation.kind), faults(operation))[1]
+    results = await asyncio.gather(
+        log.append([b"two", b"three"]), log.append([b"four"]), log.roll(), log.append([b"x"]),
+        return_exceptions=True,
+    )  # fmt: skip
+    assert [type(result) for result in results] == [type(error), *[Unavailable] * 3]
+    await log.close()
+    assert Kind.FINISH not in seen
+    whole = [b"two", b"three"] if done == ALL else [b"two"] if done == APPEND_BYTES - 1 else []
+    assert await reread(disk) == [b"one", *whole]
 
 
 @pytest.mark.parametrize("kind", [Kind.CREATE, Kind.FINISH])
 @pytest.mark.parametrize("done", [None, 0, 7, ALL])
-def test_a_segment_that_fails_to_begin_or_end_loses_nothing(kind, done):
-    async def scenario():
-        disk = SimulatedDisk()
-        log = await opened(disk)
-        disk.fault = once(kind, Fault(LOST, done))
-        expected = []
-        if kind is Kind.FINISH:
-            await log.append([b"one"])
-            expected.append(b"one")
-        with pytest.raises(Unavailable, match="no answer"):
-            await (log.roll() if kind is Kind.FINISH else log.append([b"one"]))
-        with pytest.raises(Unavailable, match="after a failed write"):
-            await log.append([b"two"])
-        await log.close()
-        assert await reread(disk) == expected
-
-    asyncio.run(scenario())
+async def test_a_segment_that_fails_to_begin_or_end_loses_nothing(kind, done):
+    disk = SimulatedDisk()
+    log = await opened(disk)
+    disk.fault = once(kind, Fault(LOST, done))
+    expected = []
+    if kind is Kind.FINISH:
+        await log.append([b"one"])
+        expected.append(b"one")
+    with pytest.raises(Unavailable, match="no answer"):
+        await (log.roll() if kind is Kind.FINISH else log.append([b"one"]))
+    with pytest.raises(Unavailable, match="after a failed write"):
+        await log.append([b"two"])
+    await log.close()
+    assert await reread(disk) == expected
 
 
 def test_a_file_that_was_not_begun_is_not_there_and_one_with_nothing_in_it_is():
@@ -99,46 +95,40 @@ def test_a_file_that_was_not_begun_is_not_there_and_one_with_nothing_in_it_is():
 
 @pytest.mark.parametrize("kind", [Kind.FENCE, Kind.NAMES, Kind.READ, Kind.TAIL])
 @pytest.mark.parametrize("done", [None, ALL])
-def test_reading_that_fails_can_be_repeated(kind, done):
-    async def scenario():
-        disk = SimulatedDisk()
-        log = await opened(disk)
-        await log.append([b"one"])
-        disk.fault = once(kind, Fault(LOST, done))
+async def test_reading_that_fails_can_be_repeated(kind, done):
+    disk = SimulatedDisk()
+    log = await opened(disk)
+    await log.append([b"one"])
+    disk.fault = once(kind, Fault(LOST, done))
 
-        async def look():
-            later = await opened(disk, 2)
-            await payloads(later)
-            await later.segments()
+    async def look():
+        later = await opened(disk, 2)
+        await payloads(later)
+        await later.segments()
 
-        with pytest.raises(Unavailable, match="no answer"):
-            await look()
-        assert await reread(disk, 2) == [b"one"]
-        if kind is not Kind.FENCE:
-            with pytest.raises(Unavailable, match="fenced"):
-                await log.append([b"late"])
-
-    asyncio.run(scenario())
+    with pytest.raises(Unavailable, match="no answer"):
+        await look()
+    assert await reread(disk, 2) == [b"one"]
+    if kind is not Kind.FENCE:
+        with pytest.raises(Unavailable, match="fenced"):
+            await log.append([b"late"])
 
 
 @pytest.mark.parametrize("done", [None, 0, 1, 2, ALL])
-def test_a_drop_that_fails_half_way_leaves_no_gap_and_can_be_repeated(done):
-    async def scenario():
-        disk = SimulatedDisk()
-        log = await opened(disk)
-        for number in range(4):
-            end = await log.append([b"%d" % number])
-            await log.roll()
-        disk.fault = once(Kind.DELETE, Fault(LOST, done))
-        with pytest.raises(Unavailable):
-            await log.drop_before(end._replace(sequence=4, offset=0))
-        gone = min(done or 0, 3)
-        assert await payloads(log) == [b"%d" % number for number in range(gone, 4)]
-        await log.append([b"still open"])
-        assert await log.drop_before(end._replace(sequence=4, offset=0)) == 3 - gone
-        assert await payloads(log) == [b"3", b"still open"]
-
-    asyncio.run(scenario())
+async def test_a_drop_that_fails_half_way_leaves_no_gap_and_can_be_repeated(done):
+    disk = SimulatedDisk()
+    log = await opened(disk)
+    for number in range(4):
+        end = await log.append([b"%d" % number])
+        await log.roll()
+    disk.fault = once(Kind.DELETE, Fault(LOST, done))
+    with pytest.raises(Unavailable):
+        await log.drop_before(end._replace(sequence=4, offset=0))
+    gone = min(done or 0, 3)
+    assert await payloads(log) == [b"%d" % number for number in range(gone, 4)]
+    await log.append([b"still open"])
+    assert await log.drop_before(end._replace(sequence=4, offset=0)) == 3 - gone
+    assert await payloads(log) == [b"3", b"still open"]
 
 
 def test_a_caller_may_die_on_either_side_of_the_effect():
@@ -175,20 +165,17 @@ def test_a_caller_may_die_on_either_side_of_the_effect():
     assert asyncio.run(scenario("behind the fence")) == []
 
 
-def test_a_caller_who_goes_away_does_not_fail_a_roll():
-    async def scenario():
-        disk = SimulatedDisk()
-        log = await opened(disk)
-        await log.append([b"one"])
-        task = asyncio.create_task(log.roll())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait([task])
-        await log.append([b"two"])
-        assert [segment.sealed for segment in await log.segments()] == [True, False]
-
-    asyncio.run(scenario())
+async def test_a_caller_who_goes_away_does_not_fail_a_roll():
+    disk = SimulatedDisk()
+    log = await opened(disk)
+    await log.append([b"one"])
+    task = asyncio.create_task(log.roll())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    await log.append([b"two"])
+    assert [segment.sealed for segment in await log.segments()] == [True, False]
 
 
 async def unsynced(size=3 * SECTOR_BYTES):
@@ -203,25 +190,19 @@ async def unsynced(size=3 * SECTOR_BYTES):
     return disk
 
 
-def test_a_dead_process_leaves_what_it_wrote_and_a_dead_machine_only_what_was_synced():
-    async def scenario():
-        disk = await unsynced(5)
-        assert await reread(disk) == [b"synced", b"xxxxx"]
-        disk = await unsynced(5)
-        disk.crash(lambda end: b"")
-        assert await reread(disk) == [b"synced"]
-
-    asyncio.run(scenario())
+async def test_a_dead_process_leaves_what_it_wrote_and_a_dead_machine_only_what_was_synced():
+    disk = await unsynced(5)
+    assert await reread(disk) == [b"synced", b"xxxxx"]
+    disk = await unsynced(5)
+    disk.crash(lambda end: b"")
+    assert await reread(disk) == [b"synced"]
 
 
-def test_what_a_successor_has_read_survives_the_machine():
-    async def scenario():
-        disk = await unsynced(5)
-        found = await reread(disk)
-        disk.crash(lambda end: pytest.fail(f"{end} is not synced"))
-        assert await reread(disk, 3) == found == [b"synced", b"xxxxx"]
-
-    asyncio.run(scenario())
+async def test_what_a_successor_has_read_survives_the_machine():
+    disk = await unsynced(5)
+    found = await reread(disk)
+    disk.crash(lambda end: pytest.fail(f"{end} is not synced"))
+    assert await reread(disk, 3) == found == [b"synced", b"xxxxx"]
 
 
 def test_any_sectors_of_an_unsynced_append_may_be_lost():
@@ -246,72 +227,57 @@ def test_any_sectors_of_an_unsynced_append_may_be_lost():
         asyncio.run(scenario({number for number in range(4) if lost >> number & 1}))
 
 
-def test_a_file_whose_name_was_not_synced_may_vanish_with_the_machine():
-    async def scenario():
-        disk = SimulatedDisk()
-        disk.fault = once(Kind.CREATE, Fault(LOST, ALL))
-        with pytest.raises(Unavailable):
-            await (await opened(disk)).append([b"one"])
+async def test_a_file_whose_name_was_not_synced_may_vanish_with_the_machine():
+    disk = SimulatedDisk()
+    disk.fault = once(Kind.CREATE, Fault(LOST, ALL))
+    with pytest.raises(Unavailable):
+        await (await opened(disk)).append([b"one"])
+    disk.crash(lambda end: None)
+    assert disk.files("a") == {}
+
+
+async def test_a_name_that_was_synced_does_not_vanish():
+    disk = await unsynced()
+    with pytest.raises(AssertionError, match="cannot vanish"):
         disk.crash(lambda end: None)
-        assert disk.files("a") == {}
-
-    asyncio.run(scenario())
 
 
-def test_a_name_that_was_synced_does_not_vanish():
-    async def scenario():
-        disk = await unsynced()
-        with pytest.raises(AssertionError, match="cannot vanish"):
-            disk.crash(lambda end: None)
+async def test_flipped_bits_are_found_when_they_are_read():
+    disk = SimulatedDisk()
+    log = await opened(disk)
+    await log.append([b"one"])
+    await log.close()
+    begin = len(Header(1, 1, 0, "a").encode())
+    disk.flip("a", NAME, begin + 9, mask=0x40)
+    with pytest.raises(Corruption) as caught:
+        await reread(disk)
+    assert caught.value.details["position"] == f"{NAME}:{begin}"
+    disk.flip("a", NAME, begin + 9, mask=0x40)
+    assert await reread(disk, 3) == [b"one"]
 
-    asyncio.run(scenario())
+
+async def test_an_epoch_is_used_once():
+    disk = SimulatedDisk()
+    log = await opened(disk, 3)
+    await log.append([b"one"])
+    with pytest.raises(Corruption, match="of epoch 3 or later"):
+        await opened(disk, 3)
+    with pytest.raises(Unavailable, match="fenced: epoch 3"):
+        await opened(disk, 2)
 
 
-def test_flipped_bits_are_found_when_they_are_read():
-    async def scenario():
-        disk = SimulatedDisk()
-        log = await opened(disk)
+async def test_a_sealed_segment_is_looked_at_once_however_often_they_are_listed():
+    disk, seen = SimulatedDisk(), []
+    log = await opened(disk)
+    for _ in range(3):
         await log.append([b"one"])
-        await log.close()
-        begin = len(Header(1, 1, 0, "a").encode())
-        disk.flip("a", NAME, begin + 9, mask=0x40)
-        with pytest.raises(Corruption) as caught:
-            await reread(disk)
-        assert caught.value.details["position"] == f"{NAME}:{begin}"
-        disk.flip("a", NAME, begin + 9, mask=0x40)
-        assert await reread(disk, 3) == [b"one"]
-
-    asyncio.run(scenario())
-
-
-def test_an_epoch_is_used_once():
-    async def scenario():
-        disk = SimulatedDisk()
-        log = await opened(disk, 3)
-        await log.append([b"one"])
-        with pytest.raises(Corruption, match="of epoch 3 or later"):
-            await opened(disk, 3)
-        with pytest.raises(Unavailable, match="fenced: epoch 3"):
-            await opened(disk, 2)
-
-    asyncio.run(scenario())
-
-
-def test_a_sealed_segment_is_looked_at_once_however_often_they_are_listed():
-    async def scenario():
-        disk, seen = SimulatedDisk(), []
-        log = await opened(disk)
-        for _ in range(3):
-            await log.append([b"one"])
-            await log.roll()
-        await log.append([b"two"])
-        disk.fault = lambda operation: seen.append(operation.kind)
-        before = await log.segments()
-        assert [segment.sealed for segment in before] == [True, True, True, False]
-        assert seen.count(Kind.TAIL) == 4
-        assert await log.segments() == before
-        assert seen.count(Kind.TAIL) == 5
-        await log.drop_before(Position(1, 3, 0))
-        assert await log.segments() == before[2:]
-
-    asyncio.run(scenario())
+        await log.roll()
+    await log.append([b"two"])
+    disk.fault = lambda operation: seen.append(operation.kind)
+    before = await log.segments()
+    assert [segment.sealed for segment in before] == [True, True, True, False]
+    assert seen.count(Kind.TAIL) == 4
+    assert await log.segments() == before
+    assert seen.count(Kind.TAIL) == 5
+    await log.drop_before(Position(1, 3, 0))
+    assert await log.segments() == before[2:]

@@ -1,6 +1,5 @@
 """Power lost during an append: the machine has written its pages in any order, or not at all."""
 
-import asyncio
 from itertools import product
 
 import pytest
@@ -75,29 +74,23 @@ def test_a_large_lost_tail_is_recognised_quickly():
     assert (len(found.frames), found.torn_bytes) == (3, 16 << 20)
 
 
-def test_the_next_owner_reads_past_a_torn_append(tmp_path):
-    async def scenario():
-        file = tmp_path / "a" / NAME
-        file.parent.mkdir()
-        file.write_bytes(SYNCED + APPEND[:-4] + bytes(4))
-        log = await LocalLog.open(tmp_path, "a", 2)
-        await log.append([b"next", b"owner"])
-        found = [payload async for _, payload in log.read(START)]
-        assert found[:3] == [b"one", b"two", b"three"]
-        assert found[-2:] == [b"next", b"owner"]
-        assert log.torn_bytes > 0
-        await log.close()
-
-    asyncio.run(scenario())
+async def test_the_next_owner_reads_past_a_torn_append(tmp_path):
+    file = tmp_path / "a" / NAME
+    file.parent.mkdir()
+    file.write_bytes(SYNCED + APPEND[:-4] + bytes(4))
+    log = await LocalLog.open(tmp_path, "a", 2)
+    await log.append([b"next", b"owner"])
+    found = [payload async for _, payload in log.read(START)]
+    assert found[:3] == [b"one", b"two", b"three"]
+    assert found[-2:] == [b"next", b"owner"]
+    assert log.torn_bytes > 0
+    await log.close()
 
 
-def test_the_log_writes_its_appends_as_such(tmp_path):
-    async def scenario():
-        log = await LocalLog.open(tmp_path, "a", 1)
-        await log.append([b"one", b"two"])
-        position = await log.append([b"three"])
-        assert (tmp_path / "a" / NAME).read_bytes() == SYNCED
-        assert position.offset == len(SYNCED)
-        await log.close()
-
-    asyncio.run(scenario())
+async def test_the_log_writes_its_appends_as_such(tmp_path):
+    log = await LocalLog.open(tmp_path, "a", 1)
+    await log.append([b"one", b"two"])
+    position = await log.append([b"three"])
+    assert (tmp_path / "a" / NAME).read_bytes() == SYNCED
+    assert position.offset == len(SYNCED)
+    await log.close()

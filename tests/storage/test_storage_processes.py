@@ -7,7 +7,7 @@ import sys
 from hornbeam_server.storage.local.coordination import LocalCoordination
 
 
-def test_another_process_is_refused_while_the_folder_is_open(tmp_path):
+async def test_another_process_is_refused_while_the_folder_is_open(tmp_path):
     program = (
         "import sys; from pathlib import Path\n"
         "from hornbeam_server.schema.errors import Unavailable\n"
@@ -21,11 +21,8 @@ def test_another_process_is_refused_while_the_folder_is_open(tmp_path):
         command = [sys.executable, "-c", program, str(tmp_path / "coordination")]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    async def scenario():
-        service = LocalCoordination.open(tmp_path / "coordination")
-        refused = await asyncio.to_thread(other_process)
-        assert refused == f"The database in {tmp_path} is open in another process."
-        await service.close()
-        assert await asyncio.to_thread(other_process) == "opened"
-
-    asyncio.run(scenario())
+    service = LocalCoordination.open(tmp_path / "coordination")
+    refused = await asyncio.to_thread(other_process)
+    assert refused == f"The database in {tmp_path} is open in another process."
+    await service.close()
+    assert await asyncio.to_thread(other_process) == "opened"

@@ -1,6 +1,5 @@
 """Reading an embedded store beside the process that owns it."""
 
-import asyncio
 import os
 
 import pytest
@@ -17,24 +16,21 @@ async def rows(store, start=b"", end=None, at=NEWEST):
     ]
 
 
-def test_a_checkpoint_is_what_was_there_and_several_may_read_it(tmp_path):
-    async def scenario():
-        store = RocksStore.open(tmp_path / "store")
-        await store.create_table("t")
-        await store.put({"t": [Put(b"%04d" % n, b"v") for n in range(100)]}, 5)
-        await store.checkpoint(tmp_path / "copy")
-        await store.put({"t": [Put(b"late", b"v")]}, 6)
-        readers = [RocksStore.open_checkpoint(tmp_path / "copy") for _ in range(2)]
-        for reader in readers:
-            assert await rows(reader) == [b"%04d" % n for n in range(100)]
-        for reader in readers:
-            with pytest.raises(Unavailable):
-                await reader.put({"t": [Put(b"k", b"v")]}, 7)
-            await reader.close()
-        assert len(await rows(store)) == 101
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_checkpoint_is_what_was_there_and_several_may_read_it(tmp_path):
+    store = RocksStore.open(tmp_path / "store")
+    await store.create_table("t")
+    await store.put({"t": [Put(b"%04d" % n, b"v") for n in range(100)]}, 5)
+    await store.checkpoint(tmp_path / "copy")
+    await store.put({"t": [Put(b"late", b"v")]}, 6)
+    readers = [RocksStore.open_checkpoint(tmp_path / "copy") for _ in range(2)]
+    for reader in readers:
+        assert await rows(reader) == [b"%04d" % n for n in range(100)]
+    for reader in readers:
+        with pytest.raises(Unavailable):
+            await reader.put({"t": [Put(b"k", b"v")]}, 7)
+        await reader.close()
+    assert len(await rows(store)) == 101
+    await store.close()
 
 
 def test_a_checkpoint_that_is_not_there_is_told(tmp_path):
@@ -42,30 +38,26 @@ def test_a_checkpoint_that_is_not_there_is_told(tmp_path):
         RocksStore.open_checkpoint(tmp_path / "nowhere")
 
 
-def test_large_tables_are_split_into_parts_of_like_size(tmp_path, monkeypatch):
+async def test_large_tables_are_split_into_parts_of_like_size(tmp_path, monkeypatch):
     """Neighbours in the store's files are other tables, whose keys are no splits."""
     monkeypatch.setattr(rocks, "SPLIT_BYTES", 1 << 16)
-
-    async def scenario():
-        store = RocksStore.open(tmp_path / "store")
-        for table in ("before", "t", "behind"):
-            await store.create_table(table)
-            puts = [Put(n.to_bytes(4), os.urandom(100)) for n in range(10_000)]
-            await store.put({table: puts}, 5)
-        await store.checkpoint(tmp_path / "copy")
-        await store.close()
-        copy = RocksStore.open_checkpoint(tmp_path / "copy")
-        splits = await copy.splits("t")
-        sizes = [
-            len(await rows(copy, start, end))
-            for start, end in zip([b"", *splits], [*splits, None], strict=True)
-        ]
-        assert sum(sizes) == 10_000
-        assert len(sizes) > 5
-        assert max(sizes) < 5_000
-        await copy.close()
-
-    asyncio.run(scenario())
+    store = RocksStore.open(tmp_path / "store")
+    for table in ("before", "t", "behind"):
+        await store.create_table(table)
+        puts = [Put(n.to_bytes(4), os.urandom(100)) for n in range(10_000)]
+        await store.put({table: puts}, 5)
+    await store.checkpoint(tmp_path / "copy")
+    await store.close()
+    copy = RocksStore.open_checkpoint(tmp_path / "copy")
+    splits = await copy.splits("t")
+    sizes = [
+        len(await rows(copy, start, end))
+        for start, end in zip([b"", *splits], [*splits, None], strict=True)
+    ]
+    assert sum(sizes) == 10_000
+    assert len(sizes) > 5
+    assert max(sizes) < 5_000
+    await copy.close()
 
 
 @pytest.mark.parametrize(

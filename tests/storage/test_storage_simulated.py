@@ -1,7 +1,5 @@
 """What the simulated store and clocks add to their ports: crashes, shared time."""
 
-import asyncio
-
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
 from hornbeam_server.storage.simulated.clock import SimulatedClock
 from hornbeam_server.storage.simulated.loop import run_simulated
@@ -22,31 +20,25 @@ async def rows(store):
     return [cell async for batch in store.scan("t", b"", None, NEWEST) for cell in batch]
 
 
-def test_a_crash_of_the_process_keeps_every_put():
-    async def scenario():
-        store = await written()
-        found = store.crashed()
-        await store.put({"t": [Put(b"c", b"3")]}, 3)
-        assert await rows(found) == [Cell(b"a", 2, b"2")]
-        # What the machine had not flushed then, it has not flushed now.
-        assert await rows(found.crashed(lambda: False)) == [
-            Cell(b"a", 1, b"1"),
-            Cell(b"b", 1, b"1"),
-        ]
-
-    asyncio.run(scenario())
+async def test_a_crash_of_the_process_keeps_every_put():
+    store = await written()
+    found = store.crashed()
+    await store.put({"t": [Put(b"c", b"3")]}, 3)
+    assert await rows(found) == [Cell(b"a", 2, b"2")]
+    # What the machine had not flushed then, it has not flushed now.
+    assert await rows(found.crashed(lambda: False)) == [
+        Cell(b"a", 1, b"1"),
+        Cell(b"b", 1, b"1"),
+    ]
 
 
-def test_a_crash_of_the_machine_keeps_what_was_flushed_and_some_of_the_rest():
-    async def scenario():
-        store = await written()
-        flushed = [Cell(b"a", 1, b"1"), Cell(b"b", 1, b"1")]
-        assert await rows(store.crashed(lambda: False)) == flushed
-        assert await rows(store.crashed(lambda: True)) == [Cell(b"a", 2, b"2")]
-        kept = iter([True, False])
-        assert await rows(store.crashed(lambda: next(kept))) == [Cell(b"a", 2, b"2"), flushed[1]]
-
-    asyncio.run(scenario())
+async def test_a_crash_of_the_machine_keeps_what_was_flushed_and_some_of_the_rest():
+    store = await written()
+    flushed = [Cell(b"a", 1, b"1"), Cell(b"b", 1, b"1")]
+    assert await rows(store.crashed(lambda: False)) == flushed
+    assert await rows(store.crashed(lambda: True)) == [Cell(b"a", 2, b"2")]
+    kept = iter([True, False])
+    assert await rows(store.crashed(lambda: next(kept))) == [Cell(b"a", 2, b"2"), flushed[1]]
 
 
 def test_clocks_of_one_cluster_share_their_time_and_not_their_errors():

@@ -52,36 +52,30 @@ def overlay(changes):
     )
 
 
-def test_get_sees_stored_own_deleted_and_absent_rows():
-    async def scenario():
+async def test_get_sees_stored_own_deleted_and_absent_rows():
+    trace = []
+    mine = overlay([((0, 1), "mine"), ((0, 2), None)])
+    store = await store_of([(0, 0, "a"), (0, 1, "b"), (0, 2, "c")])
+    snapshot = Snapshot(store, CODECS, AT, mutations=mine, trace=trace)
+    found = await snapshot.get("t", [(0, 0), (0, 1), (0, 2), (0, 3)])
+    assert found == [
+        RowVersion(key(0, 0), 5, (0, 0, "a")),
+        RowVersion(key(0, 1), 0, (0, 1, "mine")),
+        None,
+        None,
+    ]
+    assert trace == [ReadItem("t", key(0, 0), 5), ReadItem("t", key(0, 3), None)]
+
+
+async def test_a_trace_of_a_limited_scan_holds_only_the_rows_returned():
+    store = await store_of([(0, i, "s") for i in range(9)])
+    for mine in (None, overlay([((0, 0), None), ((0, 2), "mine")])):
         trace = []
-        mine = overlay([((0, 1), "mine"), ((0, 2), None)])
-        store = await store_of([(0, 0, "a"), (0, 1, "b"), (0, 2, "c")])
         snapshot = Snapshot(store, CODECS, AT, mutations=mine, trace=trace)
-        found = await snapshot.get("t", [(0, 0), (0, 1), (0, 2), (0, 3)])
-        assert found == [
-            RowVersion(key(0, 0), 5, (0, 0, "a")),
-            RowVersion(key(0, 1), 0, (0, 1, "mine")),
-            None,
-            None,
-        ]
-        assert trace == [ReadItem("t", key(0, 0), 5), ReadItem("t", key(0, 3), None)]
-
-    run(scenario())
-
-
-def test_a_trace_of_a_limited_scan_holds_only_the_rows_returned():
-    async def scenario():
-        store = await store_of([(0, i, "s") for i in range(9)])
-        for mine in (None, overlay([((0, 0), None), ((0, 2), "mine")])):
-            trace = []
-            snapshot = Snapshot(store, CODECS, AT, mutations=mine, trace=trace)
-            rows = await collect(snapshot.scan("t", limit=3))
-            stored = [key(*row[:2]) for row in rows if row[2] == "s"]
-            assert len(rows) == 3
-            assert trace == [ReadItem("t", k, 5) for k in stored]
-
-    run(scenario())
+        rows = await collect(snapshot.scan("t", limit=3))
+        stored = [key(*row[:2]) for row in rows if row[2] == "s"]
+        assert len(rows) == 3
+        assert trace == [ReadItem("t", k, 5) for k in stored]
 
 
 SMALL = st.integers(0, 2)
@@ -95,32 +89,26 @@ KEYS = st.tuples(SMALL, SMALL)
     st.booleans(),
     st.none() | st.integers(0, 5),
 )
-def test_reads_are_those_of_the_merged_rows(stored, changed, prefix, reverse, limit):
-    async def scenario():
-        store = await store_of([(*k, text) for k, text in stored.items()])
-        trace = []
-        snapshot = Snapshot(store, CODECS, AT, mutations=overlay(changed.items()), trace=trace)
-        merged = {k: v for k, v in {**stored, **changed}.items() if v is not None}
-        below = () if prefix is None else (prefix,)
-        expected = sorted((*k, v) for k, v in merged.items() if k[: len(below)] == below)
-        scanned = await collect(snapshot.scan("t", KeyRange(below), reverse=reverse, limit=limit))
-        assert scanned == (expected[::-1] if reverse else expected)[:limit]
-        assert {item.key for item in trace} == {key(*r[:2]) for r in scanned if r[2] == "stored"}
-        (group,) = await snapshot.prefixes("t", [below])
-        assert [version.row for version in group] == expected
-        assert [version.key for version in group] == [key(*row[:2]) for row in expected]
-
-    run(scenario())
+async def test_reads_are_those_of_the_merged_rows(stored, changed, prefix, reverse, limit):
+    store = await store_of([(*k, text) for k, text in stored.items()])
+    trace = []
+    snapshot = Snapshot(store, CODECS, AT, mutations=overlay(changed.items()), trace=trace)
+    merged = {k: v for k, v in {**stored, **changed}.items() if v is not None}
+    below = () if prefix is None else (prefix,)
+    expected = sorted((*k, v) for k, v in merged.items() if k[: len(below)] == below)
+    scanned = await collect(snapshot.scan("t", KeyRange(below), reverse=reverse, limit=limit))
+    assert scanned == (expected[::-1] if reverse else expected)[:limit]
+    assert {item.key for item in trace} == {key(*r[:2]) for r in scanned if r[2] == "stored"}
+    (group,) = await snapshot.prefixes("t", [below])
+    assert [version.row for version in group] == expected
+    assert [version.key for version in group] == [key(*row[:2]) for row in expected]
 
 
-def test_an_overlay_of_other_layouts_changes_nothing():
-    async def scenario():
-        store = await store_of([(0, 0, "a")])
-        snapshot = Snapshot(store, CODECS, AT, mutations=Overlay([Write("u", key(0, 0), None)]))
-        assert await collect(snapshot.scan("t")) == [(0, 0, "a")]
-        assert [v.row for (v,) in await snapshot.prefixes("t", [(0,)])] == [(0, 0, "a")]
-
-    run(scenario())
+async def test_an_overlay_of_other_layouts_changes_nothing():
+    store = await store_of([(0, 0, "a")])
+    snapshot = Snapshot(store, CODECS, AT, mutations=Overlay([Write("u", key(0, 0), None)]))
+    assert await collect(snapshot.scan("t")) == [(0, 0, "a")]
+    assert [v.row for (v,) in await snapshot.prefixes("t", [(0,)])] == [(0, 0, "a")]
 
 
 def test_the_last_mutation_of_a_key_counts():
@@ -150,53 +138,44 @@ def test_others_run_while_large_rows_are_read():
     assert run(scenario()) >= 3
 
 
-def test_an_unknown_layout_is_a_key_error():
-    async def scenario():
-        with pytest.raises(KeyError):
-            await Snapshot(await store_of([]), CODECS, AT).get("none", [(1, 1)])
-
-    run(scenario())
+async def test_an_unknown_layout_is_a_key_error():
+    with pytest.raises(KeyError):
+        await Snapshot(await store_of([]), CODECS, AT).get("none", [(1, 1)])
 
 
-def test_a_deleted_row_is_traced_as_absent():
-    async def scenario():
-        store = await store_of([(0, 0, "a")])
-        await store.put({CODEC.layout.table: [Put(key(0, 0), TOMBSTONE)]}, 7)
-        trace = []
-        assert await Snapshot(store, CODECS, AT, trace=trace).get("t", [(0, 0)]) == [None]
-        assert trace == [ReadItem("t", key(0, 0), None)]
-
-    run(scenario())
+async def test_a_deleted_row_is_traced_as_absent():
+    store = await store_of([(0, 0, "a")])
+    await store.put({CODEC.layout.table: [Put(key(0, 0), TOMBSTONE)]}, 7)
+    trace = []
+    assert await Snapshot(store, CODECS, AT, trace=trace).get("t", [(0, 0)]) == [None]
+    assert trace == [ReadItem("t", key(0, 0), None)]
 
 
-def test_a_row_is_read_once_until_what_was_read_is_forgotten():
-    async def scenario():
-        store = await store_of([(0, 0, "a")])
-        asked, get = [], store.get
+async def test_a_row_is_read_once_until_what_was_read_is_forgotten():
+    store = await store_of([(0, 0, "a")])
+    asked, get = [], store.get
 
-        async def counted(table, keys, at, *, room):
-            asked.append(list(keys))
-            return await get(table, keys, at, room=room)
+    async def counted(table, keys, at, *, room):
+        asked.append(list(keys))
+        return await get(table, keys, at, room=room)
 
-        store.get = counted
-        snapshot = RememberingSnapshot(store, CODECS, NEWEST)
-        first = RowVersion(key(0, 0), 5, (0, 0, "a"))
-        assert await snapshot.get("t", [(0, 0), (0, 1)]) == [first, None]
-        changed = [Put(key(0, i), CODEC.encode((0, i, "b"))) for i in range(3)]
-        await store.put({CODEC.layout.table: changed}, 20)
-        last = RowVersion(key(0, 2), 20, (0, 2, "b"))
-        assert await snapshot.get("t", [(0, 1), (0, 2), (0, 0), (0, 2)]) == [
-            None,
-            last,
-            first,
-            last,
-        ]
-        assert await snapshot.get("t", [(0, 0)]) == [first]
-        assert asked == [[key(0, 0), key(0, 1)], [key(0, 2)]]
-        snapshot.forget()
-        assert await snapshot.get("t", [(0, 0), (0, 1)]) == [
-            RowVersion(key(0, 0), 20, (0, 0, "b")),
-            RowVersion(key(0, 1), 20, (0, 1, "b")),
-        ]
-
-    run(scenario())
+    store.get = counted
+    snapshot = RememberingSnapshot(store, CODECS, NEWEST)
+    first = RowVersion(key(0, 0), 5, (0, 0, "a"))
+    assert await snapshot.get("t", [(0, 0), (0, 1)]) == [first, None]
+    changed = [Put(key(0, i), CODEC.encode((0, i, "b"))) for i in range(3)]
+    await store.put({CODEC.layout.table: changed}, 20)
+    last = RowVersion(key(0, 2), 20, (0, 2, "b"))
+    assert await snapshot.get("t", [(0, 1), (0, 2), (0, 0), (0, 2)]) == [
+        None,
+        last,
+        first,
+        last,
+    ]
+    assert await snapshot.get("t", [(0, 0)]) == [first]
+    assert asked == [[key(0, 0), key(0, 1)], [key(0, 2)]]
+    snapshot.forget()
+    assert await snapshot.get("t", [(0, 0), (0, 1)]) == [
+        RowVersion(key(0, 0), 20, (0, 0, "b")),
+        RowVersion(key(0, 1), 20, (0, 1, "b")),
+    ]

@@ -279,52 +279,41 @@ async def works(address):
 
 
 @pytest.mark.parametrize("sent", [b"", frame(Kind.HELLO, HELLO.encode()), b"\0\0"])
-def test_who_goes_without_a_proof_is_told_in_one_line(sent):
-    async def scenario():
-        async with listening() as (_, address):
-            with capture_logs() as logged:
-                other = await Stranger.at(address)
-                other.send(sent)
-                other.writer.close()
-                assert await told(logged)
-
-    asyncio.run(scenario())
+async def test_who_goes_without_a_proof_is_told_in_one_line(sent):
+    async with listening() as (_, address):
+        with capture_logs() as logged:
+            other = await Stranger.at(address)
+            other.send(sent)
+            other.writer.close()
+            assert await told(logged)
 
 
-def test_who_does_not_say_who_it_is_is_cut_off(monkeypatch):
+async def test_who_does_not_say_who_it_is_is_cut_off(monkeypatch):
     monkeypatch.setattr(tcp_peers, "CONNECT_S", 0.05)
     monkeypatch.setattr(tcp_peers, "PING_S", 0.01)
+    async with listening() as (_, address):
+        with capture_logs() as logged:
+            other = await Stranger.at(address)
+            assert await other.until_closed() == []
+            assert "in time" in await told(logged)
 
-    async def scenario():
-        async with listening() as (_, address):
+
+async def test_a_proof_cannot_be_used_again():
+    """Not even in the same words: the listener's nonce is another."""
+    async with listening() as (_, address):
+        first = await Stranger.at(address)
+        used = await first.shake_hands()
+        for its_own in (False, True):  # the listener's, sent back
             with capture_logs() as logged:
                 other = await Stranger.at(address)
-                assert await other.until_closed() == []
-                assert "in time" in await told(logged)
-
-    asyncio.run(scenario())
-
-
-def test_a_proof_cannot_be_used_again():
-    """Not even in the same words: the listener's nonce is another."""
-
-    async def scenario():
-        async with listening() as (_, address):
-            first = await Stranger.at(address)
-            used = await first.shake_hands()
-            for its_own in (False, True):  # the listener's, sent back
-                with capture_logs() as logged:
-                    other = await Stranger.at(address)
-                    other.send(frame(Kind.HELLO, HELLO.encode()))
-                    _, challenge = await other.frame()
-                    other.send(frame(Kind.PROOF, challenge[NONCE_BYTES:] if its_own else used))
-                    await other.until_closed()
-                    assert "node_secret" in await told(logged)
-            first.send(numbered(Kind.MESSAGE, 1, b"x"))
-            assert await first.frame() == (Kind.ANSWER, (1).to_bytes(8, "big") + b"x")
-            first.writer.close()
-
-    asyncio.run(scenario())
+                other.send(frame(Kind.HELLO, HELLO.encode()))
+                _, challenge = await other.frame()
+                other.send(frame(Kind.PROOF, challenge[NONCE_BYTES:] if its_own else used))
+                await other.until_closed()
+                assert "node_secret" in await told(logged)
+        first.send(numbered(Kind.MESSAGE, 1, b"x"))
+        assert await first.frame() == (Kind.ANSWER, (1).to_bytes(8, "big") + b"x")
+        first.writer.close()
 
 
 @pytest.mark.parametrize(
@@ -335,36 +324,30 @@ def test_a_proof_cannot_be_used_again():
         ((FRAME_BYTES + 1).to_bytes(4, "big"), "frame of"),
     ],
 )
-def test_a_member_that_sends_what_none_would_is_refused(sent, why):
-    async def scenario():
-        async with listening() as (_, address):
-            other = await Stranger.at(address)
-            await other.shake_hands()
-            with capture_logs() as logged:
-                other.send(numbered(Kind.MESSAGE, 1, b"before") + sent)
-                said = await other.until_closed()
-                assert why in await told(logged)
-            assert said[-1][0] == Kind.REFUSED
-            assert why in said[-1][1].decode()
-
-    asyncio.run(scenario())
+async def test_a_member_that_sends_what_none_would_is_refused(sent, why):
+    async with listening() as (_, address):
+        other = await Stranger.at(address)
+        await other.shake_hands()
+        with capture_logs() as logged:
+            other.send(numbered(Kind.MESSAGE, 1, b"before") + sent)
+            said = await other.until_closed()
+            assert why in await told(logged)
+        assert said[-1][0] == Kind.REFUSED
+        assert why in said[-1][1].decode()
 
 
 @given(st.lists(st.binary(max_size=40), max_size=4), st.booleans())
-def test_nothing_that_arrives_fails_a_callback(chunks, known):
-    async def scenario():
-        async with listening() as (_, address):
-            with capture_logs():
-                other = await Stranger.at(address)
-                if known:
-                    await other.shake_hands()
-                for chunk in chunks:
-                    other.send(chunk)
-                if other.writer.can_write_eof():
-                    other.writer.write_eof()
-                await other.until_closed()
-
-    asyncio.run(scenario())
+async def test_nothing_that_arrives_fails_a_callback(chunks, known):
+    async with listening() as (_, address):
+        with capture_logs():
+            other = await Stranger.at(address)
+            if known:
+                await other.shake_hands()
+            for chunk in chunks:
+                other.send(chunk)
+            if other.writer.can_write_eof():
+                other.writer.write_eof()
+            await other.until_closed()
 
 
 # ---------------------------------------------------------------- a listener that is none

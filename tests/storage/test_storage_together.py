@@ -3,100 +3,84 @@
 import asyncio
 
 import pytest
-from storage_world import run
 
 from hornbeam_server.storage.together import all_settled, settled
 
 
-def test_works_go_on_side_by_side_and_their_results_come_in_order():
-    async def scenario():
-        begun, free = [], asyncio.Event()
+async def test_works_go_on_side_by_side_and_their_results_come_in_order():
+    begun, free = [], asyncio.Event()
 
-        async def work(number):
-            begun.append(number)
-            await free.wait()
-            return number
+    async def work(number):
+        begun.append(number)
+        await free.wait()
+        return number
 
-        asked = asyncio.ensure_future(all_settled([work(1), work(2), work(3)]))
-        await asyncio.sleep(0.01)
-        assert sorted(begun) == [1, 2, 3]
-        free.set()
-        assert await asked == [1, 2, 3]
-        assert await all_settled([]) == []
-
-    run(scenario())
+    asked = asyncio.ensure_future(all_settled([work(1), work(2), work(3)]))
+    await asyncio.sleep(0.01)
+    assert sorted(begun) == [1, 2, 3]
+    free.set()
+    assert await asked == [1, 2, 3]
+    assert await all_settled([]) == []
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
-def test_when_one_fails_the_others_are_waited_for(failing):
-    async def scenario():
-        done = []
+async def test_when_one_fails_the_others_are_waited_for(failing):
+    done = []
 
-        async def work(number):
-            if number == failing:
-                raise ValueError(number)
-            await asyncio.sleep(0.01)
-            done.append(number)
-
-        with pytest.raises(ValueError, match=str(failing)):
-            await all_settled([work(number) for number in range(3)])
-        assert len(done) == 2
-
-    run(scenario())
-
-
-def test_who_is_cancelled_leaves_nothing_under_way():
-    async def scenario():
-        ended = []
-
-        async def work(number):
-            try:
-                await asyncio.sleep(60)
-            finally:
-                await asyncio.sleep(0)
-                ended.append(number)
-
-        asked = asyncio.ensure_future(all_settled([work(number) for number in range(3)]))
+    async def work(number):
+        if number == failing:
+            raise ValueError(number)
         await asyncio.sleep(0.01)
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        assert sorted(ended) == [0, 1, 2]
+        done.append(number)
 
-    run(scenario())
-
-
-def test_futures_need_no_tasks():
-    async def scenario():
-        futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
-        asked = asyncio.ensure_future(all_settled(futures))
-        await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asked, asyncio.current_task()}
-        for number, future in enumerate(futures):
-            future.set_result(number)
-        assert await asked == [0, 1, 2]
-
-    run(scenario())
+    with pytest.raises(ValueError, match=str(failing)):
+        await all_settled([work(number) for number in range(3)])
+    assert len(done) == 2
 
 
-def test_a_future_is_waited_for_so_long_and_left_alone():
-    async def scenario():
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        began = loop.time()
-        await settled(future, 0.02)
-        assert not future.done()
-        assert loop.time() - began > 0.01
-        loop.call_soon(future.set_exception, ValueError("it failed"))
-        await settled(future, 60)
-        assert str(future.exception()) == "it failed"
-        await settled(future, 60)
-        gone = loop.create_future()
-        waiting = asyncio.ensure_future(settled(gone, 60))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert not gone.done()
+async def test_who_is_cancelled_leaves_nothing_under_way():
+    ended = []
 
-    run(scenario())
+    async def work(number):
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            ended.append(number)
+
+    asked = asyncio.ensure_future(all_settled([work(number) for number in range(3)]))
+    await asyncio.sleep(0.01)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert sorted(ended) == [0, 1, 2]
+
+
+async def test_futures_need_no_tasks():
+    futures = [asyncio.get_running_loop().create_future() for _ in range(3)]
+    asked = asyncio.ensure_future(all_settled(futures))
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asked, asyncio.current_task()}
+    for number, future in enumerate(futures):
+        future.set_result(number)
+    assert await asked == [0, 1, 2]
+
+
+async def test_a_future_is_waited_for_so_long_and_left_alone():
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    began = loop.time()
+    await settled(future, 0.02)
+    assert not future.done()
+    assert loop.time() - began > 0.01
+    loop.call_soon(future.set_exception, ValueError("it failed"))
+    await settled(future, 60)
+    assert str(future.exception()) == "it failed"
+    await settled(future, 60)
+    gone = loop.create_future()
+    waiting = asyncio.ensure_future(settled(gone, 60))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not gone.done()

@@ -45,79 +45,67 @@ async def until(condition, seconds=30.0):
     return time.monotonic() - begun
 
 
-def test_two_sessions_share_values_and_see_each_other(place):
-    async def scenario():
-        async with session(place) as a:
-            async with session(place) as b:
-                assert await a.write("one/x", b"a", 0) == 1
-                assert await b.read("one/x") == Versioned(b"a", 1)
-                assert await b.read("one") is None
-                with pytest.raises(StalePlan, match="one/x is at version 1, not 0"):
-                    await b.write("one/x", b"b", 0)
-                results = await asyncio.gather(
-                    *[s.write("one/x", b"%d" % n, 1) for n in range(5) for s in (a, b)],
-                    return_exceptions=True,
-                )
-                refused = [result for result in results if isinstance(result, StalePlan)]
-                assert [result for result in results if result not in refused] == [2]
-                assert {error.message for error in refused} == {"one/x is at version 2, not 1."}
-                for member in ("b@ä/", "c"):
-                    await b.join(member, b"b's")
-                await a.join("c", b"b's")
-                assert await a.members() == await b.members() == {"b@ä/": b"b's", "c": b"b's"}
-                await a.join("c", b"a's")
-                await b.join("b@ä/", b"new")
-                assert (await a.members())["b@ä/"] == b"new"
-            assert await a.members() == {"c": b"a's"}
-
-    asyncio.run(scenario())
+async def test_two_sessions_share_values_and_see_each_other(place):
+    async with session(place) as a:
+        async with session(place) as b:
+            assert await a.write("one/x", b"a", 0) == 1
+            assert await b.read("one/x") == Versioned(b"a", 1)
+            assert await b.read("one") is None
+            with pytest.raises(StalePlan, match="one/x is at version 1, not 0"):
+                await b.write("one/x", b"b", 0)
+            results = await asyncio.gather(
+                *[s.write("one/x", b"%d" % n, 1) for n in range(5) for s in (a, b)],
+                return_exceptions=True,
+            )
+            refused = [result for result in results if isinstance(result, StalePlan)]
+            assert [result for result in results if result not in refused] == [2]
+            assert {error.message for error in refused} == {"one/x is at version 2, not 1."}
+            for member in ("b@ä/", "c"):
+                await b.join(member, b"b's")
+            await a.join("c", b"b's")
+            assert await a.members() == await b.members() == {"b@ä/": b"b's", "c": b"b's"}
+            await a.join("c", b"a's")
+            await b.join("b@ä/", b"new")
+            assert (await a.members())["b@ä/"] == b"new"
+        assert await a.members() == {"c": b"a's"}
 
 
-def test_a_session_has_news_of_what_others_do_and_of_their_end(place):
-    async def scenario():
-        async with session(place) as a:
-            b = await ZookeeperCoordination.open(*place, session_s=SESSION_S)
-            await b.write("x", b"a", 0)
-            await b.join("b")
-            for change in (
-                lambda: b.write("x", b"b", 1),
-                lambda: b.join("b", b"new"),
-                lambda: b.join("c"),
-                b.close,
-            ):
-                await a.read("x")
-                await a.members()
-                before = a.news
-                await change()
-                await until(lambda before=before: a.news != before)
-
-    asyncio.run(scenario())
+async def test_a_session_has_news_of_what_others_do_and_of_their_end(place):
+    async with session(place) as a:
+        b = await ZookeeperCoordination.open(*place, session_s=SESSION_S)
+        await b.write("x", b"a", 0)
+        await b.join("b")
+        for change in (
+            lambda: b.write("x", b"b", 1),
+            lambda: b.join("b", b"new"),
+            lambda: b.join("c"),
+            b.close,
+        ):
+            await a.read("x")
+            await a.members()
+            before = a.news
+            await change()
+            await until(lambda before=before: a.news != before)
 
 
-def test_who_is_told_the_members_while_they_go_is_told_of_none_that_has_no_data(place):
-    async def scenario():
-        async with session(place) as a, session(place) as b:
-            names = {f"m{n}" for n in range(20)}
-            for _ in range(10):
-                await asyncio.gather(*[b.join(name, name.encode()) for name in names])
-                seen, *_ = await asyncio.gather(a.members(), *map(b.leave, names))
-                assert seen == {name: name.encode() for name in seen}
-                assert await a.members() == {}
-
-    asyncio.run(scenario())
+async def test_who_is_told_the_members_while_they_go_is_told_of_none_that_has_no_data(place):
+    async with session(place) as a, session(place) as b:
+        names = {f"m{n}" for n in range(20)}
+        for _ in range(10):
+            await asyncio.gather(*[b.join(name, name.encode()) for name in names])
+            seen, *_ = await asyncio.gather(a.members(), *map(b.leave, names))
+            assert seen == {name: name.encode() for name in seen}
+            assert await a.members() == {}
 
 
-def test_a_value_that_is_too_large_is_refused(place):
-    async def scenario():
-        async with session(place) as service:
-            await service.write("x", b"x" * 1_000_000, 0)
-            with pytest.raises(LimitExceeded):
-                await service.write("x", b"x" * 1_000_001, 1)
-            with pytest.raises(LimitExceeded):
-                await service.join("x", b"x" * 1_000_001)
-            assert service.alive()
-
-    asyncio.run(scenario())
+async def test_a_value_that_is_too_large_is_refused(place):
+    async with session(place) as service:
+        await service.write("x", b"x" * 1_000_000, 0)
+        with pytest.raises(LimitExceeded):
+            await service.write("x", b"x" * 1_000_001, 1)
+        with pytest.raises(LimitExceeded):
+            await service.join("x", b"x" * 1_000_001)
+        assert service.alive()
 
 
 def test_the_time_out_is_that_which_was_granted(place):
@@ -131,70 +119,58 @@ def test_the_time_out_is_that_which_was_granted(place):
     assert asyncio.run(scenario(0.5)) > 1.5
 
 
-def test_nobody_there_is_said_in_one_line():
-    async def scenario():
-        begun = time.monotonic()
-        with pytest.raises(Unavailable) as caught:
-            await ZookeeperCoordination.open("127.0.0.1:1", "/x", connect_s=0.5)
-        assert caught.value.message == "ZooKeeper at 127.0.0.1:1 does not answer."
-        assert time.monotonic() - begun < 5
-
-    asyncio.run(scenario())
+async def test_nobody_there_is_said_in_one_line():
+    begun = time.monotonic()
+    with pytest.raises(Unavailable) as caught:
+        await ZookeeperCoordination.open("127.0.0.1:1", "/x", connect_s=0.5)
+    assert caught.value.message == "ZooKeeper at 127.0.0.1:1 does not answer."
+    assert time.monotonic() - begun < 5
 
 
-def test_a_service_that_comes_back_in_time_finds_the_session(real_cluster, place):
-    async def scenario():
-        async with session(place) as service:
-            await service.join("a")
-            before = service.news
-            await asyncio.to_thread(real_cluster.kill, "zookeeper")
-            assert service.alive()
-            asked = asyncio.create_task(service.read("x"))
-            await asyncio.to_thread(real_cluster.restart, "zookeeper")
-            with suppress(Unavailable):
-                assert await asked is None
-            await until(lambda: service.news != before)  # whatever happened meanwhile
-            assert service.alive()
-            assert await service.members() == {"a": b""}
-            assert await service.write("x", b"a", 0) == 1
-
-    asyncio.run(scenario())
+async def test_a_service_that_comes_back_in_time_finds_the_session(real_cluster, place):
+    async with session(place) as service:
+        await service.join("a")
+        before = service.news
+        await asyncio.to_thread(real_cluster.kill, "zookeeper")
+        assert service.alive()
+        asked = asyncio.create_task(service.read("x"))
+        await asyncio.to_thread(real_cluster.restart, "zookeeper")
+        with suppress(Unavailable):
+            assert await asked is None
+        await until(lambda: service.news != before)  # whatever happened meanwhile
+        assert service.alive()
+        assert await service.members() == {"a": b""}
+        assert await service.write("x", b"a", 0) == 1
 
 
-def test_a_process_that_hears_nothing_gives_up_before_the_service_does(real_cluster, place):
-    async def scenario():
-        async with session(place) as service:
-            await service.join("a")
-            await until(service.alive)
-            real_cluster.pause("zookeeper")
-            begun, seen_alive = time.monotonic(), 0.0
-            try:
-                while service.alive():
-                    seen_alive = time.monotonic() - begun
-                    await asyncio.sleep(0.05)
-            finally:
-                real_cluster.resume("zookeeper")
-            assert SESSION_S / 4 < seen_alive < SESSION_S
-
-    asyncio.run(scenario())
+async def test_a_process_that_hears_nothing_gives_up_before_the_service_does(real_cluster, place):
+    async with session(place) as service:
+        await service.join("a")
+        await until(service.alive)
+        real_cluster.pause("zookeeper")
+        begun, seen_alive = time.monotonic(), 0.0
+        try:
+            while service.alive():
+                seen_alive = time.monotonic() - begun
+                await asyncio.sleep(0.05)
+        finally:
+            real_cluster.resume("zookeeper")
+        assert SESSION_S / 4 < seen_alive < SESSION_S
 
 
-def test_a_session_that_has_ended_does_not_come_back(place):
-    async def scenario():
-        async with session(place) as watching, session(place) as service:
-            await service.join("a")
-            assert await watching.members() == {"a": b""}
-            await asyncio.to_thread(end_session, place[0], service)
-            await until(lambda: not service.alive())
-            for _ in range(2):
-                for call in (service.read("x"), service.write("x", b"", 0), service.join("b")):
-                    with pytest.raises(Unavailable, match="ZooKeeper at"):
-                        await call
-                await asyncio.sleep(1.5)
-                assert not service.alive()
-            assert await watching.members() == {}
-
-    asyncio.run(scenario())
+async def test_a_session_that_has_ended_does_not_come_back(place):
+    async with session(place) as watching, session(place) as service:
+        await service.join("a")
+        assert await watching.members() == {"a": b""}
+        await asyncio.to_thread(end_session, place[0], service)
+        await until(lambda: not service.alive())
+        for _ in range(2):
+            for call in (service.read("x"), service.write("x", b"", 0), service.join("b")):
+                with pytest.raises(Unavailable, match="ZooKeeper at"):
+                    await call
+            await asyncio.sleep(1.5)
+            assert not service.alive()
+        assert await watching.members() == {}
 
 
 def end_session(hosts, service):
@@ -205,29 +181,26 @@ def end_session(hosts, service):
     thief.close()
 
 
-def test_a_process_that_was_frozen_finds_that_it_is_not_sure_any_more(place):
-    async def scenario():
-        async with session(place) as watching:
-            with frozen_process(place) as process:
-                line = await asyncio.to_thread(process.stdout.readline)
-                assert line.endswith("True\n")
-                assert await watching.members() == {"frozen": b""}
-                os.kill(process.pid, signal.SIGSTOP)
-                async with asyncio.timeout(30):
-                    while await watching.members():  # noqa: ASYNC110 (there is nothing to wait for)
-                        await asyncio.sleep(0.2)
-                thawed = time.monotonic()
-                os.kill(process.pid, signal.SIGCONT)
-                for _ in range(100):
-                    asked, alive = (await asyncio.to_thread(process.stdout.readline)).split()
-                    if float(asked) > thawed + 2:
-                        break
-                    assert alive == "False" or float(asked) < thawed
-                else:
-                    pytest.fail("it says nothing any more")
-                assert await watching.members() == {}
-
-    asyncio.run(scenario())
+async def test_a_process_that_was_frozen_finds_that_it_is_not_sure_any_more(place):
+    async with session(place) as watching:
+        with frozen_process(place) as process:
+            line = await asyncio.to_thread(process.stdout.readline)
+            assert line.endswith("True\n")
+            assert await watching.members() == {"frozen": b""}
+            os.kill(process.pid, signal.SIGSTOP)
+            async with asyncio.timeout(30):
+                while await watching.members():  # noqa: ASYNC110 (there is nothing to wait for)
+                    await asyncio.sleep(0.2)
+            thawed = time.monotonic()
+            os.kill(process.pid, signal.SIGCONT)
+            for _ in range(100):
+                asked, alive = (await asyncio.to_thread(process.stdout.readline)).split()
+                if float(asked) > thawed + 2:
+                    break
+                assert alive == "False" or float(asked) < thawed
+            else:
+                pytest.fail("it says nothing any more")
+            assert await watching.members() == {}
 
 
 class frozen_process(subprocess.Popen):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -163,15 +163,12 @@ async def opened(
         yield database
 
 
-def on_shop(folder: Path, test: Callable[[Database], Awaitable[None]], **options: object) -> None:
+@asynccontextmanager
+async def on_shop(folder: Path, **options: object):
     """Run `test` on a new shop; afterwards every view, index and foreign key must hold."""
-
-    async def run() -> None:
-        async with opened(folder, shop(), **options) as database:
-            await test(database)
-            await settled(database)
-
-    asyncio.run(run())
+    async with opened(folder, shop(), **options) as database:
+        yield database
+        await settled(database)
 
 
 async def fill_load(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -24,21 +24,18 @@ from hornbeam_server.txlayer.commit.committer import MAX_LOGGED, PATIENCE_S, Com
 from hornbeam_server.txlayer.commit.recovery import recover
 
 
-def running(world: World, scenario: Callable[[], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def running(world: World):
     """Run `scenario` between start and close of the world's committer."""
-
-    async def run():
-        await world.committer.start()
-        try:
-            await scenario()
-        finally:
-            closing = asyncio.ensure_future(world.committer.close())
-            while not closing.done():
-                await world.clock.advance(1.0)
-            await closing
-            await settle()
-
-    asyncio.run(run())
+    await world.committer.start()
+    try:
+        yield
+    finally:
+        closing = asyncio.ensure_future(world.committer.close())
+        while not closing.done():
+            await world.clock.advance(1.0)
+        await closing
+        await settle()
 
 
 def begin(world: World, number: int, keys: str) -> asyncio.Task[Committed]:
@@ -56,10 +53,9 @@ def batches(world: World) -> list[Batch]:
     return [record for record in records(world) if isinstance(record, Batch)]
 
 
-def test_a_commit_is_logged_applied_visible_and_answered():
+async def test_a_commit_is_logged_applied_visible_and_answered():
     world = World()
-
-    async def scenario():
+    async with running(world):
         committed = await world.committer.commit(prepared(1, "ab"))
         assert committed.applied
         assert committed.ts >= world.clock.wall_ms()
@@ -77,48 +73,37 @@ def test_a_commit_is_logged_applied_visible_and_answered():
         assert commit.changes == [("t", None, b"a=1"), ("t", None, b"b=1")]
         assert set(commit.writes) == {TABLE, "s.transactions"}
 
-    running(world, scenario)
 
-
-def test_a_row_is_encoded_once_for_log_change_stream_and_store():
+async def test_a_row_is_encoded_once_for_log_change_stream_and_store():
     world = World()
-
-    async def scenario():
+    async with running(world):
         encoded = Counter()
         await world.committer.commit(prepared(1, "ab", encoded=encoded))
         assert encoded == {("a=1",): 1, ("b=1",): 1}
 
-    running(world, scenario)
 
-
-def test_all_that_wait_share_one_append_and_one_timestamp():
+async def test_all_that_wait_share_one_append_and_one_timestamp():
     world = World()
-
-    async def scenario():
+    async with running(world):
         committed = await asyncio.gather(*(begin(world, n, chr(97 + n)) for n in range(20)))
         assert world.log.appends == [1]
         assert len({one.ts for one in committed}) == 1
         assert world.store.puts == 1
         assert len(commits(batches(world)[0])) == 20
 
-    running(world, scenario)
 
-
-def test_a_batch_ends_when_it_is_large_enough(monkeypatch):
+async def test_a_batch_ends_when_it_is_large_enough(monkeypatch):
     monkeypatch.setattr("hornbeam_server.txlayer.commit.committer.MAX_BATCH_BYTES", 200)
     world = World()
-
-    async def scenario():
+    async with running(world):
         committed = await asyncio.gather(*(begin(world, n, chr(97 + n)) for n in range(9)))
         sizes = [len(commits(batch)) for batch in batches(world)]
         assert sum(sizes) == 9
         assert len(sizes) > 1
         assert [one.ts for one in committed] == sorted(one.ts for one in committed)
 
-    running(world, scenario)
 
-
-def test_the_next_batch_is_logged_while_one_is_applied_and_order_is_kept():
+async def test_the_next_batch_is_logged_while_one_is_applied_and_order_is_kept():
     world = World()
     slow = asyncio.Event()
     put = world.store.put
@@ -129,7 +114,7 @@ def test_the_next_batch_is_logged_while_one_is_applied_and_order_is_kept():
 
     world.store.put = slow_put
 
-    async def scenario():
+    async with running(world):
         tasks = []
         for number in range(4):
             tasks.append(begin(world, number, chr(97 + number)))
@@ -141,8 +126,6 @@ def test_the_next_batch_is_logged_while_one_is_applied_and_order_is_kept():
         committed = await asyncio.gather(*tasks)
         assert world.store.order == [one.ts for one in committed]
         assert world.store.order == sorted(set(world.store.order))
-
-    running(world, scenario)
 
 
 def held_puts(world: World) -> dict[int, asyncio.Event]:
@@ -166,11 +149,10 @@ async def logged_one_by_one(world: World, count: int) -> list[asyncio.Task[Commi
     return tasks
 
 
-def test_what_was_logged_meanwhile_is_applied_side_by_side_and_told_in_order():
+async def test_what_was_logged_meanwhile_is_applied_side_by_side_and_told_in_order():
     world = World()
     begun = held_puts(world)
-
-    async def scenario():
+    async with running(world):
         first, *others = await logged_one_by_one(world, 4)
         assert len(begun) == 1
         begun[min(begun)].set()
@@ -187,14 +169,11 @@ def test_what_was_logged_meanwhile_is_applied_side_by_side_and_told_in_order():
         assert [one.ts for one in committed] == sorted(begun)[1:]
         assert world.committer.watermark() >= max(begun)
 
-    running(world, scenario)
 
-
-def test_one_batch_that_the_store_refuses_keeps_the_committer_degraded():
+async def test_one_batch_that_the_store_refuses_keeps_the_committer_degraded():
     world = World()
     begun, refused = held_puts(world), [True]
-
-    async def scenario():
+    async with running(world):
         first, *others = await logged_one_by_one(world, 3)
         begun[min(begun)].set()
         await first
@@ -218,14 +197,11 @@ def test_one_batch_that_the_store_refuses_keeps_the_committer_degraded():
         assert [(await task).ts for task in others] == [stuck, taken]
         assert not world.committer.degraded
 
-    running(world, scenario)
 
-
-def test_damage_that_one_batch_meets_ends_the_puts_beside_it():
+async def test_damage_that_one_batch_meets_ends_the_puts_beside_it():
     world = World()
     begun = held_puts(world)
-
-    async def scenario():
+    async with running(world):
         first, *others = await logged_one_by_one(world, 3)
         begun[min(begun)].set()
         await first
@@ -245,10 +221,8 @@ def test_damage_that_one_batch_meets_ends_the_puts_beside_it():
         for task in others:
             task.cancel()
 
-    running(world, scenario)
 
-
-def test_the_watermark_stays_below_what_is_in_flight():
+async def test_the_watermark_stays_below_what_is_in_flight():
     world = World()
     gate = asyncio.Event()
     put = world.store.put
@@ -259,7 +233,7 @@ def test_the_watermark_stays_below_what_is_in_flight():
 
     world.store.put = slow_put
 
-    async def scenario():
+    async with running(world):
         before = world.committer.watermark()
         task = begin(world, 1, "a")
         await settle()
@@ -270,13 +244,10 @@ def test_the_watermark_stays_below_what_is_in_flight():
         committed = await task
         assert world.committer.watermark() == committed.ts
 
-    running(world, scenario)
 
-
-def test_the_watermark_never_passes_what_the_log_has_reserved():
+async def test_the_watermark_never_passes_what_the_log_has_reserved():
     world = World()
-
-    async def scenario():
+    async with running(world):
         assert world.committer.watermark() == 0  # the log is empty: nothing is promised yet
         committed = await world.committer.commit(prepared(1, "a"))
         assert world.committer.watermark() == committed.ts
@@ -288,13 +259,10 @@ def test_the_watermark_never_passes_what_the_log_has_reserved():
         now = await world.committer.reserve()
         assert now == world.clock.wall_ms() <= world.committer.watermark()
 
-    running(world, scenario)
 
-
-def test_reserving_beside_a_checkpoint_does_not_take_it_back():
+async def test_reserving_beside_a_checkpoint_does_not_take_it_back():
     world = World()
-
-    async def scenario():
+    async with running(world):
         await world.committer.commit(prepared(1, "a"))
         reserving = []
         append = world.log.append
@@ -315,14 +283,11 @@ def test_reserving_beside_a_checkpoint_does_not_take_it_back():
         assert checkpoints == sorted(checkpoints)
         assert checkpoints[-1] == world.committer.checkpointed
 
-    running(world, scenario)
-
 
 @pytest.mark.parametrize("back_ms", [0, 1_000, 1_000_000])
-def test_the_next_owner_commits_above_every_snapshot_ever_read(back_ms):
+async def test_the_next_owner_commits_above_every_snapshot_ever_read(back_ms):
     world = World()
-
-    async def scenario():
+    async with running(world):
         await world.committer.commit(prepared(1, "a"))
         await world.clock.advance(1.5)
         seen = world.committer.watermark()
@@ -336,14 +301,12 @@ def test_the_next_owner_commits_above_every_snapshot_ever_read(back_ms):
         assert (await task).ts > seen
         await fresh.committer.close()
 
-    running(world, scenario)
 
-
-def test_what_has_been_replaced_stops_putting_and_says_that_it_is_committed():
+async def test_what_has_been_replaced_stops_putting_and_says_that_it_is_committed():
     alive = [True]
     world = World(alive=lambda: alive[0])
+    async with running(world):
 
-    async def scenario():
         def fault(_ts):
             alive[0] = False
             raise Unavailable("away")
@@ -356,15 +319,12 @@ def test_what_has_been_replaced_stops_putting_and_says_that_it_is_committed():
         assert world.committer.failed is not None
         assert world.store.cells == {}
 
-    running(world, scenario)
-
 
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(["commit", "watermark", "settle", "time", "back", "reserve"])))
-def test_the_watermark_never_goes_back_nor_over_a_later_commit(actions):
+async def test_the_watermark_never_goes_back_nor_over_a_later_commit(actions):
     world = World()
-
-    async def scenario():
+    async with running(world):
         seen, tasks, number = [0], [], 0
         for action in actions:
             match action:
@@ -387,23 +347,18 @@ def test_the_watermark_never_goes_back_nor_over_a_later_commit(actions):
         for published, task in tasks:
             assert (await task).ts > published
 
-    running(world, scenario)
 
-
-def test_a_commit_is_later_than_its_bookmark_and_refuses_the_far_future():
+async def test_a_commit_is_later_than_its_bookmark_and_refuses_the_far_future():
     world = World()
-
-    async def scenario():
+    async with running(world):
         bookmark = world.clock.wall_ms() + 400
         committed = await world.committer.commit(prepared(1, "a", not_before=bookmark))
         assert committed.ts > bookmark
         with pytest.raises(InvalidRequest):
             await world.committer.commit(prepared(2, "b", not_before=bookmark + 10_000))
 
-    running(world, scenario)
 
-
-def test_a_store_that_fails_is_tried_again_until_it_takes_the_puts():
+async def test_a_store_that_fails_is_tried_again_until_it_takes_the_puts():
     world = World()
 
     def twice(_ts):
@@ -411,8 +366,7 @@ def test_a_store_that_fails_is_tried_again_until_it_takes_the_puts():
             raise Unavailable("region moves")
 
     world.store.fault = twice
-
-    async def scenario():
+    async with running(world):
         task = begin(world, 1, "a")
         await settle()
         assert world.committer.degraded
@@ -424,10 +378,8 @@ def test_a_store_that_fails_is_tried_again_until_it_takes_the_puts():
         assert world.store.puts == 3
         assert not world.committer.degraded
 
-    running(world, scenario)
 
-
-def test_after_five_seconds_the_client_hears_committed_and_later_applied():
+async def test_after_five_seconds_the_client_hears_committed_and_later_applied():
     world = World()
     down = [True]
 
@@ -436,8 +388,7 @@ def test_after_five_seconds_the_client_hears_committed_and_later_applied():
             raise Unavailable("down")
 
     world.store.fault = fault
-
-    async def scenario():
+    async with running(world):
         first, second = begin(world, 1, "a"), None
         await settle()
         second = begin(world, 2, "b")  # a batch behind it hears the same
@@ -455,10 +406,8 @@ def test_after_five_seconds_the_client_hears_committed_and_later_applied():
         assert all(answer.applied_future.done() for answer in answers)
         assert world.committer.watermark() >= answers[1].ts
 
-    running(world, scenario)
 
-
-def test_a_store_that_is_down_holds_back_the_log_and_then_the_clients():
+async def test_a_store_that_is_down_holds_back_the_log_and_then_the_clients():
     world = World(max_waiting=3)
     down = [True]
 
@@ -467,8 +416,7 @@ def test_a_store_that_is_down_holds_back_the_log_and_then_the_clients():
             raise Unavailable("down")
 
     world.store.fault = fault
-
-    async def scenario():
+    async with running(world):
         tasks = []
         for number in range(MAX_LOGGED + 2):
             tasks.append(begin(world, number, f"{number:02}"))
@@ -484,14 +432,11 @@ def test_a_store_that_is_down_holds_back_the_log_and_then_the_clients():
         await world.clock.advance(2.0)
         assert all([(await task).ts for task in tasks])
 
-    running(world, scenario)
-
 
 @pytest.mark.parametrize("error", [Unavailable("gone"), DiskFull("no space")])
-def test_when_the_log_fails_outcomes_are_unknown_and_nothing_more_is_accepted(error):
+async def test_when_the_log_fails_outcomes_are_unknown_and_nothing_more_is_accepted(error):
     world = World()
-
-    async def scenario():
+    async with running(world):
         await world.committer.commit(prepared(1, "a"))
 
         def fault(_payloads):
@@ -513,13 +458,10 @@ def test_when_the_log_fails_outcomes_are_unknown_and_nothing_more_is_accepted(er
         with pytest.raises(Unavailable):
             await world.committer.drain()
 
-    running(world, scenario)
 
-
-def test_what_finds_no_room_in_the_log_has_no_effect_and_commits_go_on():
+async def test_what_finds_no_room_in_the_log_has_no_effect_and_commits_go_on():
     world = World()
-
-    async def scenario():
+    async with running(world):
         await world.committer.commit(prepared(1, "a"))
         full = [True]
 
@@ -548,13 +490,10 @@ def test_what_finds_no_room_in_the_log_has_no_effect_and_commits_go_on():
         assert not world.committer.without_room
         await world.committer.reserve()
 
-    running(world, scenario)
 
-
-def test_the_watermark_never_passes_a_commit_whose_outcome_is_unknown():
+async def test_the_watermark_never_passes_a_commit_whose_outcome_is_unknown():
     world = World()
-
-    async def scenario():
+    async with running(world):
         before = world.committer.watermark()
 
         def fault(_payloads):
@@ -567,18 +506,15 @@ def test_the_watermark_never_passes_a_commit_whose_outcome_is_unknown():
         await world.clock.advance(60)
         assert before <= world.committer.watermark() < doubtful
 
-    running(world, scenario)
 
-
-def test_a_store_that_reports_damage_stops_the_committer():
+async def test_a_store_that_reports_damage_stops_the_committer():
     world = World()
 
     def fault(_ts):
         raise Corruption("bad block")
 
     world.store.fault = fault
-
-    async def scenario():
+    async with running(world):
         task = begin(world, 1, "a")
         await settle()
         assert isinstance(world.committer.failed, Unavailable)
@@ -587,13 +523,10 @@ def test_a_store_that_reports_damage_stops_the_committer():
         await world.clock.advance(PATIENCE_S + 1)
         assert not (await task).applied  # it is in the log: committed
 
-    running(world, scenario)
 
-
-def test_drain_waits_for_what_was_begun_before_it():
+async def test_drain_waits_for_what_was_begun_before_it():
     world = World()
-
-    async def scenario():
+    async with running(world):
         tasks = [begin(world, n, chr(97 + n)) for n in range(3)]
         await asyncio.sleep(0)
         await world.committer.drain()
@@ -601,13 +534,10 @@ def test_drain_waits_for_what_was_begun_before_it():
         await asyncio.gather(*tasks)
         await world.committer.drain()
 
-    running(world, scenario)
 
-
-def test_a_checkpoint_follows_within_a_second_and_only_when_there_is_something_new():
+async def test_a_checkpoint_follows_within_a_second_and_only_when_there_is_something_new():
     world = World()
-
-    async def scenario():
+    async with running(world):
         assert world.committer.checkpointed == START
         committed = await world.committer.commit(prepared(1, "a"))
         await world.clock.advance(1.0)
@@ -619,10 +549,8 @@ def test_a_checkpoint_follows_within_a_second_and_only_when_there_is_something_n
         await world.clock.advance(10.0)
         assert len(records(world)) == 2
 
-    running(world, scenario)
 
-
-def test_no_checkpoint_is_written_for_what_the_store_could_not_flush():
+async def test_no_checkpoint_is_written_for_what_the_store_could_not_flush():
     world = World()
     down = [True]
 
@@ -631,8 +559,7 @@ def test_no_checkpoint_is_written_for_what_the_store_could_not_flush():
             raise Unavailable("down")
 
     world.store.flush_fault = fault
-
-    async def scenario():
+    async with running(world):
         committed = await world.committer.commit(prepared(1, "a"))
         await world.clock.advance(3.0)
         assert world.committer.checkpointed == START
@@ -648,30 +575,24 @@ def test_no_checkpoint_is_written_for_what_the_store_could_not_flush():
         await world.clock.advance(1.0)
         assert world.committer.replays_above > before  # there is nothing to put again
 
-    running(world, scenario)
 
-
-def test_close_finishes_what_was_begun_writes_a_checkpoint_and_refuses_the_rest():
+async def test_close_finishes_what_was_begun_writes_a_checkpoint_and_refuses_the_rest():
     world = World()
     tasks = []
 
-    async def scenario():
+    async with running(world):
         tasks.extend(begin(world, n, chr(97 + n)) for n in range(3))
         await asyncio.sleep(0)
 
-    async def afterwards():
-        with pytest.raises(Unavailable, match="closed"):
-            await world.committer.commit(prepared(9, "z"))
-        await world.committer.close()
-
-    running(world, scenario)
     assert all(task.result().applied for task in tasks)
     assert isinstance(records(world)[-1], Checkpoint)
     assert len(world.store.durable[TABLE]) == 3
-    asyncio.run(afterwards())
+    with pytest.raises(Unavailable, match="closed"):
+        await world.committer.commit(prepared(9, "z"))
+    await world.committer.close()
 
 
-def test_close_does_not_wait_for_ever_for_a_store_that_is_down():
+async def test_close_does_not_wait_for_ever_for_a_store_that_is_down():
     world = World()
 
     def fault(_ts):
@@ -680,43 +601,35 @@ def test_close_does_not_wait_for_ever_for_a_store_that_is_down():
     world.store.fault = fault
     tasks = []
 
-    async def scenario():
+    async with running(world):
         tasks.append(begin(world, 1, "a"))
         await settle()
 
-    running(world, scenario)
     assert not tasks[0].result().applied
     assert len(records(world)) == 1
     assert world.clock.monotonic() < 30
 
 
-def test_clock_of_the_world_wakes_sleepers_in_order():
+async def test_clock_of_the_world_wakes_sleepers_in_order():
     """The virtual clock carries these tests, so it is tested itself."""
+    clock, woken = VirtualClock(), []
 
-    async def run():
-        clock, woken = VirtualClock(), []
+    async def sleeper(seconds):
+        await clock.sleep(seconds)
+        woken.append((seconds, clock.monotonic()))
 
-        async def sleeper(seconds):
-            await clock.sleep(seconds)
-            woken.append((seconds, clock.monotonic()))
-
-        tasks = [asyncio.ensure_future(sleeper(s)) for s in (3, 1, 2)]
-        await clock.advance(2.5)
-        assert woken == [(1, 1), (2, 2)]
-        await clock.advance(0.5)
-        await asyncio.gather(*tasks)
-        assert clock.wall_ms() == 1_003_000
-
-    asyncio.run(run())
+    tasks = [asyncio.ensure_future(sleeper(s)) for s in (3, 1, 2)]
+    await clock.advance(2.5)
+    assert woken == [(1, 1), (2, 2)]
+    await clock.advance(0.5)
+    await asyncio.gather(*tasks)
+    assert clock.wall_ms() == 1_003_000
 
 
-def test_reads_see_the_newest_version():
+async def test_reads_see_the_newest_version():
     world = World()
-
-    async def scenario():
+    async with running(world):
         await world.committer.commit(prepared(1, "a"))
         last = await world.committer.commit(prepared(2, "a"))
         (cell,) = await world.store.get(TABLE, [b"a"], NEWEST)
         assert (cell.ts, cell.value) == (last.ts, b"a=2")
-
-    running(world, scenario)

@@ -28,384 +28,315 @@ def test_a_free_lock_is_taken_without_suspending():
     assert locks.held_count == 1
 
 
-def test_shared_goes_with_shared_and_exclusive_with_nothing():
-    async def run():
-        locks, owners = LockTable(), [LockOwner(n) for n in range(4)]
-        await locks.acquire(owners[0], ["a"], S)
-        await locks.acquire(owners[1], ["a"], S)
-        writer = begin(locks.acquire(owners[2], ["a"], X))
-        late_reader = begin(locks.acquire(owners[3], ["a"], S))
-        await settle()
-        assert locks.waiting_count == 2
-        locks.release_all(owners[0])
-        await settle()
-        assert not writer.done()
-        locks.release_all(owners[1])
-        await settle()
-        assert writer.done()
-        assert not late_reader.done()  # readers do not pass a writer that waits
-        locks.release_all(owners[2])
-        await late_reader
-        locks.release_all(owners[3])
-        assert (locks.held_count, locks.waiting_count) == (0, 0)
-
-    asyncio.run(run())
+async def test_shared_goes_with_shared_and_exclusive_with_nothing():
+    locks, owners = LockTable(), [LockOwner(n) for n in range(4)]
+    await locks.acquire(owners[0], ["a"], S)
+    await locks.acquire(owners[1], ["a"], S)
+    writer = begin(locks.acquire(owners[2], ["a"], X))
+    late_reader = begin(locks.acquire(owners[3], ["a"], S))
+    await settle()
+    assert locks.waiting_count == 2
+    locks.release_all(owners[0])
+    await settle()
+    assert not writer.done()
+    locks.release_all(owners[1])
+    await settle()
+    assert writer.done()
+    assert not late_reader.done()  # readers do not pass a writer that waits
+    locks.release_all(owners[2])
+    await late_reader
+    locks.release_all(owners[3])
+    assert (locks.held_count, locks.waiting_count) == (0, 0)
 
 
-def test_waiters_are_served_in_the_order_in_which_they_came():
-    async def run():
-        locks, served = LockTable(), []
+async def test_waiters_are_served_in_the_order_in_which_they_came():
+    locks, served = LockTable(), []
 
-        async def one(number: int):
-            owner = LockOwner(100 - number)  # later comers are older: age does not reorder
-            await locks.acquire(owner, ["a"], X)
-            served.append(number)
-            await asyncio.sleep(0)
-            locks.release_all(owner)
-
-        await asyncio.gather(*(one(number) for number in range(20)))
-        assert served == list(range(20))
-
-    asyncio.run(run())
-
-
-def test_release_wakes_all_readers_at_the_head_and_no_more():
-    async def run():
-        locks, writer = LockTable(), LockOwner(0)
-        await locks.acquire(writer, ["a"], X)
-        waits = [begin(locks.acquire(LockOwner(n), ["a"], m)) for n, m in enumerate([S, S, X, S])]
-        await settle()
-        locks.release_all(writer)
-        await settle()
-        assert [wait.done() for wait in waits] == [True, True, False, False]
-        for wait in waits:
-            wait.cancel()
-
-    asyncio.run(run())
-
-
-def test_asking_again_is_free_and_exclusive_covers_shared():
-    async def run():
-        locks, owner = LockTable(), LockOwner(1)
-        for mode in (S, S, X, X, S):
-            await locks.acquire(owner, ["a"], mode)
-        assert owner.held == {"a": X}
+    async def one(number: int):
+        owner = LockOwner(100 - number)  # later comers are older: age does not reorder
+        await locks.acquire(owner, ["a"], X)
+        served.append(number)
+        await asyncio.sleep(0)
         locks.release_all(owner)
-        locks.release_all(owner)
-        assert locks.held_count == 0
 
-    asyncio.run(run())
-
-
-def test_an_upgrade_waits_for_the_other_readers_and_passes_the_queue():
-    async def run():
-        locks = LockTable()
-        upgrader, reader, writer = LockOwner(1), LockOwner(2), LockOwner(3)
-        await locks.acquire(upgrader, ["a"], S)
-        await locks.acquire(reader, ["a"], S)
-        waiting = begin(locks.acquire(writer, ["a"], X))
-        await settle()
-        upgrade = begin(locks.acquire(upgrader, ["a"], X))
-        await settle()
-        assert not upgrade.done()
-        locks.release_all(reader)
-        await upgrade
-        assert upgrader.held == {"a": X}
-        assert not waiting.done()
-        locks.release_all(upgrader)
-        await waiting
-
-    asyncio.run(run())
+    await asyncio.gather(*(one(number) for number in range(20)))
+    assert served == list(range(20))
 
 
-def test_of_two_upgrades_the_younger_dies():
-    async def run():
-        locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
-        await locks.acquire(older, ["a"], S)
-        await locks.acquire(younger, ["a"], S)
-        upgrade = begin(locks.acquire(older, ["a"], X))
-        await settle()
-        with pytest.raises(TransactionAborted):
-            await locks.acquire(younger, ["a"], X)
-        locks.release_all(younger)
-        await upgrade
-
-    asyncio.run(run())
+async def test_release_wakes_all_readers_at_the_head_and_no_more():
+    locks, writer = LockTable(), LockOwner(0)
+    await locks.acquire(writer, ["a"], X)
+    waits = [begin(locks.acquire(LockOwner(n), ["a"], m)) for n, m in enumerate([S, S, X, S])]
+    await settle()
+    locks.release_all(writer)
+    await settle()
+    assert [wait.done() for wait in waits] == [True, True, False, False]
+    for wait in waits:
+        wait.cancel()
 
 
-def test_a_younger_owner_that_holds_something_dies_and_says_why():
-    async def run():
-        locks, older, younger = LockTable(), LockOwner((1, 0, "")), LockOwner((1, 0, "b"))
-        await locks.acquire(older, ["a"], X)
-        await locks.acquire(younger, ["b"], X)
-        with pytest.raises(TransactionAborted) as died:
-            await locks.acquire(younger, ["a"], X)
-        assert died.value.retryable
-        assert died.value.details == {"reason": "wait-die"}
-        assert younger.held == {"b": X}
-        assert locks.waiting_count == 0
-
-    asyncio.run(run())
+async def test_asking_again_is_free_and_exclusive_covers_shared():
+    locks, owner = LockTable(), LockOwner(1)
+    for mode in (S, S, X, X, S):
+        await locks.acquire(owner, ["a"], mode)
+    assert owner.held == {"a": X}
+    locks.release_all(owner)
+    locks.release_all(owner)
+    assert locks.held_count == 0
 
 
-def test_an_owner_that_holds_nothing_may_wait_and_an_older_one_may_too():
-    async def run():
-        locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
+async def test_an_upgrade_waits_for_the_other_readers_and_passes_the_queue():
+    locks = LockTable()
+    upgrader, reader, writer = LockOwner(1), LockOwner(2), LockOwner(3)
+    await locks.acquire(upgrader, ["a"], S)
+    await locks.acquire(reader, ["a"], S)
+    waiting = begin(locks.acquire(writer, ["a"], X))
+    await settle()
+    upgrade = begin(locks.acquire(upgrader, ["a"], X))
+    await settle()
+    assert not upgrade.done()
+    locks.release_all(reader)
+    await upgrade
+    assert upgrader.held == {"a": X}
+    assert not waiting.done()
+    locks.release_all(upgrader)
+    await waiting
+
+
+async def test_of_two_upgrades_the_younger_dies():
+    locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
+    await locks.acquire(older, ["a"], S)
+    await locks.acquire(younger, ["a"], S)
+    upgrade = begin(locks.acquire(older, ["a"], X))
+    await settle()
+    with pytest.raises(TransactionAborted):
         await locks.acquire(younger, ["a"], X)
-        await locks.acquire(older, ["b"], X)
-        waits = begin(locks.acquire(older, ["a"], X))
-        newcomer = begin(locks.acquire(LockOwner(9), ["b"], X))
-        await settle()
-        assert not waits.done()
-        locks.release_all(younger)
-        await waits
-        assert not newcomer.done()
-        locks.release_all(older)
-        await newcomer
-
-    asyncio.run(run())
+    locks.release_all(younger)
+    await upgrade
 
 
-def test_a_reader_may_not_hide_behind_a_writer_that_waits_for_an_older_reader():
+async def test_a_younger_owner_that_holds_something_dies_and_says_why():
+    locks, older, younger = LockTable(), LockOwner((1, 0, "")), LockOwner((1, 0, "b"))
+    await locks.acquire(older, ["a"], X)
+    await locks.acquire(younger, ["b"], X)
+    with pytest.raises(TransactionAborted) as died:
+        await locks.acquire(younger, ["a"], X)
+    assert died.value.retryable
+    assert died.value.details == {"reason": "wait-die"}
+    assert younger.held == {"b": X}
+    assert locks.waiting_count == 0
+
+
+async def test_an_owner_that_holds_nothing_may_wait_and_an_older_one_may_too():
+    locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
+    await locks.acquire(younger, ["a"], X)
+    await locks.acquire(older, ["b"], X)
+    waits = begin(locks.acquire(older, ["a"], X))
+    newcomer = begin(locks.acquire(LockOwner(9), ["b"], X))
+    await settle()
+    assert not waits.done()
+    locks.release_all(younger)
+    await waits
+    assert not newcomer.done()
+    locks.release_all(older)
+    await newcomer
+
+
+async def test_a_reader_may_not_hide_behind_a_writer_that_waits_for_an_older_reader():
     """Without the look at compatible holders: elder → middle → fresh → elder, for ever."""
-
-    async def run():
-        locks = LockTable()
-        elder, middle, fresh = LockOwner(1), LockOwner(2), LockOwner(3)
-        await locks.acquire(elder, ["a"], S)
-        await locks.acquire(middle, ["b"], X)
-        waits = begin(locks.acquire(fresh, ["a"], X))
-        await settle()
-        with pytest.raises(TransactionAborted):
-            await locks.acquire(middle, ["a"], S)
-        locks.release_all(middle)
-        await locks.acquire(elder, ["b"], X)
-        locks.release_all(elder)
-        await waits
-
-    asyncio.run(run())
+    locks = LockTable()
+    elder, middle, fresh = LockOwner(1), LockOwner(2), LockOwner(3)
+    await locks.acquire(elder, ["a"], S)
+    await locks.acquire(middle, ["b"], X)
+    waits = begin(locks.acquire(fresh, ["a"], X))
+    await settle()
+    with pytest.raises(TransactionAborted):
+        await locks.acquire(middle, ["a"], S)
+    locks.release_all(middle)
+    await locks.acquire(elder, ["b"], X)
+    locks.release_all(elder)
+    await waits
 
 
-def test_the_deadline_ends_a_wait_and_those_behind_move_up():
-    async def run():
-        locks, reader, behind = LockTable(), LockOwner(1), LockOwner(3)
-        await locks.acquire(reader, ["a"], S)
-        deadline = asyncio.get_running_loop().time() + 0.01
-        writer = begin(locks.acquire(LockOwner(2), ["a"], X, deadline))
-        await settle()
-        follower = begin(locks.acquire(behind, ["a"], S))
-        with pytest.raises(StatementTimeout, match="lock"):
-            await writer
-        await follower
-        assert locks.waiting_count == 0
-        assert behind.held == {"a": S}
-
-    asyncio.run(run())
+async def test_the_deadline_ends_a_wait_and_those_behind_move_up():
+    locks, reader, behind = LockTable(), LockOwner(1), LockOwner(3)
+    await locks.acquire(reader, ["a"], S)
+    deadline = asyncio.get_running_loop().time() + 0.01
+    writer = begin(locks.acquire(LockOwner(2), ["a"], X, deadline))
+    await settle()
+    follower = begin(locks.acquire(behind, ["a"], S))
+    with pytest.raises(StatementTimeout, match="lock"):
+        await writer
+    await follower
+    assert locks.waiting_count == 0
+    assert behind.held == {"a": S}
 
 
-def test_a_wait_that_is_cancelled_leaves_no_trace():
-    async def run():
-        locks, holder, gone = LockTable(), LockOwner(1), LockOwner(2)
-        await locks.acquire(holder, ["a"], X)
-        wait = begin(locks.acquire(gone, ["a"], X))
-        await settle()
-        wait.cancel()
-        await settle()
-        assert locks.waiting_count == 0
-        locks.release_all(holder)
-        assert locks.held_count == 0
-
-    asyncio.run(run())
+async def test_a_wait_that_is_cancelled_leaves_no_trace():
+    locks, holder, gone = LockTable(), LockOwner(1), LockOwner(2)
+    await locks.acquire(holder, ["a"], X)
+    wait = begin(locks.acquire(gone, ["a"], X))
+    await settle()
+    wait.cancel()
+    await settle()
+    assert locks.waiting_count == 0
+    locks.release_all(holder)
+    assert locks.held_count == 0
 
 
-def test_a_wait_cancelled_in_the_moment_of_its_grant_is_freed_by_its_owner():
-    async def run():
-        locks, holder, gone = LockTable(), LockOwner(1), LockOwner(2)
-        await locks.acquire(holder, ["a"], X)
-        wait = begin(locks.acquire(gone, ["a"], X))
-        await settle()
-        locks.release_all(holder)
-        wait.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await wait
-        assert gone.held == {"a": X}
-        locks.release_all(gone)
-        assert locks.held_count == 0
-
-    asyncio.run(run())
-
-
-def test_hot_names_are_those_that_most_wait_for():
-    async def run():
-        locks, holder = LockTable(), LockOwner(0)
-        for name in "abc":
-            await locks.acquire(holder, [name], X)
-        waits = [begin(locks.acquire(LockOwner(n), [name], X)) for n, name in enumerate("bbbcc")]
-        await settle()
-        assert locks.hot(1) == [("b", 3)]
-        assert locks.hot(9) == [("b", 3), ("c", 2)]
-        assert (locks.held_count, locks.waiting_count) == (3, 5)
-        for wait in waits:
-            wait.cancel()
-
-    asyncio.run(run())
-
-
-def test_who_waits_can_be_refused_and_keeps_what_it_holds():
-    async def run():
-        locks, holder, waiter, behind = LockTable(), LockOwner(2), LockOwner(1), LockOwner(3)
-        await locks.acquire(holder, ["a"], X)
-        await locks.acquire(waiter, ["b"], X)
-        wait = begin(locks.acquire(waiter, ["a"], X))
-        following = begin(locks.acquire(behind, ["a"], X))
-        await settle()
-        locks.refuse(waiter, "not now", "leaving")
-        with pytest.raises(TransactionAborted, match="not now") as refused:
-            await wait
-        assert refused.value.details == {"reason": "leaving"}
-        assert (waiter.held, waiter.waiting) == ({"b": X}, None)
-        locks.release_all(holder)
-        await following
-        assert locks.waiting_count == 0
-
-    asyncio.run(run())
-
-
-def test_refusing_who_does_not_wait_changes_nothing():
-    async def run():
-        locks, holder, waiter = LockTable(), LockOwner(1), LockOwner(2)
-        await locks.acquire(holder, ["a"], X)
-        locks.refuse(holder, "not now", "leaving")
-        locks.refuse(waiter, "not now", "leaving")
-        wait = begin(locks.acquire(waiter, ["a"], X))
-        await settle()
-        locks.release_all(holder)
-        locks.refuse(waiter, "not now", "leaving")  # it has been granted, and does not know yet
+async def test_a_wait_cancelled_in_the_moment_of_its_grant_is_freed_by_its_owner():
+    locks, holder, gone = LockTable(), LockOwner(1), LockOwner(2)
+    await locks.acquire(holder, ["a"], X)
+    wait = begin(locks.acquire(gone, ["a"], X))
+    await settle()
+    locks.release_all(holder)
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await wait
-        assert waiter.held == {"a": X}
-
-    asyncio.run(run())
-
-
-def test_all_who_wait_for_some_names_can_be_refused():
-    async def run():
-        locks, holder = LockTable(), LockOwner(0)
-        await locks.acquire(holder, "abc", X)
-        waits = {n: begin(locks.acquire(LockOwner(n), ["abcab"[n]], X)) for n in range(5)}
-        await settle()
-        locks.refuse_waiting(lambda name: name in "ab", "they move", "leaving")
-        await settle()
-        refused = {n for n, wait in waits.items() if wait.done()}
-        assert refused == {0, 1, 3, 4}
-        for n in refused:
-            with pytest.raises(TransactionAborted, match="they move"):
-                await waits[n]
-        assert (locks.held_count, locks.waiting_count) == (3, 1)
-        locks.release_all(holder)
-        await waits[2]
-
-    asyncio.run(run())
+    assert gone.held == {"a": X}
+    locks.release_all(gone)
+    assert locks.held_count == 0
 
 
-def test_refused_upgrades_keep_the_lock_that_they_have():
-    async def run():
-        locks, upgrader, reader = LockTable(), LockOwner(1), LockOwner(2)
-        await locks.acquire(upgrader, ["a"], S)
-        await locks.acquire(reader, ["a"], S)
-        upgrade = begin(locks.acquire(upgrader, ["a"], X))
-        await settle()
-        locks.refuse_waiting(lambda _: True, "it moves", "leaving")
-        with pytest.raises(TransactionAborted):
-            await upgrade
-        assert upgrader.held == {"a": S}
-        locks.release_all(upgrader)
-        locks.release_all(reader)
-        assert locks.held_count == 0
-
-    asyncio.run(run())
-
-
-def test_what_is_released_while_it_waits_is_refused():
-    async def run():
-        locks, holder, waiter = LockTable(), LockOwner(2), LockOwner(1)
-        await locks.acquire(holder, ["a"], X)
-        await locks.acquire(waiter, ["b"], X)
-        wait = begin(locks.acquire(waiter, ["a"], X))
-        await settle()
-        locks.release_all(waiter)
-        with pytest.raises(TransactionAborted) as refused:
-            await wait
-        assert refused.value.details == {"reason": "given up"}
-        assert (locks.held_count, locks.waiting_count) == (1, 0)
-
-    asyncio.run(run())
-
-
-def test_the_table_knows_whether_any_of_some_names_is_held():
-    async def run():
-        locks, owner = LockTable(), LockOwner(1)
-        assert not locks.holds_any(lambda _: True)
-        await locks.acquire(owner, ["a"], S)
-        wait = begin(locks.acquire(LockOwner(2), ["a"], X))
-        await settle()
-        assert locks.holds_any(lambda name: name == "a")
-        assert not locks.holds_any(lambda name: name == "b")
-        locks.release_all(owner)
-        assert locks.holds_any(lambda name: name == "a")  # it was handed on
+async def test_hot_names_are_those_that_most_wait_for():
+    locks, holder = LockTable(), LockOwner(0)
+    for name in "abc":
+        await locks.acquire(holder, [name], X)
+    waits = [begin(locks.acquire(LockOwner(n), [name], X)) for n, name in enumerate("bbbcc")]
+    await settle()
+    assert locks.hot(1) == [("b", 3)]
+    assert locks.hot(9) == [("b", 3), ("c", 2)]
+    assert (locks.held_count, locks.waiting_count) == (3, 5)
+    for wait in waits:
         wait.cancel()
-        await settle()
-
-    asyncio.run(run())
 
 
-def test_who_holds_something_in_another_table_dies_as_if_it_did_here():
-    async def run():
-        locks, older, younger, oldest = LockTable(), LockOwner(2), LockOwner(3), LockOwner(1)
-        await locks.acquire(older, ["a"], X)
-        younger.elsewhere = oldest.elsewhere = True
-        with pytest.raises(TransactionAborted) as died:
-            await locks.acquire(younger, ["a"], X)
-        assert died.value.details == {"reason": "wait-die"}
-        assert locks.take(younger, "b", X)  # what is free needs no waiting
-        wait = begin(locks.acquire(oldest, ["a"], X))
-        await settle()
-        locks.release_all(older)
+async def test_who_waits_can_be_refused_and_keeps_what_it_holds():
+    locks, holder, waiter, behind = LockTable(), LockOwner(2), LockOwner(1), LockOwner(3)
+    await locks.acquire(holder, ["a"], X)
+    await locks.acquire(waiter, ["b"], X)
+    wait = begin(locks.acquire(waiter, ["a"], X))
+    following = begin(locks.acquire(behind, ["a"], X))
+    await settle()
+    locks.refuse(waiter, "not now", "leaving")
+    with pytest.raises(TransactionAborted, match="not now") as refused:
         await wait
+    assert refused.value.details == {"reason": "leaving"}
+    assert (waiter.held, waiter.waiting) == ({"b": X}, None)
+    locks.release_all(holder)
+    await following
+    assert locks.waiting_count == 0
 
-    asyncio.run(run())
+
+async def test_refusing_who_does_not_wait_changes_nothing():
+    locks, holder, waiter = LockTable(), LockOwner(1), LockOwner(2)
+    await locks.acquire(holder, ["a"], X)
+    locks.refuse(holder, "not now", "leaving")
+    locks.refuse(waiter, "not now", "leaving")
+    wait = begin(locks.acquire(waiter, ["a"], X))
+    await settle()
+    locks.release_all(holder)
+    locks.refuse(waiter, "not now", "leaving")  # it has been granted, and does not know yet
+    await wait
+    assert waiter.held == {"a": X}
+
+
+async def test_all_who_wait_for_some_names_can_be_refused():
+    locks, holder = LockTable(), LockOwner(0)
+    await locks.acquire(holder, "abc", X)
+    waits = {n: begin(locks.acquire(LockOwner(n), ["abcab"[n]], X)) for n in range(5)}
+    await settle()
+    locks.refuse_waiting(lambda name: name in "ab", "they move", "leaving")
+    await settle()
+    refused = {n for n, wait in waits.items() if wait.done()}
+    assert refused == {0, 1, 3, 4}
+    for n in refused:
+        with pytest.raises(TransactionAborted, match="they move"):
+            await waits[n]
+    assert (locks.held_count, locks.waiting_count) == (3, 1)
+    locks.release_all(holder)
+    await waits[2]
+
+
+async def test_refused_upgrades_keep_the_lock_that_they_have():
+    locks, upgrader, reader = LockTable(), LockOwner(1), LockOwner(2)
+    await locks.acquire(upgrader, ["a"], S)
+    await locks.acquire(reader, ["a"], S)
+    upgrade = begin(locks.acquire(upgrader, ["a"], X))
+    await settle()
+    locks.refuse_waiting(lambda _: True, "it moves", "leaving")
+    with pytest.raises(TransactionAborted):
+        await upgrade
+    assert upgrader.held == {"a": S}
+    locks.release_all(upgrader)
+    locks.release_all(reader)
+    assert locks.held_count == 0
+
+
+async def test_what_is_released_while_it_waits_is_refused():
+    locks, holder, waiter = LockTable(), LockOwner(2), LockOwner(1)
+    await locks.acquire(holder, ["a"], X)
+    await locks.acquire(waiter, ["b"], X)
+    wait = begin(locks.acquire(waiter, ["a"], X))
+    await settle()
+    locks.release_all(waiter)
+    with pytest.raises(TransactionAborted) as refused:
+        await wait
+    assert refused.value.details == {"reason": "given up"}
+    assert (locks.held_count, locks.waiting_count) == (1, 0)
+
+
+async def test_the_table_knows_whether_any_of_some_names_is_held():
+    locks, owner = LockTable(), LockOwner(1)
+    assert not locks.holds_any(lambda _: True)
+    await locks.acquire(owner, ["a"], S)
+    wait = begin(locks.acquire(LockOwner(2), ["a"], X))
+    await settle()
+    assert locks.holds_any(lambda name: name == "a")
+    assert not locks.holds_any(lambda name: name == "b")
+    locks.release_all(owner)
+    assert locks.holds_any(lambda name: name == "a")  # it was handed on
+    wait.cancel()
+    await settle()
+
+
+async def test_who_holds_something_in_another_table_dies_as_if_it_did_here():
+    locks, older, younger, oldest = LockTable(), LockOwner(2), LockOwner(3), LockOwner(1)
+    await locks.acquire(older, ["a"], X)
+    younger.elsewhere = oldest.elsewhere = True
+    with pytest.raises(TransactionAborted) as died:
+        await locks.acquire(younger, ["a"], X)
+    assert died.value.details == {"reason": "wait-die"}
+    assert locks.take(younger, "b", X)  # what is free needs no waiting
+    wait = begin(locks.acquire(oldest, ["a"], X))
+    await settle()
+    locks.release_all(older)
+    await wait
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_who_holds_first_locks_only_waits_for_elders_too(first):
+async def test_who_holds_first_locks_only_waits_for_elders_too(first):
     """Nobody who waits for what it holds can be waited for by them."""
-
-    async def run():
-        locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
-        await locks.acquire(older, [("root", "a")], X)
-        await locks.acquire(younger, [(first, "of the younger")], X)
-        wait = begin(locks.acquire(younger, [("root", "a")], X))
-        await settle()
-        assert locks.waiting_count == 1
-        locks.release_all(older)
-        await wait
-        await locks.acquire(older, [("root", "b")], X)
-        with pytest.raises(TransactionAborted):  # it holds a root by now
-            await locks.acquire(younger, [("root", "b")], X)
-
-    asyncio.run(run())
+    locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
+    await locks.acquire(older, [("root", "a")], X)
+    await locks.acquire(younger, [(first, "of the younger")], X)
+    wait = begin(locks.acquire(younger, [("root", "a")], X))
+    await settle()
+    assert locks.waiting_count == 1
+    locks.release_all(older)
+    await wait
+    await locks.acquire(older, [("root", "b")], X)
+    with pytest.raises(TransactionAborted):  # it holds a root by now
+        await locks.acquire(younger, [("root", "b")], X)
 
 
-def test_an_attempt_dies_behind_an_earlier_one_of_its_own_age():
+async def test_an_attempt_dies_behind_an_earlier_one_of_its_own_age():
     """Its release may not have arrived yet: to wait for it could be to wait for oneself."""
-
-    async def run():
-        locks, earlier, again = LockTable(), LockOwner(1), LockOwner(1)
-        await locks.acquire(earlier, ["a"], X)
-        await locks.acquire(again, ["b"], X)
-        with pytest.raises(TransactionAborted):
-            await locks.acquire(again, ["a"], X)
-
-    asyncio.run(run())
+    locks, earlier, again = LockTable(), LockOwner(1), LockOwner(1)
+    await locks.acquire(earlier, ["a"], X)
+    await locks.acquire(again, ["b"], X)
+    with pytest.raises(TransactionAborted):
+        await locks.acquire(again, ["a"], X)
 
 
 def test_ages_are_told_apart_by_number_and_node():
@@ -505,58 +436,47 @@ class Crowd:
 
 @settings(max_examples=60)
 @given(st.integers(0, 1 << 30), st.integers(1, 5), st.integers(2, 40))
-def test_random_schedules_end_without_deadlock_and_keep_exclusion(seed, names, transactions):
-    async def run():
-        crowd = Crowd(seed, names)
-        ages = list(range(transactions))
-        crowd.random.shuffle(ages)
-        async with asyncio.timeout(10):
-            await asyncio.gather(*(crowd.transaction(age) for age in ages))
-        assert (crowd.locks.held_count, crowd.locks.waiting_count) == (0, 0)
-        assert crowd.deaths[0] == 0  # the oldest never dies
-
-    asyncio.run(run())
+async def test_random_schedules_end_without_deadlock_and_keep_exclusion(seed, names, transactions):
+    crowd = Crowd(seed, names)
+    ages = list(range(transactions))
+    crowd.random.shuffle(ages)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(crowd.transaction(age) for age in ages))
+    assert (crowd.locks.held_count, crowd.locks.waiting_count) == (0, 0)
+    assert crowd.deaths[0] == 0  # the oldest never dies
 
 
-def test_a_stream_of_newcomers_starves_nobody():
+async def test_a_stream_of_newcomers_starves_nobody():
     """An old transaction over many hot locks ends while younger ones keep coming."""
+    crowd = Crowd(7, 3)
+    ages = iter(range(10, 10_000))
+    finished = asyncio.Event()
 
-    async def run():
-        crowd = Crowd(7, 3)
-        ages = iter(range(10, 10_000))
-        finished = asyncio.Event()
+    async def newcomers():
+        while not finished.is_set():
+            await crowd.transaction(next(ages))
 
-        async def newcomers():
-            while not finished.is_set():
-                await crowd.transaction(next(ages))
-
-        streams = [asyncio.ensure_future(newcomers()) for _ in range(6)]
+    streams = [asyncio.ensure_future(newcomers()) for _ in range(6)]
+    await settle()
+    owner = LockOwner(5)
+    for name in crowd.names:  # older than all: it is never told to die
+        await crowd.locks.acquire(owner, [name], X)
         await settle()
-        owner = LockOwner(5)
-        for name in crowd.names:  # older than all: it is never told to die
-            await crowd.locks.acquire(owner, [name], X)
-            await settle()
-        crowd.locks.release_all(owner)
-        finished.set()
-        await asyncio.gather(*streams)
-        assert next(ages) < 1_000
-
-    asyncio.run(run())
+    crowd.locks.release_all(owner)
+    finished.set()
+    await asyncio.gather(*streams)
+    assert next(ages) < 1_000
 
 
-def test_who_is_refused_does_not_make_room_for_others_that_are_refused_too():
+async def test_who_is_refused_does_not_make_room_for_others_that_are_refused_too():
     """Behind a writer that is refused a reader would go in."""
-
-    async def run():
-        locks, reader, writer, behind = LockTable(), LockOwner(3), LockOwner(2), LockOwner(1)
-        await locks.acquire(reader, ["a"], S)
-        waits = [begin(locks.acquire(writer, ["a"], X)), begin(locks.acquire(behind, ["a"], S))]
-        await settle()
-        locks.refuse_waiting(lambda name: name == "a", "it moves", "leaving")
-        for wait in waits:
-            with pytest.raises(TransactionAborted, match="it moves"):
-                await wait
-        assert behind.held == {}
-        assert locks.waiting_count == 0
-
-    asyncio.run(run())
+    locks, reader, writer, behind = LockTable(), LockOwner(3), LockOwner(2), LockOwner(1)
+    await locks.acquire(reader, ["a"], S)
+    waits = [begin(locks.acquire(writer, ["a"], X)), begin(locks.acquire(behind, ["a"], S))]
+    await settle()
+    locks.refuse_waiting(lambda name: name == "a", "it moves", "leaving")
+    for wait in waits:
+        with pytest.raises(TransactionAborted, match="it moves"):
+            await wait
+    assert behind.held == {}
+    assert locks.waiting_count == 0

@@ -204,98 +204,78 @@ every_segment = pytest.mark.parametrize("segment", SEGMENTS, ids=lambda segment:
 
 
 @every_segment
-def test_every_truncation(segment):
-    async def scenario():
-        torture = await Torture.begin()
-        for cut in range(len(segment.data) + 1):
-            kept = await torture.check(segment, segment.data[:cut])
-            whole = [frame for frame in segment.frames if frame.end <= cut]
-            assert kept == (None if segment.sealed and cut < len(segment.data) else whole)
-
-    asyncio.run(scenario())
+async def test_every_truncation(segment):
+    torture = await Torture.begin()
+    for cut in range(len(segment.data) + 1):
+        kept = await torture.check(segment, segment.data[:cut])
+        whole = [frame for frame in segment.frames if frame.end <= cut]
+        assert kept == (None if segment.sealed and cut < len(segment.data) else whole)
 
 
 @every_segment
-def test_every_flipped_bit(segment):
-    async def scenario():
-        torture = await Torture.begin()
-        last = max(frame.begin for frame in segment.frames if frame.first)
-        for offset in range(len(segment.data)):
-            for bit in range(8):
-                data = bytearray(segment.data)
-                data[offset] ^= 1 << bit
-                kept = await torture.check(segment, bytes(data))
-                assert (kept is None) == (segment.sealed or offset < last)
-
-    asyncio.run(scenario())
+async def test_every_flipped_bit(segment):
+    torture = await Torture.begin()
+    last = max(frame.begin for frame in segment.frames if frame.first)
+    for offset in range(len(segment.data)):
+        for bit in range(8):
+            data = bytearray(segment.data)
+            data[offset] ^= 1 << bit
+            kept = await torture.check(segment, bytes(data))
+            assert (kept is None) == (segment.sealed or offset < last)
 
 
 @every_segment
 @pytest.mark.parametrize("size", [512, 4096])
-def test_zeros_in_place_of_a_page(segment, size):
-    async def scenario():
-        torture = await Torture.begin()
-        for begin in range(0, len(segment.data), 64):
-            page = bytes(len(segment.data[begin : begin + size]))
-            data = segment.data[:begin] + page + segment.data[begin + size :]
-            await torture.check(segment, data)
-
-    asyncio.run(scenario())
+async def test_zeros_in_place_of_a_page(segment, size):
+    torture = await Torture.begin()
+    for begin in range(0, len(segment.data), 64):
+        page = bytes(len(segment.data[begin : begin + size]))
+        data = segment.data[:begin] + page + segment.data[begin + size :]
+        await torture.check(segment, data)
 
 
 @every_segment
-def test_tails_of_other_files_and_of_other_places_are_no_records(segment):
+async def test_tails_of_other_files_and_of_other_places_are_no_records(segment):
     """What a block held before it was given to this file; a piece of the file that is missing."""
-
-    async def scenario():
-        torture = await Torture.begin()
-        cuts = [segment.header, *(frame.end for frame in segment.frames)]
-        begins = {s.name: [0, *(frame.begin for frame in s.frames)] for s in SEGMENTS}
-        for cut in (*cuts, cuts[-1] - 1, cuts[-2] + 3):
-            for other in SEGMENTS:
-                for begin in begins[other.name]:
-                    if other is not segment or begin != cut:
-                        await torture.check(segment, segment.data[:cut] + other.data[begin:])
-
-    asyncio.run(scenario())
+    torture = await Torture.begin()
+    cuts = [segment.header, *(frame.end for frame in segment.frames)]
+    begins = {s.name: [0, *(frame.begin for frame in s.frames)] for s in SEGMENTS}
+    for cut in (*cuts, cuts[-1] - 1, cuts[-2] + 3):
+        for other in SEGMENTS:
+            for begin in begins[other.name]:
+                if other is not segment or begin != cut:
+                    await torture.check(segment, segment.data[:cut] + other.data[begin:])
 
 
-def test_every_pair_of_a_truncation_and_an_append_behind_it():
+async def test_every_pair_of_a_truncation_and_an_append_behind_it():
     """Nobody goes on behind a torn append; if one did, readers would not follow him over it."""
-
-    async def scenario():
-        torture, last = await Torture.begin(), SEGMENTS[-1]
-        name, start = last.name, Position(last.epoch, last.sequence, 0)
-        boundaries = {last.header, *(frame.end for frame in last.frames)}
-        for cut in range(last.header, len(last.data)):
-            later = b"".join(encode_append([b"later"], last.epoch, last.sequence, cut))
-            if cut + 1 in boundaries and later[:1] == last.data[cut : cut + 1]:
-                continue  # the one byte that was missing is there again, and no frame is torn
-            torture.put(name, last.data[:cut] + later)
-            found, damaged = await torture.read(start)
-            if cut in boundaries:
-                whole = [frame for frame in last.frames if frame.end <= cut]
-                end = Position(last.epoch, last.sequence, cut + len(later))
-                assert (found, damaged) == ([*last.records(whole), (end, b"later")], "")
-            else:
-                torn = max(boundary for boundary in boundaries if boundary < cut)
-                assert (found, damaged) == ([], f"{name}:{torn}")
-
-    asyncio.run(scenario())
+    torture, last = await Torture.begin(), SEGMENTS[-1]
+    name, start = last.name, Position(last.epoch, last.sequence, 0)
+    boundaries = {last.header, *(frame.end for frame in last.frames)}
+    for cut in range(last.header, len(last.data)):
+        later = b"".join(encode_append([b"later"], last.epoch, last.sequence, cut))
+        if cut + 1 in boundaries and later[:1] == last.data[cut : cut + 1]:
+            continue  # the one byte that was missing is there again, and no frame is torn
+        torture.put(name, last.data[:cut] + later)
+        found, damaged = await torture.read(start)
+        if cut in boundaries:
+            whole = [frame for frame in last.frames if frame.end <= cut]
+            end = Position(last.epoch, last.sequence, cut + len(later))
+            assert (found, damaged) == ([*last.records(whole), (end, b"later")], "")
+        else:
+            torn = max(boundary for boundary in boundaries if boundary < cut)
+            assert (found, damaged) == ([], f"{name}:{torn}")
 
 
-def test_the_next_owner_reads_past_every_truncation():
-    async def scenario():
-        last = SEGMENTS[-1]
-        for cut in range(len(last.data) + 1):
-            torture = await Torture.begin(epoch=3)
-            torture.put(last.name, last.data[:cut])
-            end = await torture.log.append([b"later"])
-            lost = sum(frame.end > cut for frame in last.frames)
-            kept = WHOLE[: len(WHOLE) - lost]
-            assert await torture.read() == ([*kept, (end, b"later")], "")
-
-    asyncio.run(scenario())
+async def test_the_next_owner_reads_past_every_truncation():
+    last = SEGMENTS[-1]
+    for cut in range(len(last.data) + 1):
+        torture = await Torture.begin(epoch=3)
+        torture.put(last.name, last.data[:cut])
+        end = await torture.log.append([b"later"])
+        lost = sum(frame.end > cut for frame in last.frames)
+        kept = WHOLE[: len(WHOLE) - lost]
+        assert await torture.read() == ([*kept, (end, b"later")], "")
 
 
 # ------------------------------------------------------------ whole segments
@@ -306,55 +286,45 @@ def before(segment):
 
 
 @every_segment
-def test_a_missing_segment(segment):
+async def test_a_missing_segment(segment):
     """The first is taken for dropped, and the last of an owner for never written; whoever wants
     to read from within is told."""
-
-    async def scenario():
-        torture = await Torture.begin()
-        del torture.files[segment.name]
-        index = SEGMENTS.index(segment)
-        behind = [r for s in SEGMENTS[index + 1 :] for r in s.records(s.frames)]
-        if segment is SEGMENTS[0] or segment in OPEN:
-            assert await torture.read() == (before(segment) + behind, "")
-        else:
-            assert await torture.read() == ([], f"{segment.name}:0")
-        within = Position(segment.epoch, segment.sequence, segment.frames[1].end)
-        assert await torture.read(within) == ([], f"{segment.name}:0")
-
-    asyncio.run(scenario())
+    torture = await Torture.begin()
+    del torture.files[segment.name]
+    index = SEGMENTS.index(segment)
+    behind = [r for s in SEGMENTS[index + 1 :] for r in s.records(s.frames)]
+    if segment is SEGMENTS[0] or segment in OPEN:
+        assert await torture.read() == (before(segment) + behind, "")
+    else:
+        assert await torture.read() == ([], f"{segment.name}:0")
+    within = Position(segment.epoch, segment.sequence, segment.frames[1].end)
+    assert await torture.read(within) == ([], f"{segment.name}:0")
 
 
-def test_a_segment_in_place_of_another():
-    async def scenario():
-        torture = await Torture.begin()
-        for there, copied in permutations(SEGMENTS, 2):
-            torture.put(there.name, copied.data)
-            assert await torture.read() == (before(there), f"{there.name}:0")
-            torture.put(copied.name, there.data)  # swapped
-            first = min(there, copied, key=SEGMENTS.index)
-            assert await torture.read() == (before(first), f"{first.name}:0")
-            torture.put(there.name, there.data)
-            torture.put(copied.name, copied.data)
-
-    asyncio.run(scenario())
+async def test_a_segment_in_place_of_another():
+    torture = await Torture.begin()
+    for there, copied in permutations(SEGMENTS, 2):
+        torture.put(there.name, copied.data)
+        assert await torture.read() == (before(there), f"{there.name}:0")
+        torture.put(copied.name, there.data)  # swapped
+        first = min(there, copied, key=SEGMENTS.index)
+        assert await torture.read() == (before(first), f"{first.name}:0")
+        torture.put(there.name, there.data)
+        torture.put(copied.name, copied.data)
 
 
 @every_segment
-def test_a_segment_twice(segment):
-    async def scenario():
-        torture = await Torture.begin()
-        for epoch, sequence in (BEHIND, (3, 1)):
-            name = segment_name(epoch, sequence)
-            torture.put(name, segment.data)
-            found, damaged = await torture.read()
-            del torture.files[name]
-            follows = SEGMENTS[-1].name if (epoch, sequence) == BEHIND else name
-            # The last segment was open, so another behind it is noticed before it is read.
-            assert (found, damaged.split(":")[0]) == (WHOLE[: len(found)], follows)
-            assert len(found) == len(WHOLE) - (len(SEGMENTS[-1].frames) if follows != name else 0)
-
-    asyncio.run(scenario())
+async def test_a_segment_twice(segment):
+    torture = await Torture.begin()
+    for epoch, sequence in (BEHIND, (3, 1)):
+        name = segment_name(epoch, sequence)
+        torture.put(name, segment.data)
+        found, damaged = await torture.read()
+        del torture.files[name]
+        follows = SEGMENTS[-1].name if (epoch, sequence) == BEHIND else name
+        # The last segment was open, so another behind it is noticed before it is read.
+        assert (found, damaged.split(":")[0]) == (WHOLE[: len(found)], follows)
+        assert len(found) == len(WHOLE) - (len(SEGMENTS[-1].frames) if follows != name else 0)
 
 
 # ------------------------------------------------------------ recovery
@@ -383,28 +353,24 @@ def left_by_crash(records, random):
     return cells
 
 
-def test_recovery_five_times_over_gives_the_same_bytes():
+async def test_recovery_five_times_over_gives_the_same_bytes():
     """From the store and the log that a crash has left, at every frame and inside it; each time
     over the same log, into the store that the recovery before has left or was stopped in."""
-
-    async def scenario():
-        last, random = SEGMENTS[-1], Random(11)
-        for cut in sorted({cut for f in last.frames for cut in (f.begin, f.begin + 9, f.end)}):
-            lost = sum(frame.end > cut for frame in last.frames)
-            records = WHOLE[: len(WHOLE) - lost]
-            cells, expected_cells = left_by_crash(records, random), stored(p for _, p in records)
-            for _ in range(5):
-                torture = await Torture.begin()
-                torture.put(last.name, last.data[:cut])
-                store = MemoryStore(cells)
-                recovered = await recover(store, torture.log)
-                assert recovered.last_ts == max(decode_ts(payload) for _, payload in records)
-                assert store.durable == expected_cells
-                cells = random.choice([store.cells, store.after_crash(random).cells])
-            (_, checkpoint) = (await torture.read(recovered.position))[0][-1]
-            assert decode(checkpoint).applied_upto == recovered.position
-
-    asyncio.run(scenario())
+    last, random = SEGMENTS[-1], Random(11)
+    for cut in sorted({cut for f in last.frames for cut in (f.begin, f.begin + 9, f.end)}):
+        lost = sum(frame.end > cut for frame in last.frames)
+        records = WHOLE[: len(WHOLE) - lost]
+        cells, expected_cells = left_by_crash(records, random), stored(p for _, p in records)
+        for _ in range(5):
+            torture = await Torture.begin()
+            torture.put(last.name, last.data[:cut])
+            store = MemoryStore(cells)
+            recovered = await recover(store, torture.log)
+            assert recovered.last_ts == max(decode_ts(payload) for _, payload in records)
+            assert store.durable == expected_cells
+            cells = random.choice([store.cells, store.after_crash(random).cells])
+        (_, checkpoint) = (await torture.read(recovered.position))[0][-1]
+        assert decode(checkpoint).applied_upto == recovered.position
 
 
 def decode_ts(payload):

@@ -93,80 +93,65 @@ async def restart(world: World, epoch: int, rng: random.Random) -> tuple[World, 
     return fresh, recovered.replayed
 
 
-def test_recovering_five_times_over_gives_the_same_bytes():
-    async def run():
-        world = World(steps=crash_at(Step.APPLYING, 3))
-        await live(world, 20)
-        world.log.all = [s for s in world.log.all if s.frames]
-        seen = []
-        for epoch in range(2, 7):
-            store, log = world.store.after_crash(None), world.log.after_crash(epoch)
-            recovered = await recover(store, log)
-            seen.append((present(store), recovered.last_ts))
-            # The same log again, without the checkpoint that recovery wrote.
-            world = World(store, world.log)
-        assert seen == [seen[0]] * 5
-        assert seen[0][0] == logged(world.log)
-
-    asyncio.run(run())
-
-
-def test_replay_begins_at_the_last_checkpoint():
-    async def run():
-        world = World()
-        await world.committer.start()
-        await world.committer.commit(prepared(1, "a"))
-        await world.clock.advance(1.0)
-        checkpointed = world.committer.checkpointed
-        await world.log.roll()
-        late = await world.committer.commit(prepared(2, "b"))
-        await settle()
-        kill(world)
-        store, log = world.store.after_crash(None), world.log.after_crash(2)
-        found = await last_checkpoint(log)
-        assert found is not None
-        assert found.applied_upto == checkpointed
+async def test_recovering_five_times_over_gives_the_same_bytes():
+    world = World(steps=crash_at(Step.APPLYING, 3))
+    await live(world, 20)
+    world.log.all = [s for s in world.log.all if s.frames]
+    seen = []
+    for epoch in range(2, 7):
+        store, log = world.store.after_crash(None), world.log.after_crash(epoch)
         recovered = await recover(store, log)
-        assert recovered.replayed == 1
-        assert recovered.last_ts == max(late.ts, found.hlc)
-        again = await recover(store, log)
-        assert (again.replayed, again.last_ts) == (0, recovered.last_ts)
-
-    asyncio.run(run())
-
-
-def test_an_empty_log_recovers_to_nothing_and_leaves_a_checkpoint():
-    async def run():
-        store, log = MemoryStore(), MemoryLog()
-        recovered = await recover(store, log)
-        assert (recovered.last_ts, recovered.position, recovered.replayed) == (0, START, 0)
-        assert await last_checkpoint(log) == Checkpoint(START, 0, 0)
-
-    asyncio.run(run())
+        seen.append((present(store), recovered.last_ts))
+        # The same log again, without the checkpoint that recovery wrote.
+        world = World(store, world.log)
+    assert seen == [seen[0]] * 5
+    assert seen[0][0] == logged(world.log)
 
 
-def test_the_clock_starts_behind_everything_the_log_has_seen():
-    async def run():
-        log = MemoryLog()
-        await log.append(
-            [
-                encode(Checkpoint(START, 5_000, 3)),
-                encode(Batch(4_000, [msgspec.Raw(encode(_EMPTY))])),
-            ]
-        )
-        assert (await recover(MemoryStore(), log)).last_ts == 5_000
+async def test_replay_begins_at_the_last_checkpoint():
+    world = World()
+    await world.committer.start()
+    await world.committer.commit(prepared(1, "a"))
+    await world.clock.advance(1.0)
+    checkpointed = world.committer.checkpointed
+    await world.log.roll()
+    late = await world.committer.commit(prepared(2, "b"))
+    await settle()
+    kill(world)
+    store, log = world.store.after_crash(None), world.log.after_crash(2)
+    found = await last_checkpoint(log)
+    assert found is not None
+    assert found.applied_upto == checkpointed
+    recovered = await recover(store, log)
+    assert recovered.replayed == 1
+    assert recovered.last_ts == max(late.ts, found.hlc)
+    again = await recover(store, log)
+    assert (again.replayed, again.last_ts) == (0, recovered.last_ts)
 
-    asyncio.run(run())
+
+async def test_an_empty_log_recovers_to_nothing_and_leaves_a_checkpoint():
+    store, log = MemoryStore(), MemoryLog()
+    recovered = await recover(store, log)
+    assert (recovered.last_ts, recovered.position, recovered.replayed) == (0, START, 0)
+    assert await last_checkpoint(log) == Checkpoint(START, 0, 0)
 
 
-def test_a_record_that_cannot_be_read_stops_recovery():
-    async def run():
-        log = MemoryLog()
-        await log.append([b"\x91\x63"])
-        with pytest.raises(Corruption):
-            await recover(MemoryStore(), log)
+async def test_the_clock_starts_behind_everything_the_log_has_seen():
+    log = MemoryLog()
+    await log.append(
+        [
+            encode(Checkpoint(START, 5_000, 3)),
+            encode(Batch(4_000, [msgspec.Raw(encode(_EMPTY))])),
+        ]
+    )
+    assert (await recover(MemoryStore(), log)).last_ts == 5_000
 
-    asyncio.run(run())
+
+async def test_a_record_that_cannot_be_read_stops_recovery():
+    log = MemoryLog()
+    await log.append([b"\x91\x63"])
+    with pytest.raises(Corruption):
+        await recover(MemoryStore(), log)
 
 
 # ------------------------------------------------------------ retention
@@ -187,105 +172,87 @@ async def drop(world: World, checkpointed: Position, retention_s: int) -> int:
     return await drop_old_segments(world.log, checkpointed, horizon, world.low_water)
 
 
-def test_segments_are_dropped_when_applied_and_older_than_the_retention():
-    async def run():
-        world = World()
-        await written(world, 5)
-        position, logged = world.committer.checkpointed, list(world.log.all)
-        assert await drop(world, position, 1_000) == 0
-        assert await world.low_water.read() is None
-        assert await drop(world, position, 25) == 3
-        last = [decode(frame).ts for s in logged if isinstance(decode(frame := s.frames[0]), Batch)]
-        assert await world.low_water.read() == last[2]
-        assert [s.sequence for s in await world.log.segments()] == [4, 5]
-        kill(world)
-
-    asyncio.run(run())
+async def test_segments_are_dropped_when_applied_and_older_than_the_retention():
+    world = World()
+    await written(world, 5)
+    position, logged = world.committer.checkpointed, list(world.log.all)
+    assert await drop(world, position, 1_000) == 0
+    assert await world.low_water.read() is None
+    assert await drop(world, position, 25) == 3
+    last = [decode(frame).ts for s in logged if isinstance(decode(frame := s.frames[0]), Batch)]
+    assert await world.low_water.read() == last[2]
+    assert [s.sequence for s in await world.log.segments()] == [4, 5]
+    kill(world)
 
 
-def test_nothing_after_the_last_checkpoint_is_dropped_however_old():
-    async def run():
-        world = World()
-        await written(world, 5)
-        await world.clock.advance(10_000)
-        assert await drop(world, START, 0) == 0
-        assert await world.low_water.read() is None
-        upto = Position(1, 2, 1)  # inside the second segment
-        assert await drop(world, upto, 0) == 1
-        kill(world)
-
-    asyncio.run(run())
+async def test_nothing_after_the_last_checkpoint_is_dropped_however_old():
+    world = World()
+    await written(world, 5)
+    await world.clock.advance(10_000)
+    assert await drop(world, START, 0) == 0
+    assert await world.low_water.read() is None
+    upto = Position(1, 2, 1)  # inside the second segment
+    assert await drop(world, upto, 0) == 1
+    kill(world)
 
 
-def test_a_quiet_log_shrinks_to_its_last_checkpoint_and_still_recovers():
-    async def run():
-        world = World()
-        await written(world, 3)
-        await world.clock.advance(10_000)
-        for _ in range(3):
-            await drop(world, world.committer.checkpointed, 60)
-        kept = [s for s in await world.log.segments() if s.bytes]
-        assert len(kept) == 1
-        assert len(await world.log.segments()) == 2
-        kill(world)
-        fresh, replayed = await restart(world, 2, random.Random(1))
-        assert replayed == 0
-        assert fresh.hlc.last >= world.hlc.last
-        assert len(present(fresh.store)[TABLE]) == 3
-
-    asyncio.run(run())
+async def test_a_quiet_log_shrinks_to_its_last_checkpoint_and_still_recovers():
+    world = World()
+    await written(world, 3)
+    await world.clock.advance(10_000)
+    for _ in range(3):
+        await drop(world, world.committer.checkpointed, 60)
+    kept = [s for s in await world.log.segments() if s.bytes]
+    assert len(kept) == 1
+    assert len(await world.log.segments()) == 2
+    kill(world)
+    fresh, replayed = await restart(world, 2, random.Random(1))
+    assert replayed == 0
+    assert fresh.hlc.last >= world.hlc.last
+    assert len(present(fresh.store)[TABLE]) == 3
 
 
-def test_an_empty_segment_does_not_keep_the_ones_after_it():
-    async def run():
-        world = World()
-        await world.log.roll()
-        await written(world, 3)
-        await world.clock.advance(1_000)
-        assert await drop(world, world.committer.checkpointed, 60) > 2
-        kill(world)
-
-    asyncio.run(run())
+async def test_an_empty_segment_does_not_keep_the_ones_after_it():
+    world = World()
+    await world.log.roll()
+    await written(world, 3)
+    await world.clock.advance(1_000)
+    assert await drop(world, world.committer.checkpointed, 60) > 2
+    kill(world)
 
 
-def test_nothing_is_dropped_before_it_is_known_to_everybody():
-    async def run():
-        world = World()
-        await written(world, 5)
-        there = len(world.log.all)
+async def test_nothing_is_dropped_before_it_is_known_to_everybody():
+    world = World()
+    await written(world, 5)
+    there = len(world.log.all)
 
-        async def refuse(*_):
-            raise Unavailable("No answer.")
+    async def refuse(*_):
+        raise Unavailable("No answer.")
 
-        world.values.write = refuse
-        with pytest.raises(Unavailable):
-            await drop(world, world.committer.checkpointed, 25)
-        assert len(world.log.all) == there
-        kill(world)
-
-    asyncio.run(run())
+    world.values.write = refuse
+    with pytest.raises(Unavailable):
+        await drop(world, world.committer.checkpointed, 25)
+    assert len(world.log.all) == there
+    kill(world)
 
 
-def test_a_low_water_mark_never_falls_whoever_else_raises_it():
-    async def run():
-        values = Values()
-        one, two = LowWater(values), LowWater(values)
-        assert await one.read() is None
-        await one.begin(5)
-        await two.begin(7)
-        assert await two.read() == 5
-        read = values.read
+async def test_a_low_water_mark_never_falls_whoever_else_raises_it():
+    values = Values()
+    one, two = LowWater(values), LowWater(values)
+    assert await one.read() is None
+    await one.begin(5)
+    await two.begin(7)
+    assert await two.read() == 5
+    read = values.read
 
-        async def overtaken(path):
-            values.read = read
-            known = await read(path)
-            await two.raise_to(8)
-            return known
+    async def overtaken(path):
+        values.read = read
+        known = await read(path)
+        await two.raise_to(8)
+        return known
 
-        values.read = overtaken
-        await one.raise_to(9)
-        assert await two.read() == 9
-        await two.raise_to(6)
-        assert await one.read() == 9
-
-    asyncio.run(run())
+    values.read = overtaken
+    await one.raise_to(9)
+    assert await two.read() == 9
+    await two.raise_to(6)
+    assert await one.read() == 9

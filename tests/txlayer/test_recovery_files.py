@@ -56,33 +56,24 @@ async def recovered_rows(
     return replayed[0], found
 
 
-def test_a_log_alone_brings_every_acknowledged_row_back(tmp_path):
-    async def run():
-        rows = await committed(tmp_path, tmp_path / "crashed")
-        replayed, found = await recovered_rows(tmp_path / "new", tmp_path / "crashed")
-        assert replayed == COMMITS
-        assert found == rows
-
-    asyncio.run(run())
+async def test_a_log_alone_brings_every_acknowledged_row_back(tmp_path):
+    rows = await committed(tmp_path, tmp_path / "crashed")
+    replayed, found = await recovered_rows(tmp_path / "new", tmp_path / "crashed")
+    assert replayed == COMMITS
+    assert found == rows
 
 
-def test_a_torn_tail_takes_its_whole_batch_with_it_and_nothing_else(tmp_path):
-    async def run():
-        rows = await committed(tmp_path, tmp_path / "crashed")
-        (segment,) = (tmp_path / "crashed" / "s1").iterdir()
-        segment.write_bytes(segment.read_bytes()[:-3])
-        replayed, found = await recovered_rows(tmp_path / "new", tmp_path / "crashed")
-        last = max(ts for ts, _ in rows.values())
-        assert 0 < replayed < COMMITS
-        assert found == {key: cell for key, cell in rows.items() if cell[0] < last}
-
-    asyncio.run(run())
+async def test_a_torn_tail_takes_its_whole_batch_with_it_and_nothing_else(tmp_path):
+    rows = await committed(tmp_path, tmp_path / "crashed")
+    (segment,) = (tmp_path / "crashed" / "s1").iterdir()
+    segment.write_bytes(segment.read_bytes()[:-3])
+    replayed, found = await recovered_rows(tmp_path / "new", tmp_path / "crashed")
+    last = max(ts for ts, _ in rows.values())
+    assert 0 < replayed < COMMITS
+    assert found == {key: cell for key, cell in rows.items() if cell[0] < last}
 
 
-def test_after_a_clean_close_there_is_nothing_to_replay(tmp_path):
-    async def run():
-        rows = await committed(tmp_path, tmp_path / "crashed")
-        replayed, found = await recovered_rows(tmp_path / "store", tmp_path / "log")
-        assert (replayed, found) == (0, rows)
-
-    asyncio.run(run())
+async def test_after_a_clean_close_there_is_nothing_to_replay(tmp_path):
+    rows = await committed(tmp_path, tmp_path / "crashed")
+    replayed, found = await recovered_rows(tmp_path / "store", tmp_path / "log")
+    assert (replayed, found) == (0, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from pathlib import Path
 
@@ -60,109 +59,90 @@ def frames_of(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-def test_a_whole_log_is_taken_without_a_word(tmp_path, crashed):
-    async def scenario():
-        copy = await written(tmp_path / "data", 0)
-        folder = copy if crashed else tmp_path / "data"
-        for _ in range(2):
-            missing, errors, torn, rows = await found(folder)
-            assert (missing, errors, torn, rows) == ([], [], [], [0, 1, 2])
-
-    asyncio.run(scenario())
+async def test_a_whole_log_is_taken_without_a_word(tmp_path, crashed):
+    copy = await written(tmp_path / "data", 0)
+    folder = copy if crashed else tmp_path / "data"
+    for _ in range(2):
+        missing, errors, torn, rows = await found(folder)
+        assert (missing, errors, torn, rows) == ([], [], [], [0, 1, 2])
 
 
 @pytest.mark.parametrize("crashed", [False, True])
 @pytest.mark.parametrize("before", [0, 1, 2])
-def test_a_missing_newest_segment_is_said_with_its_position(tmp_path, crashed, before):
+async def test_a_missing_newest_segment_is_said_with_its_position(tmp_path, crashed, before):
     """`before`: so many times the database had been served before."""
-
-    async def scenario():
-        for number in range(before):
-            await written(tmp_path / "data", 10 * number)
-        copy = await written(tmp_path / "data", 10 * before)
-        folder = copy if crashed else tmp_path / "data"
-        newest = segments(folder)[-1]
-        newest.unlink()
-        missing, errors, _, _ = await found(folder)
-        (lost,) = missing
-        assert lost["log"] == "local"
-        assert lost["known_to_reach"].startswith(f"{newest.name}:")
-        assert lost["ends_at"] < lost["known_to_reach"] or lost["ends_at"] == "the beginning"
-        assert [{k: e[k] for k in lost} for e in errors] == missing
-        assert [e["log_level"] for e in errors] == ["error"]
-        assert (await found(folder))[:2] == ([], [])  # said by who took it over
-
-    asyncio.run(scenario())
+    for number in range(before):
+        await written(tmp_path / "data", 10 * number)
+    copy = await written(tmp_path / "data", 10 * before)
+    folder = copy if crashed else tmp_path / "data"
+    newest = segments(folder)[-1]
+    newest.unlink()
+    missing, errors, _, _ = await found(folder)
+    (lost,) = missing
+    assert lost["log"] == "local"
+    assert lost["known_to_reach"].startswith(f"{newest.name}:")
+    assert lost["ends_at"] < lost["known_to_reach"] or lost["ends_at"] == "the beginning"
+    assert [{k: e[k] for k in lost} for e in errors] == missing
+    assert [e["log_level"] for e in errors] == ["error"]
+    assert (await found(folder))[:2] == ([], [])  # said by who took it over
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-def test_every_cut_before_a_noted_commit_is_said(tmp_path, crashed):
-    async def scenario():
-        copy = await written(tmp_path / "data", 0)
-        folder = copy if crashed else tmp_path / "data"
-        newest = segments(folder)[-1]
-        whole = newest.read_bytes()
-        store = RocksStore.open(store_of(folder))
-        (known, _), name = await log_end.known_end(store, "local"), newest.name
-        await store.close()
-        frames = frames_of(newest)
-        assert known.offset in frames
-        for cut in sorted({0, 1, *frames, *(f - 1 for f in frames), *(f + 1 for f in frames)}):
-            if cut > len(whole):
-                continue
-            shutil.rmtree(tmp_path / "cut", ignore_errors=True)
-            shutil.copytree(folder, tmp_path / "cut")
-            (tmp_path / "cut" / newest.relative_to(folder)).write_bytes(whole[:cut])
-            missing, errors, torn, rows = await found(tmp_path / "cut")
-            assert bool(missing) == bool(errors) == (cut < known.offset), cut
-            if missing:
-                assert missing[0]["known_to_reach"] == f"{name}:{known.offset}"
-            last = max([0, *(f for f in frames if f <= cut)])
-            assert [line["position"] for line in torn] == ([f"{name}:{last}"] if torn else [])
-            assert rows == [0, 1, 2]  # they had been applied
-
-    asyncio.run(scenario())
+async def test_every_cut_before_a_noted_commit_is_said(tmp_path, crashed):
+    copy = await written(tmp_path / "data", 0)
+    folder = copy if crashed else tmp_path / "data"
+    newest = segments(folder)[-1]
+    whole = newest.read_bytes()
+    store = RocksStore.open(store_of(folder))
+    (known, _), name = await log_end.known_end(store, "local"), newest.name
+    await store.close()
+    frames = frames_of(newest)
+    assert known.offset in frames
+    for cut in sorted({0, 1, *frames, *(f - 1 for f in frames), *(f + 1 for f in frames)}):
+        if cut > len(whole):
+            continue
+        shutil.rmtree(tmp_path / "cut", ignore_errors=True)
+        shutil.copytree(folder, tmp_path / "cut")
+        (tmp_path / "cut" / newest.relative_to(folder)).write_bytes(whole[:cut])
+        missing, errors, torn, rows = await found(tmp_path / "cut")
+        assert bool(missing) == bool(errors) == (cut < known.offset), cut
+        if missing:
+            assert missing[0]["known_to_reach"] == f"{name}:{known.offset}"
+        last = max([0, *(f for f in frames if f <= cut)])
+        assert [line["position"] for line in torn] == ([f"{name}:{last}"] if torn else [])
+        assert rows == [0, 1, 2]  # they had been applied
 
 
-def test_a_torn_end_behind_all_commits_is_no_missing_end(tmp_path):
-    async def scenario():
-        folder = await written(tmp_path / "data", 0)
-        newest = segments(folder)[-1]
-        size = newest.stat().st_size
-        with newest.open("ab") as file:
-            file.write(b"half an append")
-        missing, errors, torn, rows = await found(folder)
-        assert (missing, errors, rows) == ([], [], [0, 1, 2])
-        assert [(t["position"], t["bytes"]) for t in torn] == [(f"{newest.name}:{size}", 14)]
-
-    asyncio.run(scenario())
+async def test_a_torn_end_behind_all_commits_is_no_missing_end(tmp_path):
+    folder = await written(tmp_path / "data", 0)
+    newest = segments(folder)[-1]
+    size = newest.stat().st_size
+    with newest.open("ab") as file:
+        file.write(b"half an append")
+    missing, errors, torn, rows = await found(folder)
+    assert (missing, errors, rows) == ([], [], [0, 1, 2])
+    assert [(t["position"], t["bytes"]) for t in torn] == [(f"{newest.name}:{size}", 14)]
 
 
-def test_a_database_of_an_older_version_has_no_notes(tmp_path):
-    async def scenario():
-        folder = await written(tmp_path / "data", 0)
-        store = RocksStore.open(store_of(folder))
-        await store.drop_table(log_end.TABLE)
-        await store.close()
-        segments(folder)[-1].unlink()
-        assert (await found(folder))[:2] == ([], [])
-
-    asyncio.run(scenario())
+async def test_a_database_of_an_older_version_has_no_notes(tmp_path):
+    folder = await written(tmp_path / "data", 0)
+    store = RocksStore.open(store_of(folder))
+    await store.drop_table(log_end.TABLE)
+    await store.close()
+    segments(folder)[-1].unlink()
+    assert (await found(folder))[:2] == ([], [])
 
 
-def test_timestamps_of_a_missing_end_are_not_given_out_again(tmp_path):
-    async def scenario():
-        store = RocksStore.open(tmp_path)
-        await store.create_table(log_end.TABLE)
-        at = Position(1, 2, 300)
-        await store.put({log_end.TABLE: [log_end.note_of("a", at)]}, 10**15)
-        recovered = await recover(store, MemoryLog(2), log_name="a")
-        assert recovered.last_ts >= 10**15
-        assert recovered.lost is not None
-        assert recovered.lost.known == at
-        assert (await recover(store, MemoryLog(3), log_name="b")).lost is None
-        assert (await store.get(log_end.TABLE, [b"a"], NEWEST))[0].value
-        await store.put({log_end.TABLE: [Put(b"a", b"")]}, 10**15 + 1)
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_timestamps_of_a_missing_end_are_not_given_out_again(tmp_path):
+    store = RocksStore.open(tmp_path)
+    await store.create_table(log_end.TABLE)
+    at = Position(1, 2, 300)
+    await store.put({log_end.TABLE: [log_end.note_of("a", at)]}, 10**15)
+    recovered = await recover(store, MemoryLog(2), log_name="a")
+    assert recovered.last_ts >= 10**15
+    assert recovered.lost is not None
+    assert recovered.lost.known == at
+    assert (await recover(store, MemoryLog(3), log_name="b")).lost is None
+    assert (await store.get(log_end.TABLE, [b"a"], NEWEST))[0].value
+    await store.put({log_end.TABLE: [Put(b"a", b"")]}, 10**15 + 1)
+    await store.close()

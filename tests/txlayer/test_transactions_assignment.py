@@ -1,7 +1,7 @@
 """Expressions assigned to columns of dates, timestamps and numbers: as DuckDB casts them."""
 
-import asyncio
 import datetime as dt
+from contextlib import asynccontextmanager
 
 import duckdb
 import pytest
@@ -10,7 +10,7 @@ from database_world import catalog_of, opened
 from hornbeam_server.query.duckdb import scalar
 from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.schema.errors import SqlError, TypeMismatch
-from hornbeam_server.txlayer.transactions import write_plans
+from hornbeam_server.txlayer.transactions import write_expressions
 from hornbeam_server.txlayer.transactions.requests import Statement, TransactionRequest
 
 DDL = """
@@ -36,20 +36,18 @@ ASSIGNED = [
 ]
 
 
-def on_moments(folder, test):
-    async def run():
-        async with opened(folder, catalog_of(load_ddl(DDL))) as database:
-            return await test(database)
-
-    return asyncio.run(run())
+@asynccontextmanager
+async def on_moments(folder):
+    async with opened(folder, catalog_of(load_ddl(DDL))) as database:
+        yield database
 
 
-def test_expressions_are_assigned_as_duckdb_casts_them(tmp_path):
+async def test_expressions_are_assigned_as_duckdb_casts_them(tmp_path):
     oracle = duckdb.connect()
     oracle.execute("SET TimeZone = 'UTC'")
     oracle.execute(DDL)
 
-    async def test(database):
+    async with on_moments(tmp_path) as database:
         for number, (column, value) in enumerate(ASSIGNED):
             by_values, by_select, by_update = range(number * 3, number * 3 + 3)
             for statement in (
@@ -60,9 +58,8 @@ def test_expressions_are_assigned_as_duckdb_casts_them(tmp_path):
             ):
                 oracle.execute(statement)
                 await database.execute(statement)
-        return await database.fetch("SELECT * FROM moments ORDER BY m_id")
+        found = await database.fetch("SELECT * FROM moments ORDER BY m_id")
 
-    found = on_moments(tmp_path, test)
     expected = oracle.execute(
         "SELECT * REPLACE (timezone('UTC', m_instant) AS m_instant) FROM moments ORDER BY m_id"
     ).fetchall()
@@ -73,15 +70,14 @@ def test_expressions_are_assigned_as_duckdb_casts_them(tmp_path):
     assert naive == expected
 
 
-def test_the_current_time_goes_into_columns_without_zone(tmp_path):
-    async def test(database):
+async def test_the_current_time_goes_into_columns_without_zone(tmp_path):
+    async with on_moments(tmp_path) as database:
         await database.execute(
             "INSERT INTO moments (m_id, m_day, m_at, m_instant)"
             " VALUES (1, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP, now())"
         )
-        return await database.fetch("SELECT m_day, m_at, m_instant FROM moments")
+        ((day, at, instant),) = await database.fetch("SELECT m_day, m_at, m_instant FROM moments")
 
-    ((day, at, instant),) = on_moments(tmp_path, test)
     assert at.tzinfo is None
     assert instant.tzinfo is not None
     assert abs(at.replace(tzinfo=dt.UTC) - instant) < dt.timedelta(seconds=10)
@@ -92,31 +88,25 @@ def test_the_current_time_goes_into_columns_without_zone(tmp_path):
     ("column", "value"),
     [("m_at", ZONED), ("m_instant", ZONED.replace(tzinfo=None)), ("m_day", ZONED)],
 )
-def test_parameters_are_taken_exactly_or_not_at_all(tmp_path, column, value):
-    async def test(database):
+async def test_parameters_are_taken_exactly_or_not_at_all(tmp_path, column, value):
+    async with on_moments(tmp_path) as database:
         with pytest.raises(TypeMismatch):
             await database.execute(f"INSERT INTO moments (m_id, {column}) VALUES (1, ?)", (value,))
 
-    on_moments(tmp_path, test)
 
-
-def test_a_day_is_not_the_key_of_its_moments(tmp_path):
+async def test_a_day_is_not_the_key_of_its_moments(tmp_path):
     """Only assignments cast: compared with a key, a moment within a day is not that day."""
     days = "CREATE TABLE days (d_day DATE PRIMARY KEY, d_n INTEGER);"
-
-    async def run():
-        async with opened(tmp_path, catalog_of(load_ddl(days))) as database:
-            await database.execute(f"INSERT INTO days VALUES ({AT}, 1)")
-            where = "CAST('2024-02-29 23:30:00' AS TIMESTAMP)"
-            missed = await database.execute(f"UPDATE days SET d_n = 2 WHERE d_day = {where}")
-            assert missed.statements[0].affected == 0
-            hit = await database.execute(f"UPDATE days SET d_n = 3 WHERE d_day = {DAY}")
-            assert hit.statements[0].affected == 1
-
-    asyncio.run(run())
+    async with opened(tmp_path, catalog_of(load_ddl(days))) as database:
+        await database.execute(f"INSERT INTO days VALUES ({AT}, 1)")
+        where = "CAST('2024-02-29 23:30:00' AS TIMESTAMP)"
+        missed = await database.execute(f"UPDATE days SET d_n = 2 WHERE d_day = {where}")
+        assert missed.statements[0].affected == 0
+        hit = await database.execute(f"UPDATE days SET d_n = 3 WHERE d_day = {DAY}")
+        assert hit.statements[0].affected == 1
 
 
-def test_a_transaction_has_one_now(tmp_path):
+async def test_a_transaction_has_one_now(tmp_path):
     """CURRENT_TIMESTAMP and its kin are one moment in all statements of a transaction, and in its
     replay after a trial."""
     statements = (
@@ -126,20 +116,16 @@ def test_a_transaction_has_one_now(tmp_path):
     )
     ddl = """CREATE TABLE m (id INTEGER PRIMARY KEY, z TIMESTAMP WITH TIME ZONE, t TIMESTAMP,
              d DATE);"""
-
-    async def scenario():
-        async with opened(tmp_path, catalog_of(load_ddl(ddl))) as db:
-            trial = await db.transact(TransactionRequest(statements, dry_run=True))
-            done = await db.transact(TransactionRequest(statements, replay=trial.replay))
-            assert done.statements == trial.statements
-            ((now,),) = done.statements[2].rows
-            rows = await db.fetch("SELECT z, t, d FROM m")
-            assert rows == [(now, now.replace(tzinfo=None), now.date())] * 2
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, catalog_of(load_ddl(ddl))) as db:
+        trial = await db.transact(TransactionRequest(statements, dry_run=True))
+        done = await db.transact(TransactionRequest(statements, replay=trial.replay))
+        assert done.statements == trial.statements
+        ((now,),) = done.statements[2].rows
+        rows = await db.fetch("SELECT z, t, d FROM m")
+        assert rows == [(now, now.replace(tzinfo=None), now.date())] * 2
 
 
-def test_parameters_without_a_type_are_what_duckdb_sees_in_them(tmp_path, monkeypatch):
+async def test_parameters_without_a_type_are_what_duckdb_sees_in_them(tmp_path, monkeypatch):
     """Texts and integers do not even need DuckDB for that."""
     expressions = ["?", "m_many + ?", "m_many % ?", "m_text || ?", "? || m_text", "upper(?)"]
     values = [7, -7, 1 << 40, "", "é", "7"]
@@ -149,10 +135,10 @@ def test_parameters_without_a_type_are_what_duckdb_sees_in_them(tmp_path, monkey
         asked.append(node.sql())
         return scalar.evaluate(node, *rest)
 
-    monkeypatch.setattr(write_plans, "evaluate", evaluate)
+    monkeypatch.setattr(write_expressions, "evaluate", evaluate)
     oracle = duckdb.connect()
 
-    async def test(database):
+    async with on_moments(tmp_path) as database:
         await database.execute("INSERT INTO moments (m_id, m_many, m_text) VALUES (1, 9, 'a')")
         for expression in expressions:
             for value in values:
@@ -167,16 +153,13 @@ def test_parameters_without_a_type_are_what_duckdb_sees_in_them(tmp_path, monkey
                 result = await database.execute(given, [value])
                 assert result.statements[0].rows == ((expected,),), f"{expression}, {value!r}"
 
-    on_moments(tmp_path, test)
     assert len(asked) < len(expressions) * len(values) / 4
 
 
-def test_a_parameter_that_is_no_text_is_refused(tmp_path):
-    async def test(database):
+async def test_a_parameter_that_is_no_text_is_refused(tmp_path):
+    async with on_moments(tmp_path) as database:
         await database.execute("INSERT INTO moments (m_id) VALUES (1)")
         with pytest.raises(SqlError):
             await database.execute("DELETE FROM moments WHERE m_id = 1 RETURNING ?", ["\ud800"])
         with pytest.raises(SqlError, match="by zero"):
             await database.execute("UPDATE moments SET m_many = m_id % ? WHERE m_id = 1", [0])
-
-    on_moments(tmp_path, test)

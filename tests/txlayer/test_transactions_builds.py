@@ -90,21 +90,18 @@ def all_readable(database):
     return set(database.catalog.state.values()) == {State.READABLE}
 
 
-def test_ranges_are_built_at_snapshots_of_their_own_while_writers_go_on(tmp_path):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            await left(database)
-            await database.keeper.wait_built()
-            assert database.catalog.state[VIEW] is State.BUILDING
-            assert database.prepare(JOIN).served_by == ("customer", "orders")
-            rounds = iter(range(1_000))
-            await build_all(database, between=lambda: write(database, next(rounds) % 30, 2))
-            assert all_readable(database)
-            assert database.prepare(JOIN).served_by[0].startswith("customer__orders")
-            await check(database)
-
-    asyncio.run(run())
+async def test_ranges_are_built_at_snapshots_of_their_own_while_writers_go_on(tmp_path):
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        await left(database)
+        await database.keeper.wait_built()
+        assert database.catalog.state[VIEW] is State.BUILDING
+        assert database.prepare(JOIN).served_by == ("customer", "orders")
+        rounds = iter(range(1_000))
+        await build_all(database, between=lambda: write(database, next(rounds) % 30, 2))
+        assert all_readable(database)
+        assert database.prepare(JOIN).served_by[0].startswith("customer__orders")
+        await check(database)
 
 
 def test_what_was_put_late_or_in_vain_is_hidden(tmp_path):
@@ -143,202 +140,170 @@ def test_what_was_put_late_or_in_vain_is_hidden(tmp_path):
     asyncio.run(run())
 
 
-def test_a_restart_loses_no_range_that_is_finished(tmp_path):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            await left(database)
-            names = next(found for found in sources(database) if VIEW in found)
-            first, *rest = cut([Span(b"", None)], await keys_of(database, "line", 300))
-            await build(database, names, first)
-            await write(database, 1, 5)
-        async with await Database.open(settings(tmp_path)) as database:
-            await database.keeper.wait_built()
-            assert database.catalog.state[VIEW] is State.BUILDING
-            assert database.keeper.missing(VIEW) == (Span(rest[0].start, None),)
-            assert database.keeper.builds[VIEW].rows > 0
-            await write(database, 2, 5)
-            await build_all(database)
-            assert all_readable(database)
-            await check(database)
-
-    asyncio.run(run())
+async def test_a_restart_loses_no_range_that_is_finished(tmp_path):
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        await left(database)
+        names = next(found for found in sources(database) if VIEW in found)
+        first, *rest = cut([Span(b"", None)], await keys_of(database, "line", 300))
+        await build(database, names, first)
+        await write(database, 1, 5)
+    async with await Database.open(settings(tmp_path)) as database:
+        await database.keeper.wait_built()
+        assert database.catalog.state[VIEW] is State.BUILDING
+        assert database.keeper.missing(VIEW) == (Span(rest[0].start, None),)
+        assert database.keeper.builds[VIEW].rows > 0
+        await write(database, 2, 5)
+        await build_all(database)
+        assert all_readable(database)
+        await check(database)
 
 
-def test_what_was_finished_before_a_restart_is_readable_after_it(tmp_path, monkeypatch):
+async def test_what_was_finished_before_a_restart_is_readable_after_it(tmp_path, monkeypatch):
     """The node dies between the last range and the catalog that says so."""
-
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            await left(database)
-            with monkeypatch.context() as patched:
-                patched.setattr(database.keeper, "_complete", lambda names: None)
-                await build_all(database)
-                assert database.catalog.state[VIEW] is State.BUILDING
-        async with await Database.open(settings(tmp_path)) as database:
-            await database.keeper.wait_built()
-            assert all_readable(database)
-            await check(database)
-
-    asyncio.run(run())
-
-
-def test_a_schema_change_leaves_what_is_finished(tmp_path):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            await left(database)
-            names = next(found for found in sources(database) if VIEW in found)
-            first, *rest = cut([Span(b"", None)], await keys_of(database, "line", 300))
-            await build(database, names, first)
-            without = replace(shop(), workload=())
-            await database.keeper.apply(next_version(database, without))
-            assert database.keeper.missing(VIEW) == (Span(rest[0].start, None),)
-            await write(database, 1, 5)
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        await left(database)
+        with monkeypatch.context() as patched:
+            patched.setattr(database.keeper, "_complete", lambda names: None)
             await build_all(database)
-            assert all_readable(database)
-            await check(database)
-
-    asyncio.run(run())
-
-
-def test_a_view_that_is_dropped_takes_no_more(tmp_path):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            await left(database)
-            table = database.catalog.layout(VIEW).table
-            await database.keeper.apply(next_version(database, bare()))
-            with pytest.raises(NotFound):
-                await database.keeper.finish({table: 1}, Span(b"", None), 1)
-            assert database.keeper.left_to_others() == []
-            await database.keeper.wait_built()
-            assert table not in await database.store.tables()
-            await check(database)
-
-    asyncio.run(run())
-
-
-def test_a_build_that_is_cancelled_leaves_nothing_behind(tmp_path):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            await left(database)
-            names = next(found for found in sources(database) if VIEW in found)
-            await build(database, names, Span(b"", None), mark=False)
-            tables = {database.catalog.layout(name).table for name in names}
-            assert set(await database.keeper.cancel([VIEW])) == set(names)
-            await database.keeper.wait_built()
-            assert not tables & set(await database.store.tables())
-            assert VIEW not in database.catalog
-            assert not {*names} & database.keeper.builds.keys()
-            await build_all(database)
-            assert all_readable(database)
-            await check(database)
-            with pytest.raises(InvalidRequest, match="not being built"):
-                await database.keeper.cancel(["customer__orders"])
-            with pytest.raises(NotFound):
-                await database.keeper.cancel([VIEW])
-
-    asyncio.run(run())
-
-
-def test_an_index_of_the_schema_is_not_cancelled(tmp_path):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await left(database)
-            with pytest.raises(InvalidRequest, match="belongs to the schema"):
-                await database.keeper.cancel(["orders.by.o_c_id"])
-
-    asyncio.run(run())
-
-
-def test_a_readable_view_is_built_anew_in_another_table(tmp_path):
-    async def run():
-        async with opened(tmp_path, shop()) as database:
-            await fill(database)
-            before = database.catalog.layout(VIEW).table
-            assert VIEW in await database.keeper.leave_to_others([VIEW])
-            assert database.catalog.layout(VIEW).table == before
-            await database.keeper.leave_to_others([VIEW], rebuild=True)
             assert database.catalog.state[VIEW] is State.BUILDING
-            assert database.catalog.state["customer__orders"] is State.READABLE
-            await write(database, 1, 5)
-            await build_all(database)
-            assert all_readable(database)
-            assert database.catalog.layout(VIEW).table != before
-            assert before not in await database.store.tables()
-            await check(database)
-
-    asyncio.run(run())
+    async with await Database.open(settings(tmp_path)) as database:
+        await database.keeper.wait_built()
+        assert all_readable(database)
+        await check(database)
 
 
-def test_a_build_is_taken_over_from_the_node(tmp_path, monkeypatch):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            stopped = asyncio.Event()
-
-            async def never(*_):
-                await stopped.wait()
-
-            monkeypatch.setattr(database.keeper, "_build_one", never)
-            await database.keeper.apply(next_version(database, shop()))
-            assert database.keeper.left_to_others() == []
-            names = [*database.catalog.view, "orders", "line", "gift"]
-            await database.keeper.leave_to_others(names)
-            assert {VIEW, "line.by.l_p_id"} <= set(database.keeper.left_to_others())
-            await build_ranges(database)
-            monkeypatch.undo()
-            stopped.set()
-            await database.keeper.wait_built()
-            assert all_readable(database)
-            await check(database)
-
-    asyncio.run(run())
+async def test_a_schema_change_leaves_what_is_finished(tmp_path):
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        await left(database)
+        names = next(found for found in sources(database) if VIEW in found)
+        first, *rest = cut([Span(b"", None)], await keys_of(database, "line", 300))
+        await build(database, names, first)
+        without = replace(shop(), workload=())
+        await database.keeper.apply(next_version(database, without))
+        assert database.keeper.missing(VIEW) == (Span(rest[0].start, None),)
+        await write(database, 1, 5)
+        await build_all(database)
+        assert all_readable(database)
+        await check(database)
 
 
-def test_two_who_build_the_same_do_no_harm(tmp_path):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            await left(database)
-            for n, names in enumerate(sources(database)):
-                relation = scanned_relation(database.catalog, names[0])
-                keys = await keys_of(database, relation, 400)
-                spans = list(cut([Span(b"", None)], keys))
-                await asyncio.gather(
-                    *(build(database, names, span) for span in spans[:-1]),
-                    *(build(database, names, span) for span in spans[:-1]),
-                    write(database, n, 4),
-                )
-                await build(database, names, spans[-1])
-            await database.keeper.wait_built()
-            assert all_readable(database)
-            await check(database)
-
-    asyncio.run(run())
+async def test_a_view_that_is_dropped_takes_no_more(tmp_path):
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        await left(database)
+        table = database.catalog.layout(VIEW).table
+        await database.keeper.apply(next_version(database, bare()))
+        with pytest.raises(NotFound):
+            await database.keeper.finish({table: 1}, Span(b"", None), 1)
+        assert database.keeper.left_to_others() == []
+        await database.keeper.wait_built()
+        assert table not in await database.store.tables()
+        await check(database)
 
 
-def test_a_build_that_stands_still_keeps_no_versions(tmp_path):
+async def test_a_build_that_is_cancelled_leaves_nothing_behind(tmp_path):
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        await left(database)
+        names = next(found for found in sources(database) if VIEW in found)
+        await build(database, names, Span(b"", None), mark=False)
+        tables = {database.catalog.layout(name).table for name in names}
+        assert set(await database.keeper.cancel([VIEW])) == set(names)
+        await database.keeper.wait_built()
+        assert not tables & set(await database.store.tables())
+        assert VIEW not in database.catalog
+        assert not {*names} & database.keeper.builds.keys()
+        await build_all(database)
+        assert all_readable(database)
+        await check(database)
+        with pytest.raises(InvalidRequest, match="not being built"):
+            await database.keeper.cancel(["customer__orders"])
+        with pytest.raises(NotFound):
+            await database.keeper.cancel([VIEW])
+
+
+async def test_an_index_of_the_schema_is_not_cancelled(tmp_path):
+    async with opened(tmp_path, bare()) as database:
+        await left(database)
+        with pytest.raises(InvalidRequest, match="belongs to the schema"):
+            await database.keeper.cancel(["orders.by.o_c_id"])
+
+
+async def test_a_readable_view_is_built_anew_in_another_table(tmp_path):
+    async with opened(tmp_path, shop()) as database:
+        await fill(database)
+        before = database.catalog.layout(VIEW).table
+        assert VIEW in await database.keeper.leave_to_others([VIEW])
+        assert database.catalog.layout(VIEW).table == before
+        await database.keeper.leave_to_others([VIEW], rebuild=True)
+        assert database.catalog.state[VIEW] is State.BUILDING
+        assert database.catalog.state["customer__orders"] is State.READABLE
+        await write(database, 1, 5)
+        await build_all(database)
+        assert all_readable(database)
+        assert database.catalog.layout(VIEW).table != before
+        assert before not in await database.store.tables()
+        await check(database)
+
+
+async def test_a_build_is_taken_over_from_the_node(tmp_path, monkeypatch):
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        stopped = asyncio.Event()
+
+        async def never(*_):
+            await stopped.wait()
+
+        monkeypatch.setattr(database.keeper, "_build_one", never)
+        await database.keeper.apply(next_version(database, shop()))
+        assert database.keeper.left_to_others() == []
+        names = [*database.catalog.view, "orders", "line", "gift"]
+        await database.keeper.leave_to_others(names)
+        assert {VIEW, "line.by.l_p_id"} <= set(database.keeper.left_to_others())
+        await build_ranges(database)
+        monkeypatch.undo()
+        stopped.set()
+        await database.keeper.wait_built()
+        assert all_readable(database)
+        await check(database)
+
+
+async def test_two_who_build_the_same_do_no_harm(tmp_path):
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        await left(database)
+        for n, names in enumerate(sources(database)):
+            relation = scanned_relation(database.catalog, names[0])
+            keys = await keys_of(database, relation, 400)
+            spans = list(cut([Span(b"", None)], keys))
+            await asyncio.gather(
+                *(build(database, names, span) for span in spans[:-1]),
+                *(build(database, names, span) for span in spans[:-1]),
+                write(database, n, 4),
+            )
+            await build(database, names, spans[-1])
+        await database.keeper.wait_built()
+        assert all_readable(database)
+        await check(database)
+
+
+async def test_a_build_that_stands_still_keeps_no_versions(tmp_path):
     """Its ranges have snapshots of their own, so a purge need not wait for it; and what is built
     afterwards is right, though the tombstones of the rows that went before are gone."""
-
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            await left(database)
-            for names in sources(database):
-                await build(database, names, Span(b"", b"\x20"))
-            await write(database, 1, 8)
-            await run_all(database, "DELETE FROM line WHERE l_o_id > 2400")
-            kept = database.settings
-            database.settings = kept.model_copy(update={"snapshot_retention_s": 0.000_001})
-            assert await database.purge() > 0
-            database.settings = kept
-            await build_all(database)
-            assert all_readable(database)
-            await check(database)
-
-    asyncio.run(run())
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        await left(database)
+        for names in sources(database):
+            await build(database, names, Span(b"", b"\x20"))
+        await write(database, 1, 8)
+        await run_all(database, "DELETE FROM line WHERE l_o_id > 2400")
+        kept = database.settings
+        database.settings = kept.model_copy(update={"snapshot_retention_s": 0.000_001})
+        assert await database.purge() > 0
+        database.settings = kept
+        await build_all(database)
+        assert all_readable(database)
+        await check(database)

@@ -2,8 +2,8 @@
 literal of its value does, wherever the comparison stands and whichever path answers it.
 """
 
-import asyncio
 import random
+from contextlib import asynccontextmanager
 
 import pytest
 from comparison_cases import CONDITIONS, STORED, VALUES, answers, literal
@@ -49,23 +49,20 @@ def ddl(type_):
     """
 
 
-def on_rows(folder, type_, test):
+@asynccontextmanager
+async def on_rows(folder, type_):
     stored = [f"CAST({value} AS {type_})" for value in STORED[type_]]
-
-    async def run():
-        async with opened(folder, catalog_of(load_ddl(ddl(type_)))) as database:
-            for number, value in enumerate([*stored, "NULL"], 1):
-                await run_all(
-                    database,
-                    f"INSERT INTO plain (id, v) VALUES ({number}, {value})",
-                    f"INSERT INTO indexed (id, v) VALUES ({number}, {value})",
-                    f"INSERT INTO child VALUES ({number})",
-                )
-                if value != "NULL":
-                    await run_all(database, f"INSERT INTO keyed (v, id) VALUES ({value}, {number})")
-            await test(database)
-
-    asyncio.run(run())
+    async with opened(folder, catalog_of(load_ddl(ddl(type_)))) as database:
+        for number, value in enumerate([*stored, "NULL"], 1):
+            await run_all(
+                database,
+                f"INSERT INTO plain (id, v) VALUES ({number}, {value})",
+                f"INSERT INTO indexed (id, v) VALUES ({number}, {value})",
+                f"INSERT INTO child VALUES ({number})",
+            )
+            if value != "NULL":
+                await run_all(database, f"INSERT INTO keyed (v, id) VALUES ({value}, {number})")
+        yield database
 
 
 def spelled(sql, value, spelling, column="v"):
@@ -89,8 +86,8 @@ async def rows(database, sql, parameters):
 
 
 @pytest.mark.parametrize("type_", STORED)
-def test_every_condition_says_what_postgresql_says(tmp_path, type_):
-    async def test(database):
+async def test_every_condition_says_what_postgresql_says(tmp_path, type_):
+    async with on_rows(tmp_path, type_) as database:
         for value in VALUES:
             wanted = ANSWERS[type_][literal(value)]
             chance = random.Random(f"{type_} {literal(value)}")
@@ -108,12 +105,10 @@ def test_every_condition_says_what_postgresql_says(tmp_path, type_):
                     letters = "".join({True: "t", False: "f", None: "n"}[v] for v in column)
                     assert letters == wanted[i], (CONDITIONS[i], *told)
 
-    on_rows(tmp_path, type_, test)
-
 
 @pytest.mark.parametrize("type_", STORED)
-def test_every_place_finds_the_same_rows(tmp_path, type_):
-    async def test(database):
+async def test_every_place_finds_the_same_rows(tmp_path, type_):
+    async with on_rows(tmp_path, type_) as database:
         for value in VALUES:
             wanted = ANSWERS[type_][literal(value)]
             chance = random.Random(f"{type_} {literal(value)}")
@@ -134,5 +129,3 @@ def test_every_place_finds_the_same_rows(tmp_path, type_):
                     assert sorted(await rows(database, *told[2])) == [(i,) for i in sorted(ids)], (
                         told
                     )
-
-    on_rows(tmp_path, type_, test)

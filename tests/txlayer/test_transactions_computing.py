@@ -3,6 +3,7 @@ transaction ends at its time limit."""
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 
 import pytest
 from database_world import catalog_of, opened
@@ -20,13 +21,11 @@ PATIENCE_S = 5
 """The expression takes longer by far; a machine that is busy may take so long to stop it."""
 
 
-def on_big(tmp_path, scenario):
-    async def run():
-        async with opened(tmp_path, catalog_of(load_ddl(DDL))) as database:
-            await database.execute("INSERT INTO big VALUES (1, 1, 'x')")
-            await scenario(database)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def on_big(tmp_path):
+    async with opened(tmp_path, catalog_of(load_ddl(DDL))) as database:
+        await database.execute("INSERT INTO big VALUES (1, 1, 'x')")
+        yield database
 
 
 @pytest.mark.parametrize(
@@ -40,8 +39,8 @@ def on_big(tmp_path, scenario):
         f"DELETE FROM big WHERE b_id = 1 RETURNING {ENDLESS}",
     ],
 )
-def test_what_takes_long_is_stopped_and_nobody_waits_for_it(tmp_path, sql):
-    async def scenario(database):
+async def test_what_takes_long_is_stopped_and_nobody_waits_for_it(tmp_path, sql):
+    async with on_big(tmp_path) as database:
         turns = 0
 
         async def others():
@@ -60,11 +59,9 @@ def test_what_takes_long_is_stopped_and_nobody_waits_for_it(tmp_path, sql):
         assert database.locks.held_count == 0
         assert await database.fetch("SELECT b_id, b_n, b_t FROM big") == [(1, 1, "x")]
 
-    on_big(tmp_path, scenario)
 
-
-def test_one_that_goes_away_takes_its_computing_with_it(tmp_path):
-    async def scenario(database):
+async def test_one_that_goes_away_takes_its_computing_with_it(tmp_path):
+    async with on_big(tmp_path) as database:
         task = asyncio.create_task(database.execute(f"UPDATE big SET b_n = {ENDLESS}"))
         await asyncio.sleep(0.1)
         task.cancel()
@@ -75,35 +72,26 @@ def test_one_that_goes_away_takes_its_computing_with_it(tmp_path):
         await database.execute("UPDATE big SET b_t = repeat(b_t, 3)")
         assert await database.fetch("SELECT b_t FROM big") == [("xxx",)]
 
-    on_big(tmp_path, scenario)
 
-
-def test_memory_is_limited(tmp_path):
-    async def scenario(database):
+async def test_memory_is_limited(tmp_path):
+    async with on_big(tmp_path) as database:
         with pytest.raises(LimitExceeded, match="more memory"):
             await database.execute("UPDATE big SET b_t = repeat(b_t, 1000000000)")
 
-    on_big(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("call", ["pg_sleep(6)", "sleep_ms(6)"])
-def test_sleeping_is_refused(tmp_path, call):
-    async def scenario(database):
+async def test_sleeping_is_refused(tmp_path, call):
+    async with on_big(tmp_path) as database:
         with pytest.raises(Unsupported, match="only waits"):
             await database.execute(f"UPDATE big SET b_t = CAST({call} AS TEXT)")
         with pytest.raises(Unsupported, match="only waits"):
             await database.fetch(f"SELECT {call}")
 
-    on_big(tmp_path, scenario)
 
-
-def test_one_statement_that_stands_twice_in_a_transaction_reads_anew(tmp_path):
+async def test_one_statement_that_stands_twice_in_a_transaction_reads_anew(tmp_path):
     """Rows that it has read the first time are not inserted again."""
-
-    async def scenario(database):
+    async with on_big(tmp_path) as database:
         copy = Statement("INSERT INTO big SELECT b_id + 10, b_n, b_t FROM big WHERE b_id = 1")
         away = Statement("DELETE FROM big WHERE b_id > 1")
         done = await database.transact(TransactionRequest((copy, away, copy)))
         assert [result.affected for result in done.statements] == [1, 1, 1]
-
-    on_big(tmp_path, scenario)

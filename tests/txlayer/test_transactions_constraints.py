@@ -9,8 +9,8 @@ from test_transactions_statements import FILL, on_full_shop, statements
 from hornbeam_server.schema.errors import ForeignKeyViolation, UniqueViolation
 
 
-def test_restrict(tmp_path):
-    async def test(database):
+async def test_restrict(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         for sql in (
             "DELETE FROM customer WHERE c_id = 1",
             "DELETE FROM product WHERE p_id = 1",
@@ -27,21 +27,17 @@ def test_restrict(tmp_path):
             with pytest.raises(ForeignKeyViolation):
                 await database.execute(sql)
 
-    on_full_shop(tmp_path, test)
 
-
-def test_cascade_and_set_null(tmp_path):
-    async def test(database):
+async def test_cascade_and_set_null(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         result = await database.execute("DELETE FROM orders WHERE o_id = 10")
         assert counts(result.affected, "orders", "line", "gift") == (1, 2, 1)
         found = await database.fetch("SELECT * FROM gift WHERE g_id = 1")
         assert found == [(1, None, None, "bow")]
 
-    on_full_shop(tmp_path, test)
 
-
-def test_a_composite_key_with_a_null_references_nothing(tmp_path):
-    async def test(database):
+async def test_a_composite_key_with_a_null_references_nothing(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         await run_all(
             database,
             "INSERT INTO gift VALUES (7, 77, NULL, 'half'), (8, NULL, 77, 'half')",
@@ -50,11 +46,9 @@ def test_a_composite_key_with_a_null_references_nothing(tmp_path):
         await database.execute("DELETE FROM line WHERE l_o_id = 10 AND l_no = 1")
         assert await database.fetch("SELECT g_no FROM gift WHERE g_id = 1") == [(1,)]
 
-    on_full_shop(tmp_path, test)
 
-
-def test_self_references(tmp_path):
-    async def test(database):
+async def test_self_references(tmp_path):
+    async with on_shop(tmp_path) as database:
         await run_all(
             database,
             "INSERT INTO employee VALUES (3, 2, 'c'), (2, 1, 'b'), (1, NULL, 'a'), (9, 9, 'own')",
@@ -72,11 +66,9 @@ def test_self_references(tmp_path):
         deep = await database.execute("DELETE FROM employee WHERE e_id = 100")
         assert deep.affected["employee"] == 1_000
 
-    on_shop(tmp_path, test)
 
-
-def test_foreign_keys_are_checked_at_the_end(tmp_path):
-    async def test(database):
+async def test_foreign_keys_are_checked_at_the_end(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         result = await database.transact(
             statements(
                 "INSERT INTO gift VALUES (9, 90, 1, 'child first')",
@@ -106,11 +98,9 @@ def test_foreign_keys_are_checked_at_the_end(tmp_path):
                 )
             )
 
-    on_full_shop(tmp_path, test)
 
-
-def test_unique(tmp_path):
-    async def test(database):
+async def test_unique(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         for sql in (
             "INSERT INTO customer VALUES (4, 'd', 0, 'a@x')",
             "UPDATE customer SET c_email = 'a@x' WHERE c_id = 2",
@@ -134,8 +124,6 @@ def test_unique(tmp_path):
         found = await database.fetch("SELECT c_id, c_email FROM customer WHERE c_email IS NOT NULL")
         assert sorted(found) == [(1, "one"), (2, "a@x"), (6, "b@x")]
 
-    on_full_shop(tmp_path, test)
-
 
 def outcomes_of(results):
     return sorted(r if isinstance(r, str) else type(r).__name__ for r in results)
@@ -150,10 +138,9 @@ async def race(database, *requests):
     return [r if isinstance(r, BaseException) else "done" for r in found]
 
 
-def test_a_child_against_the_deletion_of_its_parent(tmp_path):
+async def test_a_child_against_the_deletion_of_its_parent(tmp_path):
     """Exactly one of the two commits, whether or not they share a root."""
-
-    async def test(database):
+    async with on_shop(tmp_path) as database:
         for n in range(100, 130):
             await run_all(
                 database,
@@ -175,11 +162,9 @@ def test_a_child_against_the_deletion_of_its_parent(tmp_path):
                 found = await race(database, *map(statements, pair if n % 2 else pair[::-1]))
                 assert outcomes_of(found) == ["ForeignKeyViolation", "done"]
 
-    on_shop(tmp_path, test)
 
-
-def test_a_child_that_moves_away_survives_its_parent_s_cascade(tmp_path):
-    async def test(database):
+async def test_a_child_that_moves_away_survives_its_parent_s_cascade(tmp_path):
+    async with on_shop(tmp_path) as database:
         for n in range(100, 130):
             await run_all(
                 database,
@@ -195,11 +180,9 @@ def test_a_child_that_moves_away_survives_its_parent_s_cascade(tmp_path):
             left = await database.fetch("SELECT e_boss FROM employee WHERE e_id = ?", (n * 10,))
             assert left in ([], [(None,)])
 
-    on_shop(tmp_path, test)
 
-
-def test_unique_values_and_keys_under_concurrency(tmp_path):
-    async def test(database):
+async def test_unique_values_and_keys_under_concurrency(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         same_email = [
             statements((f"INSERT INTO customer VALUES ({n}, 'x', 0, ?)", ("only@one",)))
             for n in range(100, 120)
@@ -212,13 +195,10 @@ def test_unique_values_and_keys_under_concurrency(tmp_path):
         assert set(outcomes_of(await race(database, *[statements(upsert)] * 30))) == {"done"}
         assert await database.fetch("SELECT p_stock FROM product WHERE p_id = 50") == [(30,)]
 
-    on_full_shop(tmp_path, test)
 
-
-def test_values_change_hands_under_concurrency(tmp_path):
+async def test_values_change_hands_under_concurrency(tmp_path):
     """Each holds one value of a unique column at any time, however they are passed around."""
-
-    async def test(database):
+    async with on_shop(tmp_path) as database:
         await database.load(
             "customer", ["c_id", "c_name", "c_email"], [(n, "x", f"e{n}") for n in range(6)]
         )
@@ -237,11 +217,9 @@ def test_values_change_hands_under_concurrency(tmp_path):
         rows = await database.fetch("SELECT c_email FROM customer")
         assert len({email for (email,) in rows}) == 6
 
-    on_shop(tmp_path, test)
 
-
-def test_opposite_orders_of_locks_do_not_block_for_ever(tmp_path):
-    async def test(database):
+async def test_opposite_orders_of_locks_do_not_block_for_ever(tmp_path):
+    async with on_shop(tmp_path) as database:
         await run_all(database, *FILL)
         there = "UPDATE customer SET c_balance = c_balance - 1 WHERE c_id = 1"
         back = "UPDATE customer SET c_balance = c_balance + 1 WHERE c_id = 2"
@@ -252,5 +230,3 @@ def test_opposite_orders_of_locks_do_not_block_for_ever(tmp_path):
         )
         assert sorted(found) == [(1, -70), (2, 100)]
         await check(database)
-
-    on_shop(tmp_path, test)

@@ -14,11 +14,10 @@ from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
 ADD = "UPDATE product SET p_stock = p_stock + 1 WHERE p_id = 1"
 
 
-def test_whoever_gives_up_as_the_slow_lane_becomes_free_leaves_it(tmp_path, monkeypatch):
+async def test_whoever_gives_up_as_the_slow_lane_becomes_free_leaves_it(tmp_path, monkeypatch):
     """Granted and given up between two looks of the event loop: nobody else would ever get it."""
     monkeypatch.setattr(manager, "ATTEMPTS_IN_PARALLEL", 0)
-
-    async def test(database):
+    async with on_shop(tmp_path) as database:
         await run_all(database, *FILL)
         locks, first = database.locks, LockOwner(0)
         await locks.acquire(first, [manager._SLOW_LANE], Mode.EXCLUSIVE)
@@ -31,13 +30,10 @@ def test_whoever_gives_up_as_the_slow_lane_becomes_free_leaves_it(tmp_path, monk
         assert locks.held_count == 0
         await database.transact(statements(ADD, timeout_s=1))
 
-    on_shop(tmp_path, test)
 
-
-def test_requests_with_names_take_turns_on_one_row(tmp_path):
+async def test_requests_with_names_take_turns_on_one_row(tmp_path):
     """None loses its locks: whoever waits for a request's name holds no row."""
-
-    async def test(database):
+    async with on_shop(tmp_path) as database:
         await run_all(database, *FILL)
         (before,) = (await database.fetch("SELECT p_stock FROM product WHERE p_id = 1"))[0]
         keys = [str(n) for n in range(12)]
@@ -47,13 +43,10 @@ def test_requests_with_names_take_turns_on_one_row(tmp_path):
         assert after == before + 12
         assert database.manager.retried == 0
 
-    on_shop(tmp_path, test)
 
-
-def test_a_copy_that_is_refused_leaves_the_first_unfinished(tmp_path, monkeypatch):
+async def test_a_copy_that_is_refused_leaves_the_first_unfinished(tmp_path, monkeypatch):
     """Two copies of a request think to have its lock; that of the second is not in force."""
-
-    async def test(database):
+    async with on_shop(tmp_path) as database:
         await run_all(database, *FILL)
         manager, going_on, under_way = database.manager, asyncio.Event(), asyncio.Event()
         prepare, commit, name = manager._prepare, database.committer.commit, []
@@ -92,5 +85,3 @@ def test_a_copy_that_is_refused_leaves_the_first_unfinished(tmp_path, monkeypatc
         going_on.set()
         await first
         assert not manager.unfinished
-
-    on_shop(tmp_path, test)

@@ -1,6 +1,7 @@
 """What identity columns give: where they begin, restarts, loads, and several nodes."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -46,23 +47,19 @@ async def change(database, catalog):
     await database.keeper.wait_built()
 
 
-def on(tmp_path, test, catalog=None):
-    async def run():
-        async with opened(tmp_path, catalog or tables()) as database:
-            await test(database)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def on(tmp_path, catalog=None):
+    async with opened(tmp_path, catalog or tables()) as database:
+        yield database
 
 
-def test_a_table_that_is_made_again_begins_again(tmp_path):
-    async def test(database):
+async def test_a_table_that_is_made_again_begins_again(tmp_path):
+    async with on(tmp_path) as database:
         for _ in range(3):
             assert await add(database) == [1]
             assert await add(database) == [2]
             await change(database, NOTHING)
             await change(database, tables())
-
-    on(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -75,11 +72,9 @@ def test_a_table_that_is_made_again_begins_again(tmp_path):
         ("", [1, 2, 3]),
     ],
 )
-def test_numbers_are_given_as_declared(tmp_path, options, given):
-    async def test(database):
+async def test_numbers_are_given_as_declared(tmp_path, options, given):
+    async with on(tmp_path, tables(options)) as database:
         assert [(await add(database))[0] for _ in given] == given
-
-    on(tmp_path, test, tables(options))
 
 
 @pytest.mark.parametrize(
@@ -91,19 +86,17 @@ def test_numbers_are_given_as_declared(tmp_path, options, given):
         ("(START WITH 9223372036854775806)", "BIGINT", [9223372036854775806]),
     ],
 )
-def test_behind_the_last_number_there_is_none(tmp_path, options, type_, given):
-    async def test(database):
+async def test_behind_the_last_number_there_is_none(tmp_path, options, type_, given):
+    async with on(tmp_path, tables(options, type_)) as database:
         assert [(await add(database))[0] for _ in given] == given
         for _ in range(3):
             with pytest.raises(LimitExceeded) as told:
                 await add(database)
             assert "RESTART WITH" in told.value.cure
 
-    on(tmp_path, test, tables(options, type_))
 
-
-def test_a_restart_says_what_comes_next(tmp_path):
-    async def test(database):
+async def test_a_restart_says_what_comes_next(tmp_path):
+    async with on(tmp_path) as database:
         assert await add(database) == [1]
         await database.keeper.restart("t", "id", 500)
         assert await add(database) == [500]
@@ -119,33 +112,26 @@ def test_a_restart_says_what_comes_next(tmp_path):
             with pytest.raises(NotFound):
                 await database.keeper.restart(relation, column, 1)
 
-    on(tmp_path, test)
+
+async def test_a_restart_outlives_the_process_and_goes_on_once(tmp_path):
+    async with opened(tmp_path, tables()) as database:
+        assert await add(database) == [1]
+        await database.keeper.restart("t", "id", 500)
+        assert await add(database) == [500]
+    async with await Database.open(settings(tmp_path)) as database:
+        (number,) = await add(database)
+        assert 500 < number <= 500 + identity_columns.BLOCK
 
 
-def test_a_restart_outlives_the_process_and_goes_on_once(tmp_path):
-    async def run():
-        async with opened(tmp_path, tables()) as database:
-            assert await add(database) == [1]
-            await database.keeper.restart("t", "id", 500)
-            assert await add(database) == [500]
-        async with await Database.open(settings(tmp_path)) as database:
-            (number,) = await add(database)
-            assert 500 < number <= 500 + identity_columns.BLOCK
-
-    asyncio.run(run())
-
-
-def test_a_restart_behind_the_last_number_is_refused(tmp_path):
-    async def test(database):
+async def test_a_restart_behind_the_last_number_is_refused(tmp_path):
+    async with on(tmp_path, tables("(MAXVALUE 9)")) as database:
         with pytest.raises(InvalidRequest, match="last number is 9"):
             await database.keeper.restart("t", "id", 10)
         assert await add(database) == [1]
 
-    on(tmp_path, test, tables("(MAXVALUE 9)"))
 
-
-def test_explicit_keys_of_statements_leave_the_numbers_where_they_are(tmp_path):
-    async def test(database):
+async def test_explicit_keys_of_statements_leave_the_numbers_where_they_are(tmp_path):
+    async with on(tmp_path) as database:
         await database.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
         for _ in range(2):
             with pytest.raises(UniqueViolation) as told:
@@ -155,8 +141,6 @@ def test_explicit_keys_of_statements_leave_the_numbers_where_they_are(tmp_path):
         with pytest.raises(UniqueViolation) as told:
             await database.execute("INSERT INTO t VALUES (1, 1)")
         assert "RESTART" not in told.value.cure
-
-    on(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +153,8 @@ def test_explicit_keys_of_statements_leave_the_numbers_where_they_are(tmp_path):
         ("(START WITH 100)", [1, 2], 100),
     ],
 )
-def test_a_load_moves_the_numbers_on(tmp_path, options, loaded, after):
-    async def test(database):
+async def test_a_load_moves_the_numbers_on(tmp_path, options, loaded, after):
+    async with on(tmp_path, tables(options)) as database:
         await database.load("t", ["a", "id"], [(n, n) for n in loaded])
         assert await add(database) == [after]
         step = database.catalog.counters["t", "id"].identity.increment
@@ -181,37 +165,29 @@ def test_a_load_moves_the_numbers_on(tmp_path, options, loaded, after):
         await database.load("t", ["a"], [(1,), (2,)])
         assert await add(database) == [after + 45 * step]
 
-    on(tmp_path, test, tables(options))
 
-
-def test_a_load_that_is_refused_moves_nothing(tmp_path):
-    async def test(database):
+async def test_a_load_that_is_refused_moves_nothing(tmp_path):
+    async with on(tmp_path) as database:
         await database.execute("INSERT INTO t VALUES (70, 1)")
         with pytest.raises(UniqueViolation):
             await database.load("t", ["id"], [(10**15,), (70,)])
         assert await add(database) == [1]
 
-    on(tmp_path, test)
 
-
-def test_a_load_survives_a_crash_with_its_numbers(tmp_path):
+async def test_a_load_survives_a_crash_with_its_numbers(tmp_path):
     """Nothing is flushed but what the load flushes itself."""
-
-    async def run():
-        async with opened(tmp_path, tables()) as database:
-            await database.load("t", ["id"], [(n,) for n in range(1, 4)])
-            (cell,) = await database.store.get(
-                identity_columns.TABLE,
-                [identity_columns._cell(database.catalog.counters["t", "id"])],
-                1 << 62,
-            )
-            assert identity_columns._NUMBER.unpack(cell.value)[0] > 3
-
-    asyncio.run(run())
+    async with opened(tmp_path, tables()) as database:
+        await database.load("t", ["id"], [(n,) for n in range(1, 4)])
+        (cell,) = await database.store.get(
+            identity_columns.TABLE,
+            [identity_columns._cell(database.catalog.counters["t", "id"])],
+            1 << 62,
+        )
+        assert identity_columns._NUMBER.unpack(cell.value)[0] > 3
 
 
-def test_an_initial_load_moves_the_numbers_on(tmp_path):
-    async def test(database):
+async def test_an_initial_load_moves_the_numbers_on(tmp_path):
+    async with on(tmp_path) as database:
         await database.initial_loads.begin(["t"], "x", {})
         number = database.catalog.load.number
         await database.initial_loads.finish(number, "t", Span(b"", b"\x90"), 3, {"id": (4, 30)})
@@ -219,11 +195,9 @@ def test_an_initial_load_moves_the_numbers_on(tmp_path):
         await database.initial_loads.end(number)
         assert await add(database) == [91]
 
-    on(tmp_path, test)
 
-
-def test_always_takes_values_only_when_the_system_is_overridden(tmp_path):
-    async def test(database):
+async def test_always_takes_values_only_when_the_system_is_overridden(tmp_path):
+    async with on(tmp_path, tables(when="ALWAYS")) as database:
         for sql in (
             "INSERT INTO t VALUES (5, 1)",
             "INSERT INTO t (a, id) VALUES (1, DEFAULT), (1, 2)",
@@ -242,11 +216,9 @@ def test_always_takes_values_only_when_the_system_is_overridden(tmp_path):
         await database.load("t", ["id"], [(80,)])
         assert await add(database) == [81]
 
-    on(tmp_path, test, tables(when="ALWAYS"))
 
-
-def test_another_beginning_in_the_ddl_moves_on_and_never_back(tmp_path):
-    async def test(database):
+async def test_another_beginning_in_the_ddl_moves_on_and_never_back(tmp_path):
+    async with on(tmp_path) as database:
         assert await add(database) == [1]
         await change(database, tables("(START WITH 50)"))
         assert await add(database) == [50]
@@ -257,29 +229,23 @@ def test_another_beginning_in_the_ddl_moves_on_and_never_back(tmp_path):
         (first,), (second,) = await add(database), await add(database)
         assert second == first + 100 > number
 
-    on(tmp_path, test)
 
-
-def test_a_database_from_before_counters_had_beginnings_goes_on(tmp_path):
+async def test_a_database_from_before_counters_had_beginnings_goes_on(tmp_path):
     """The catalog and the counter as they were written then."""
-
-    async def run():
-        async with opened(tmp_path, tables()) as database:
-            catalog = replace(database.catalog, version=database.catalog.version + 1, beginnings=())
-            assert b'"format":1,' in encode_catalog(catalog)
-            await database.keeper._publish(lambda _: catalog_keeper._ready(catalog))
-            old = Put(b"t\0id", (2001).to_bytes(8, "big", signed=True))
-            await database.store.put(
-                {identity_columns.TABLE: [old]}, await database.committer.reserve()
-            )
-        async with await Database.open(settings(tmp_path)) as database:
-            assert await add(database) == [2001]
-            await change(database, replace(tables(), incarnations=database.catalog.incarnations))
-            assert await add(database) == [2002]
-            await database.keeper.restart("t", "id", 7)
-            assert await add(database) == [7]
-
-    asyncio.run(run())
+    async with opened(tmp_path, tables()) as database:
+        catalog = replace(database.catalog, version=database.catalog.version + 1, beginnings=())
+        assert b'"format":1,' in encode_catalog(catalog)
+        await database.keeper._publish(lambda _: catalog_keeper._ready(catalog))
+        old = Put(b"t\0id", (2001).to_bytes(8, "big", signed=True))
+        await database.store.put(
+            {identity_columns.TABLE: [old]}, await database.committer.reserve()
+        )
+    async with await Database.open(settings(tmp_path)) as database:
+        assert await add(database) == [2001]
+        await change(database, replace(tables(), incarnations=database.catalog.incarnations))
+        assert await add(database) == [2002]
+        await database.keeper.restart("t", "id", 7)
+        assert await add(database) == [7]
 
 
 # ---------------------------------------------------------------- several nodes
@@ -348,26 +314,21 @@ async def test_trials_give_up_numbers_that_were_loaded_too():
     await world.end()
 
 
-def test_columns_whose_names_begin_alike_count_by_themselves(tmp_path):
+async def test_columns_whose_names_begin_alike_count_by_themselves(tmp_path):
     """Stores want no key to be the beginning of another."""
     two = "CREATE TABLE t (id SERIAL PRIMARY KEY, idx SERIAL, id2 SERIAL, a INT);"
-
-    async def test(database):
+    async with on(tmp_path, catalog_of(load_ddl(two))) as database:
         (statement,) = (await database.execute(f"{ADD}, idx, id2")).statements
         assert statement.rows == ((1, 1, 1),)
         await database.load("t", ["id", "idx", "id2"], [(2_000, 3_000, 4_000)])
         (statement,) = (await database.execute(f"{ADD}, idx, id2")).statements
         assert statement.rows == ((2_001, 3_001, 4_001),)
 
-    on(tmp_path, test, catalog_of(load_ddl(two)))
 
-
-def test_catalogs_are_equal_when_nothing_restarts(tmp_path):
-    async def test(database):
+async def test_catalogs_are_equal_when_nothing_restarts(tmp_path):
+    async with on(tmp_path) as database:
         before = database.catalog.beginnings
         await change(database, tables())
         assert database.catalog.beginnings == before != ()
         assert isinstance(database.catalog, Catalog)
         assert await stored_rows(database, "t", database.watermark()) == []
-
-    on(tmp_path, test)

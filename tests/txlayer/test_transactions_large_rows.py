@@ -1,6 +1,5 @@
 """Rows may have megabytes: no statement gathers more of them than fits in memory."""
 
-import asyncio
 import tracemalloc
 from contextlib import asynccontextmanager
 
@@ -11,7 +10,7 @@ from hornbeam_server.node.schema_plans import PlanRequest
 from hornbeam_server.query import duckdb_plan
 from hornbeam_server.query.execution import loops
 from hornbeam_server.schema.errors import LimitExceeded
-from hornbeam_server.txlayer.transactions import attempt
+from hornbeam_server.txlayer.transactions import workspace
 
 DDL = """
 CREATE TABLE doc (id INTEGER PRIMARY KEY, g INTEGER, body TEXT);
@@ -76,24 +75,20 @@ READS = {
 }
 
 
-def test_a_query_over_large_rows_takes_little_memory(tmp_path, monkeypatch):
+async def test_a_query_over_large_rows_takes_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(loops, "KEPT_BYTES", 5 << 20)
     monkeypatch.setattr(duckdb_plan, "BUFFER_BYTES", 3 << 20)
-
-    async def run():
-        peaks = {}
-        async with filled(tmp_path, "doc", "link", "part", "par") as database:
-            for sql, wanted in READS.items():
-                for columnar in (False, True):
-                    tracemalloc.start()
-                    try:
-                        assert await counted(database, sql, columnar) == wanted, sql
-                        peaks[sql, columnar] = tracemalloc.get_traced_memory()[1]
-                    finally:
-                        tracemalloc.stop()
-        assert {key: peak for key, peak in peaks.items() if peak > MOST} == {}
-
-    asyncio.run(run())
+    peaks = {}
+    async with filled(tmp_path, "doc", "link", "part", "par") as database:
+        for sql, wanted in READS.items():
+            for columnar in (False, True):
+                tracemalloc.start()
+                try:
+                    assert await counted(database, sql, columnar) == wanted, sql
+                    peaks[sql, columnar] = tracemalloc.get_traced_memory()[1]
+                finally:
+                    tracemalloc.stop()
+    assert {key: peak for key, peak in peaks.items() if peak > MOST} == {}
 
 
 WRITES = [
@@ -108,71 +103,59 @@ WRITES = [
 
 
 @pytest.mark.parametrize("sql", WRITES)
-def test_a_write_of_more_than_fits_in_memory_is_refused_and_leaves_nothing(
+async def test_a_write_of_more_than_fits_in_memory_is_refused_and_leaves_nothing(
     tmp_path, monkeypatch, sql
 ):
-    async def run():
-        async with filled(tmp_path, "doc", "par", "kid") as database:
-            monkeypatch.setattr(attempt, "MAX_BYTES", 6 << 20)
-            tracemalloc.start()
-            try:
-                with pytest.raises(LimitExceeded, match="more than 6291456 bytes"):
-                    await database.execute(sql)
-                assert tracemalloc.get_traced_memory()[1] < 3 * MOST // 2
-            finally:
-                tracemalloc.stop()
-            assert database.locks.held_count == 0
-            counts = "SELECT (SELECT count(*) FROM doc WHERE body = 'x'), count(*) FROM copy"
-            assert await database.fetch(counts) == [(0, 0)]
-            for relation in ("doc", "par", "kid"):
-                assert await database.fetch(f"SELECT count(*) FROM {relation}") == [(ROWS,)]
-
-    asyncio.run(run())
+    async with filled(tmp_path, "doc", "par", "kid") as database:
+        monkeypatch.setattr(workspace, "MAX_BYTES", 6 << 20)
+        tracemalloc.start()
+        try:
+            with pytest.raises(LimitExceeded, match="more than 6291456 bytes"):
+                await database.execute(sql)
+            assert tracemalloc.get_traced_memory()[1] < 3 * MOST // 2
+        finally:
+            tracemalloc.stop()
+        assert database.locks.held_count == 0
+        counts = "SELECT (SELECT count(*) FROM doc WHERE body = 'x'), count(*) FROM copy"
+        assert await database.fetch(counts) == [(0, 0)]
+        for relation in ("doc", "par", "kid"):
+            assert await database.fetch(f"SELECT count(*) FROM {relation}") == [(ROWS,)]
 
 
-def test_what_returning_gives_is_refused_before_it_is_gathered(tmp_path):
-    async def run():
-        async with filled(tmp_path, "par") as database:
-            with pytest.raises(LimitExceeded, match="RETURNING"):
-                await database.execute("UPDATE par SET id = id + 100 RETURNING repeat('x', 400000)")
-            found = await database.execute("DELETE FROM par WHERE id < 9 RETURNING repeat('x', 9)")
-            assert found.statements[0].rows == (("x" * 9,),) * 9
-
-    asyncio.run(run())
+async def test_what_returning_gives_is_refused_before_it_is_gathered(tmp_path):
+    async with filled(tmp_path, "par") as database:
+        with pytest.raises(LimitExceeded, match="RETURNING"):
+            await database.execute("UPDATE par SET id = id + 100 RETURNING repeat('x', 400000)")
+        found = await database.execute("DELETE FROM par WHERE id < 9 RETURNING repeat('x', 9)")
+        assert found.statements[0].rows == (("x" * 9,),) * 9
 
 
-def test_what_a_view_repeats_counts(tmp_path, monkeypatch):
-    async def run():
-        async with opened(tmp_path) as database:
-            ddl = """
+async def test_what_a_view_repeats_counts(tmp_path, monkeypatch):
+    async with opened(tmp_path) as database:
+        ddl = """
             CREATE TABLE a (id INTEGER PRIMARY KEY, text TEXT);
             CREATE TABLE b (id INTEGER PRIMARY KEY, a INTEGER REFERENCES a (id));"""
-            workload = "SELECT text, b.id FROM a, b WHERE a.id = b.a AND a.id = ?;"
-            request = PlanRequest(ddl, workload, roots=("a",))
-            await database.apply_schema(request, database.plan_schema(request).plan_id)
-            await database.keeper.wait_built()
-            assert database.catalog.view
-            await database.execute("INSERT INTO a VALUES (1, 'short')")
-            values = ", ".join(f"({i}, 1)" for i in range(30))
-            await database.execute(f"INSERT INTO b VALUES {values}")
-            monkeypatch.setattr(attempt, "MAX_STORED_BYTES", 6 << 20)
-            with pytest.raises(LimitExceeded, match="views and indexes"):
-                await database.execute("UPDATE a SET text = ?", ("x" * BYTES,))
-            await database.execute("UPDATE a SET text = ?", ("x" * 1000,))
-
-    asyncio.run(run())
+        workload = "SELECT text, b.id FROM a, b WHERE a.id = b.a AND a.id = ?;"
+        request = PlanRequest(ddl, workload, roots=("a",))
+        await database.apply_schema(request, database.plan_schema(request).plan_id)
+        await database.keeper.wait_built()
+        assert database.catalog.view
+        await database.execute("INSERT INTO a VALUES (1, 'short')")
+        values = ", ".join(f"({i}, 1)" for i in range(30))
+        await database.execute(f"INSERT INTO b VALUES {values}")
+        monkeypatch.setattr(workspace, "MAX_STORED_BYTES", 6 << 20)
+        with pytest.raises(LimitExceeded, match="views and indexes"):
+            await database.execute("UPDATE a SET text = ?", ("x" * BYTES,))
+        await database.execute("UPDATE a SET text = ?", ("x" * 1000,))
 
 
-def test_verify_takes_little_memory(tmp_path):
-    async def run():
-        async with filled(tmp_path, "doc") as database:
-            tracemalloc.start()
-            try:
-                report = await database.verify()
-                assert tracemalloc.get_traced_memory()[1] < 3 * MOST // 2
-            finally:
-                tracemalloc.stop()
-            assert report.differences == 0
-            assert [item.rows for item in report.checked if item.name == "doc_by_g"] == [ROWS]
-
-    asyncio.run(run())
+async def test_verify_takes_little_memory(tmp_path):
+    async with filled(tmp_path, "doc") as database:
+        tracemalloc.start()
+        try:
+            report = await database.verify()
+            assert tracemalloc.get_traced_memory()[1] < 3 * MOST // 2
+        finally:
+            tracemalloc.stop()
+        assert report.differences == 0
+        assert [item.rows for item in report.checked if item.name == "doc_by_g"] == [ROWS]

@@ -1,7 +1,5 @@
 """Rows that no store would take are refused before they are logged."""
 
-import asyncio
-
 import pytest
 from database_world import opened
 
@@ -29,34 +27,28 @@ async def refused(database, sql, *parameters):
     assert database.locks.held_count == 0
 
 
-def test_rows_and_keys_that_are_too_large_are_refused_and_leave_nothing(tmp_path):
-    async def run():
-        async with opened(tmp_path) as database:
-            await apply(database, "")
-            author, book = "INSERT INTO author VALUES (?, ?)", "INSERT INTO book VALUES (?, ?, ?)"
-            await refused(database, author, "ann", "x" * MAX_ROW_BYTES)
-            await refused(database, author, "x" * MAX_KEY_BYTES, "")
-            await database.execute(author, ("ann", LARGE))
-            await database.execute(book, (1, "ann", LARGE))
-            assert await database.fetch("SELECT count(*) FROM book") == [(1,)]
-            returning = "UPDATE book SET b_id = b_id + 1 RETURNING b_text, b_text"
-            await refused(database, returning)
-
-    asyncio.run(run())
+async def test_rows_and_keys_that_are_too_large_are_refused_and_leave_nothing(tmp_path):
+    async with opened(tmp_path) as database:
+        await apply(database, "")
+        author, book = "INSERT INTO author VALUES (?, ?)", "INSERT INTO book VALUES (?, ?, ?)"
+        await refused(database, author, "ann", "x" * MAX_ROW_BYTES)
+        await refused(database, author, "x" * MAX_KEY_BYTES, "")
+        await database.execute(author, ("ann", LARGE))
+        await database.execute(book, (1, "ann", LARGE))
+        assert await database.fetch("SELECT count(*) FROM book") == [(1,)]
+        returning = "UPDATE book SET b_id = b_id + 1 RETURNING b_text, b_text"
+        await refused(database, returning)
 
 
-def test_a_row_of_a_view_that_is_too_large_keeps_the_view_from_being_built(tmp_path):
-    async def run():
-        async with opened(tmp_path) as database:
-            await apply(database, "")
-            await database.execute("INSERT INTO author VALUES (?, ?)", ("ann", LARGE))
-            await database.execute("INSERT INTO book VALUES (?, ?, ?)", (1, "ann", LARGE))
-            await apply(database, WORKLOAD)
-            (view,) = database.catalog.view
-            assert "are the most that can be stored" in database.keeper.builds[view].error
-            sql = WORKLOAD.removesuffix(";")
-            assert await database.fetch(sql, (1,)) == [(LARGE, LARGE)]
-            await refused(database, "INSERT INTO book VALUES (2, 'ann', ?)", LARGE)
-            await database.execute("INSERT INTO book VALUES (2, 'ann', 'short')")
-
-    asyncio.run(run())
+async def test_a_row_of_a_view_that_is_too_large_keeps_the_view_from_being_built(tmp_path):
+    async with opened(tmp_path) as database:
+        await apply(database, "")
+        await database.execute("INSERT INTO author VALUES (?, ?)", ("ann", LARGE))
+        await database.execute("INSERT INTO book VALUES (?, ?, ?)", (1, "ann", LARGE))
+        await apply(database, WORKLOAD)
+        (view,) = database.catalog.view
+        assert "are the most that can be stored" in database.keeper.builds[view].error
+        sql = WORKLOAD.removesuffix(";")
+        assert await database.fetch(sql, (1,)) == [(LARGE, LARGE)]
+        await refused(database, "INSERT INTO book VALUES (2, 'ann', ?)", LARGE)
+        await database.execute("INSERT INTO book VALUES (2, 'ann', 'short')")

@@ -1,7 +1,7 @@
 """Initial loads: rows put beside the transactions into tables that nobody reads, there at once."""
 
-import asyncio
 from collections import Counter
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -51,21 +51,18 @@ async def rows_of(database, sql):
         return sorted(await result.stream.all())
 
 
-def on_shop(tmp_path, test, **options):
-    async def run():
-        async with opened(tmp_path, shop(), **options) as database:
-            await run_all(database, CUSTOMERS, PRODUCTS)
-            await test(database)
-            await database.keeper.wait_built()
-            await check(database)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def on_shop(tmp_path, **options):
+    async with opened(tmp_path, shop(), **options) as database:
+        await run_all(database, CUSTOMERS, PRODUCTS)
+        yield database
+        await database.keeper.wait_built()
+        await check(database)
 
 
-def test_what_is_loaded_is_there_at_once_with_its_views_and_indexes(tmp_path):
+async def test_what_is_loaded_is_there_at_once_with_its_views_and_indexes(tmp_path):
     join = "SELECT c_name, l_no FROM customer, orders, line WHERE c_id = o_c_id AND o_id = l_o_id"
-
-    async def test(database):
+    async with on_shop(tmp_path) as database:
         old = {
             database.catalog.layout(name).table for name in ("orders", "line", "customer__orders")
         }
@@ -92,8 +89,6 @@ def test_what_is_loaded_is_there_at_once_with_its_views_and_indexes(tmp_path):
         )
         assert await rows_of(database, join) == [("bob", 1), ("bob", 2)]
 
-    on_shop(tmp_path, test)
-
 
 @pytest.mark.parametrize(
     "sql",
@@ -106,8 +101,8 @@ def test_what_is_loaded_is_there_at_once_with_its_views_and_indexes(tmp_path):
         "INSERT INTO gift VALUES (1, NULL, NULL, 'x')",
     ],
 )
-def test_what_a_load_relies_on_is_not_written_meanwhile(tmp_path, sql):
-    async def test(database):
+async def test_what_a_load_relies_on_is_not_written_meanwhile(tmp_path, sql):
+    async with on_shop(tmp_path) as database:
         await begin(database)
         with pytest.raises(BeingLoaded, match="initial load"):
             await database.execute(sql)
@@ -116,21 +111,17 @@ def test_what_a_load_relies_on_is_not_written_meanwhile(tmp_path, sql):
         if "line" not in sql:
             await database.execute(sql)
 
-    on_shop(tmp_path, test)
 
-
-def test_batches_of_rows_are_refused_too(tmp_path):
-    async def test(database):
+async def test_batches_of_rows_are_refused_too(tmp_path):
+    async with on_shop(tmp_path) as database:
         await begin(database, ("gift",))
         with pytest.raises(BeingLoaded):
             await database.load("orders", ["o_id"], [(1,)])
         await database.load("employee", ["e_id"], [(1,)])
 
-    on_shop(tmp_path, test)
 
-
-def test_only_one_load_of_what_is_empty_and_there(tmp_path):
-    async def test(database):
+async def test_only_one_load_of_what_is_empty_and_there(tmp_path):
+    async with on_shop(tmp_path) as database:
         with pytest.raises(StalePlan, match="customer has rows"):
             await begin(database, ("orders", "customer"))
         assert database.catalog.load is None
@@ -149,20 +140,16 @@ def test_only_one_load_of_what_is_empty_and_there(tmp_path):
         tables = await database.store.tables()
         assert {*load_records.tables(begun).values()} <= {*tables}
 
-    on_shop(tmp_path, test)
 
-
-def test_what_is_being_built_is_not_loaded(tmp_path):
-    async def test(database):
+async def test_what_is_being_built_is_not_loaded(tmp_path):
+    async with on_shop(tmp_path) as database:
         await database.keeper.leave_to_others(["customer__orders"], rebuild=True)
         with pytest.raises(StalePlan, match="customer__orders is building"):
             await begin(database)
 
-    on_shop(tmp_path, test)
 
-
-def test_nothing_is_there_before_all_is_finished(tmp_path):
-    async def test(database):
+async def test_nothing_is_there_before_all_is_finished(tmp_path):
+    async with on_shop(tmp_path) as database:
         await begin(database)
         await fill_load(database, LOADED)
         await database.initial_loads.finish(number(database), "orders", ALL, 3)
@@ -180,11 +167,9 @@ def test_nothing_is_there_before_all_is_finished(tmp_path):
         with pytest.raises(NotFound):
             await database.initial_loads.finish(number(database), "line", ALL, 3)
 
-    on_shop(tmp_path, test)
 
-
-def test_a_load_that_is_given_up_leaves_nothing(tmp_path):
-    async def test(database):
+async def test_a_load_that_is_given_up_leaves_nothing(tmp_path):
+    async with on_shop(tmp_path) as database:
         await begin(database)
         await fill_load(database, LOADED)
         tables = set(load_records.tables(database.catalog).values())
@@ -200,35 +185,30 @@ def test_a_load_that_is_given_up_leaves_nothing(tmp_path):
         assert not tables & set(load_records.tables(database.catalog).values())
         assert await rows_of(database, "SELECT o_id FROM orders") == [(10,)]
 
-    on_shop(tmp_path, test)
+
+async def test_a_restart_loses_nothing_of_a_load(tmp_path):
+    async with opened(tmp_path, shop()) as database:
+        await run_all(database, CUSTOMERS, PRODUCTS)
+        await begin(database)
+        await fill_load(database, LOADED)
+        await database.initial_loads.finish(number(database), "orders", ALL, 3)
+    async with await Database.open(settings(tmp_path)) as database:
+        await database.keeper.wait_built()
+        with pytest.raises(BeingLoaded):
+            await database.execute("INSERT INTO orders VALUES (1, 1, 1)")
+        finished = database.initial_loads.finished()
+        assert {name for name, known in finished.items() if known.missing} == {"line"}
+        await database.initial_loads.finish(number(database), "line", ALL, 3)
+        await database.initial_loads.end(number(database))
+        assert len(await rows_of(database, "SELECT * FROM line")) == 3
+    async with await Database.open(settings(tmp_path)) as database:
+        await database.keeper.wait_built()
+        await check(database)
+        assert len(await rows_of(database, "SELECT * FROM orders")) == 3
 
 
-def test_a_restart_loses_nothing_of_a_load(tmp_path):
-    async def run():
-        async with opened(tmp_path, shop()) as database:
-            await run_all(database, CUSTOMERS, PRODUCTS)
-            await begin(database)
-            await fill_load(database, LOADED)
-            await database.initial_loads.finish(number(database), "orders", ALL, 3)
-        async with await Database.open(settings(tmp_path)) as database:
-            await database.keeper.wait_built()
-            with pytest.raises(BeingLoaded):
-                await database.execute("INSERT INTO orders VALUES (1, 1, 1)")
-            finished = database.initial_loads.finished()
-            assert {name for name, known in finished.items() if known.missing} == {"line"}
-            await database.initial_loads.finish(number(database), "line", ALL, 3)
-            await database.initial_loads.end(number(database))
-            assert len(await rows_of(database, "SELECT * FROM line")) == 3
-        async with await Database.open(settings(tmp_path)) as database:
-            await database.keeper.wait_built()
-            await check(database)
-            assert len(await rows_of(database, "SELECT * FROM orders")) == 3
-
-    asyncio.run(run())
-
-
-def test_the_schema_changes_meanwhile_only_beside_what_is_loaded(tmp_path):
-    async def test(database):
+async def test_the_schema_changes_meanwhile_only_beside_what_is_loaded(tmp_path):
+    async with on_shop(tmp_path) as database:
         await begin(database)
         loading = database.catalog.load
         fewer = replace(next_version(database, shop()), load=loading)
@@ -242,11 +222,9 @@ def test_the_schema_changes_meanwhile_only_beside_what_is_loaded(tmp_path):
         await finish(database, LOADED)
         await database.initial_loads.end(number(database))
 
-    on_shop(tmp_path, test)
 
-
-def test_what_is_put_twice_at_different_snapshots_is_the_same(tmp_path):
-    async def test(database):
+async def test_what_is_put_twice_at_different_snapshots_is_the_same(tmp_path):
+    async with on_shop(tmp_path) as database:
         await begin(database)
         await fill_load(database, LOADED)
         await run_all(database, "INSERT INTO employee VALUES (1, NULL, 'eve')")
@@ -254,19 +232,15 @@ def test_what_is_put_twice_at_different_snapshots_is_the_same(tmp_path):
         await finish(database, LOADED)
         await database.initial_loads.end(number(database))
 
-    on_shop(tmp_path, test)
 
-
-def test_who_follows_the_changes_is_told_of_a_load(tmp_path):
-    async def test(database):
+async def test_who_follows_the_changes_is_told_of_a_load(tmp_path):
+    async with on_shop(tmp_path) as database:
         before = database.watermark()
         await load(database)
         changes = await database.changes(before)
         assert changes.loaded == dict.fromkeys(LOADED, database.catalog.since)
         await run_all(database, "INSERT INTO employee VALUES (1, NULL, 'eve')")
         assert (await database.changes(database.catalog.since)).loaded == {}
-
-    on_shop(tmp_path, test)
 
 
 def test_splits_are_those_of_the_relation_and_its_views():
@@ -282,10 +256,9 @@ def shop_readable():
     return replace(catalog, states=tuple((name, State.READABLE) for name, _ in catalog.states))
 
 
-def test_what_was_finished_for_a_load_that_was_given_up_says_nothing_of_the_next(tmp_path):
+async def test_what_was_finished_for_a_load_that_was_given_up_says_nothing_of_the_next(tmp_path):
     """Even when it loads the same: a driver that was replaced tells late."""
-
-    async def test(database):
+    async with on_shop(tmp_path) as database:
         await begin(database)
         late = number(database)
         await database.initial_loads.cancel()
@@ -294,5 +267,3 @@ def test_what_was_finished_for_a_load_that_was_given_up_says_nothing_of_the_next
             await database.initial_loads.finish(late, "orders", ALL, 3)
         assert all(known.missing for known in database.initial_loads.finished().values())
         await database.initial_loads.cancel()
-
-    on_shop(tmp_path, test)

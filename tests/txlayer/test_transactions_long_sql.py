@@ -41,19 +41,16 @@ async def loop_goes_on():
     assert longest < took / 2, f"{longest} s of {took} s"
 
 
-def on_big(tmp_path, scenario):
-    async def run():
-        async with opened(tmp_path, catalog_of(load_ddl(DDL))) as database:
-            await database.execute("INSERT INTO big VALUES (1, 1)")
-            await scenario(database)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def on_big(tmp_path):
+    async with opened(tmp_path, catalog_of(load_ddl(DDL))) as database:
+        await database.execute("INSERT INTO big VALUES (1, 1)")
+        yield database
 
 
-def test_a_long_list_is_read_beside_the_loop(tmp_path):
+async def test_a_long_list_is_read_beside_the_loop(tmp_path):
     values = ",".join(map(str, range(15_000)))
-
-    async def scenario(database):
+    async with on_big(tmp_path) as database:
         async with loop_goes_on():
             assert await database.fetch(f"SELECT b_n FROM big WHERE b_id IN ({values})") == [(1,)]
         async with loop_goes_on():
@@ -63,11 +60,9 @@ def test_a_long_list_is_read_beside_the_loop(tmp_path):
         with pytest.raises(SqlError, match="too deeply"):
             await database.fetch("SELECT " + "(" * 20_000 + "1" + ")" * 20_000)
 
-    on_big(tmp_path, scenario)
 
-
-def test_the_time_of_a_list_grows_with_its_length(tmp_path):
-    async def scenario(database):
+async def test_the_time_of_a_list_grows_with_its_length(tmp_path):
+    async with on_big(tmp_path) as database:
         await database.execute("INSERT INTO big SELECT n, n FROM generate_series(2, 3000) AS g(n)")
 
         async def seconds(length):
@@ -82,20 +77,16 @@ def test_the_time_of_a_list_grows_with_its_length(tmp_path):
 
         assert await seconds(40_000) < 8 * await seconds(10_000)
 
-    on_big(tmp_path, scenario)
-
 
 @pytest.mark.parametrize(
     ("operator", "term", "value"),
     [(" OR ", "b_n = 5", False), (" AND ", "b_n = 1", True), (" + ", "b_n", 10_000),
      (" || ", "'x'", "x" * 10_000)],
 )  # fmt: skip
-def test_a_chain_of_ten_thousand_terms_is_answered(tmp_path, operator, term, value):
-    async def scenario(database):
+async def test_a_chain_of_ten_thousand_terms_is_answered(tmp_path, operator, term, value):
+    async with on_big(tmp_path) as database:
         chain = operator.join([term] * 10_000)
         assert await database.fetch(f"SELECT {chain} FROM big") == [(value,)]
-
-    on_big(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -107,20 +98,17 @@ def test_a_chain_of_ten_thousand_terms_is_answered(tmp_path, operator, term, val
     ],
     ids=["columns", "many columns", "tokens"],
 )
-def test_what_is_too_long_is_refused(tmp_path, sql):
-    async def scenario(database):
-        async with loop_goes_on():
-            with pytest.raises(LimitExceeded, match="more than"):
-                await database.fetch(sql)
-
-    on_big(tmp_path, scenario)
+async def test_what_is_too_long_is_refused(tmp_path, sql):
+    async with on_big(tmp_path) as database, loop_goes_on():
+        with pytest.raises(LimitExceeded, match="more than"):
+            await database.fetch(sql)
 
 
-def test_many_statements_let_others_go_on_until_their_time_is_over(tmp_path):
+async def test_many_statements_let_others_go_on_until_their_time_is_over(tmp_path):
     def some(number):
         return tuple(Statement(f"UPDATE big SET b_n = b_n + {i}") for i in range(number))
 
-    async def scenario(database):
+    async with on_big(tmp_path) as database:
         async with loop_goes_on():
             await database.fetch("SELECT b_n FROM big", pending=some(1_000))
         async with loop_goes_on():
@@ -129,8 +117,6 @@ def test_many_statements_let_others_go_on_until_their_time_is_over(tmp_path):
             await database.fetch("SELECT b_n FROM big", pending=some(9_000), timeout_s=0.1)
         with pytest.raises(LimitExceeded):
             await database.fetch("SELECT b_n FROM big", pending=some(10_001))
-
-    on_big(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -156,12 +142,9 @@ def test_many_statements_let_others_go_on_until_their_time_is_over(tmp_path):
         "UPDATE big JOIN big x ON TRUE SET b_n = 9",
     ],
 )
-def test_a_clause_that_a_write_cannot_carry_out_is_refused(tmp_path, sql):
+async def test_a_clause_that_a_write_cannot_carry_out_is_refused(tmp_path, sql):
     """Some changed all rows: the clause was read and passed over."""
-
-    async def scenario(database):
+    async with on_big(tmp_path) as database:
         with pytest.raises(SqlError):
             await database.execute(sql)
         assert await database.fetch("SELECT b_id, b_n FROM big") == [(1, 1)]
-
-    on_big(tmp_path, scenario)

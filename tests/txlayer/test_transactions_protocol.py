@@ -44,8 +44,8 @@ async def stock(database, product=1, **options):
     return found[0][0] if found else None
 
 
-def test_one_key_ten_times_in_parallel_is_one_effect_and_one_answer(tmp_path):
-    async def test(database):
+async def test_one_key_ten_times_in_parallel_is_one_effect_and_one_answer(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         request = statements(f"{ADD} RETURNING p_stock", idempotency_key="k")
         results = await asyncio.gather(*(database.transact(request) for _ in range(10)))
         assert await stock(database) == 6
@@ -56,34 +56,29 @@ def test_one_key_ten_times_in_parallel_is_one_effect_and_one_answer(tmp_path):
         with pytest.raises(IdempotencyMismatch):
             await database.transact(statements(ADD, idempotency_key="k"))
 
-    on_full_shop(tmp_path, test)
+
+async def test_a_key_is_remembered_over_a_restart_and_not_after_a_failure(tmp_path):
+    request = statements(ADD, idempotency_key="k")
+    nothing = statements("DELETE FROM product WHERE p_id = 99", idempotency_key="none")
+    failing = statements("INSERT INTO product VALUES (1, 'x', 1)", idempotency_key="later")
+    async with opened(tmp_path, shop()) as database:
+        await run_all(database, *FILL)
+        first = [await database.transact(r) for r in (request, nothing)]
+        with pytest.raises(UniqueViolation):
+            await database.transact(failing)
+    async with opened(tmp_path) as database:
+        again = [await database.transact(r) for r in (request, nothing)]
+        assert [r.commit_ts for r in again] == [r.commit_ts for r in first]
+        assert await stock(database) == 6
+        outcome = await database.outcome(first[0].transaction_id)
+        assert outcome is not None
+        assert outcome.commit_ts == first[0].commit_ts
+        assert await database.outcome("0" * 32) is None
+        await check(database)
 
 
-def test_a_key_is_remembered_over_a_restart_and_not_after_a_failure(tmp_path):
-    async def run():
-        request = statements(ADD, idempotency_key="k")
-        nothing = statements("DELETE FROM product WHERE p_id = 99", idempotency_key="none")
-        failing = statements("INSERT INTO product VALUES (1, 'x', 1)", idempotency_key="later")
-        async with opened(tmp_path, shop()) as database:
-            await run_all(database, *FILL)
-            first = [await database.transact(r) for r in (request, nothing)]
-            with pytest.raises(UniqueViolation):
-                await database.transact(failing)
-        async with opened(tmp_path) as database:
-            again = [await database.transact(r) for r in (request, nothing)]
-            assert [r.commit_ts for r in again] == [r.commit_ts for r in first]
-            assert await stock(database) == 6
-            outcome = await database.outcome(first[0].transaction_id)
-            assert outcome is not None
-            assert outcome.commit_ts == first[0].commit_ts
-            assert await database.outcome("0" * 32) is None
-            await check(database)
-
-    asyncio.run(run())
-
-
-def test_preconditions(tmp_path):
-    async def test(database):
+async def test_preconditions(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         inserted = await database.execute("INSERT INTO product VALUES (7, 'x', 1)")
 
         def when(version, key=(7,), relation="product"):
@@ -105,11 +100,9 @@ def test_preconditions(tmp_path):
         with pytest.raises(NotFound):
             await database.transact(when(None, relation="nothing"))
 
-    on_full_shop(tmp_path, test)
 
-
-def test_only_one_of_many_creates_what_must_be_absent(tmp_path):
-    async def test(database):
+async def test_only_one_of_many_creates_what_must_be_absent(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         requests = [
             statements(
                 f"INSERT INTO orders VALUES (70, {customer}, 1)",
@@ -119,8 +112,6 @@ def test_only_one_of_many_creates_what_must_be_absent(tmp_path):
         ]
         found = outcomes_of(await race(database, *requests))
         assert found == ["PreconditionFailed", "PreconditionFailed", "done"]
-
-    on_full_shop(tmp_path, test)
 
 
 async def traced(database, sql, parameters=(), **options):
@@ -158,8 +149,12 @@ async def traced(database, sql, parameters=(), **options):
         ("SELECT * FROM line WHERE l_o_id = 10", "DELETE FROM line WHERE l_o_id = 10 AND l_no = 2"),
     ],
 )
-def test_reads_are_validated_at_commit(tmp_path, query, spoiled_by):
-    async def test(database):
+async def test_reads_are_validated_at_commit(tmp_path, query, spoiled_by):
+    async with on_shop(tmp_path) as database:
+        await run_all(database, *FILL[:-1])
+        await run_all(database, "INSERT INTO product VALUES (50, 'unused', 0)")
+        if "p_id = 9" in spoiled_by:
+            await database.execute("UPDATE line SET l_p_id = NULL WHERE l_p_id = 1")
         write = Statement("INSERT INTO event (v_kind) VALUES ('decided')")
         _, reads = await traced(database, query)
         await database.transact(TransactionRequest((write,), reads=reads))
@@ -170,28 +165,17 @@ def test_reads_are_validated_at_commit(tmp_path, query, spoiled_by):
         with pytest.raises(ReadConflict):
             await database.transact(TransactionRequest((write,), reads=reads))
 
-    async def run(database):
-        await run_all(database, *FILL[:-1])
-        await run_all(database, "INSERT INTO product VALUES (50, 'unused', 0)")
-        if "p_id = 9" in spoiled_by:
-            await database.execute("UPDATE line SET l_p_id = NULL WHERE l_p_id = 1")
-        await test(database)
 
-    on_shop(tmp_path, run)
-
-
-def test_own_writes_to_rows_read_are_no_conflict(tmp_path):
-    async def test(database):
+async def test_own_writes_to_rows_read_are_no_conflict(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         rows, reads = await traced(database, "SELECT p_stock FROM product WHERE p_id = 1")
         write = statements(("UPDATE product SET p_stock = ? WHERE p_id = 1", (rows[0][0] + 10,)))
         await database.transact(TransactionRequest(write.statements, reads=reads))
         assert await stock(database) == 15
 
-    on_full_shop(tmp_path, test)
 
-
-def test_reads_that_make_no_sense_are_refused(tmp_path):
-    async def test(database):
+async def test_reads_that_make_no_sense_are_refused(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         for item in (
             ReadItem("nothing", b"\x15\x01", 1),
             ReadItem("product", b"", 1),
@@ -202,11 +186,9 @@ def test_reads_that_make_no_sense_are_refused(tmp_path):
                 await database.transact(statements(ADD, reads=(item,)))
         assert await stock(database) == 5
 
-    on_full_shop(tmp_path, test)
 
-
-def test_a_dry_run_tells_all_and_changes_nothing(tmp_path):
-    async def test(database):
+async def test_a_dry_run_tells_all_and_changes_nothing(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         result = await database.transact(
             statements(
                 "UPDATE customer SET c_name = 'Ann' WHERE c_id = 1 RETURNING c_name", dry_run=True
@@ -222,12 +204,12 @@ def test_a_dry_run_tells_all_and_changes_nothing(tmp_path):
             )
         assert await database.fetch("SELECT c_name FROM customer WHERE c_id = 1") == [("ann",)]
 
-    on_full_shop(tmp_path, test)
-
 
 @pytest.mark.parametrize("use_views", [True, False])
-def test_pending_writes_are_seen_by_queries(tmp_path, use_views):
-    async def test(database):
+async def test_pending_writes_are_seen_by_queries(tmp_path, use_views):
+    async with on_shop(tmp_path) as database:
+        await run_all(database, *FILL)
+        await database.execute("DELETE FROM line WHERE l_o_id = 11")
         pending = [
             Statement("INSERT INTO customer VALUES (9, 'new', 1, 'n@x')"),
             Statement("UPDATE customer SET c_name = 'ANN' WHERE c_id = 1"),
@@ -253,16 +235,9 @@ def test_pending_writes_are_seen_by_queries(tmp_path, use_views):
         assert await database.fetch(three, **options) == [("new", 20)]
         assert sorted(await database.fetch(join))[0] == ("ann", 10)
 
-    async def run(database):
-        await run_all(database, *FILL)
-        await database.execute("DELETE FROM line WHERE l_o_id = 11")
-        await test(database)
 
-    on_shop(tmp_path, run)
-
-
-def test_bookmarks_and_snapshots(tmp_path):
-    async def test(database):
+async def test_bookmarks_and_snapshots(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         seen = []
         for expected in range(6, 20):
             result = await database.execute(ADD)
@@ -276,11 +251,9 @@ def test_bookmarks_and_snapshots(tmp_path):
         with pytest.raises(InvalidRequest):
             await stock(database, snapshot=database.watermark() + 60_000)
 
-    on_full_shop(tmp_path, test)
 
-
-def test_a_long_read_is_not_disturbed_by_writes(tmp_path):
-    async def test(database):
+async def test_a_long_read_is_not_disturbed_by_writes(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         await database.load(
             "orders", ["o_id", "o_c_id", "o_total"], [(n, 1, 1) for n in range(1_000, 3_000)]
         )
@@ -296,8 +269,6 @@ def test_a_long_read_is_not_disturbed_by_writes(tmp_path):
                 total += sum(row[0] for row in batch)
         assert total == 2_000
 
-    on_full_shop(tmp_path, test)
-
 
 class LaterClock(SystemClock):
     later_ms = 0
@@ -306,10 +277,11 @@ class LaterClock(SystemClock):
         return super().wall_ms() + self.later_ms
 
 
-def test_snapshots_beyond_the_retention_are_refused(tmp_path):
+async def test_snapshots_beyond_the_retention_are_refused(tmp_path):
     clock = LaterClock()
-
-    async def test(database):
+    async with on_shop(
+        tmp_path, clock=clock, snapshot_retention_s=59, log_retention_s=0
+    ) as database:
         before = database.watermark()
         await run_all(database, *FILL)
         assert await stock(database, snapshot=before) is None
@@ -323,11 +295,9 @@ def test_snapshots_beyond_the_retention_are_refused(tmp_path):
         assert await stock(database) == 8
         await check(database)
 
-    on_shop(tmp_path, test, clock=clock, snapshot_retention_s=59, log_retention_s=0)
 
-
-def test_a_table_that_cannot_be_purged_does_not_keep_others_from_it(tmp_path, monkeypatch):
-    async def test(database):
+async def test_a_table_that_cannot_be_purged_does_not_keep_others_from_it(tmp_path, monkeypatch):
+    async with on_shop(tmp_path) as database:
         purged, purge = [], database.store.purge
 
         async def purge_one(table, horizon):
@@ -343,13 +313,10 @@ def test_a_table_that_cannot_be_purged_does_not_keep_others_from_it(tmp_path, mo
         assert {*purged} == {*await database.store.tables()} - {claim.TABLE}
         assert len(purged) > 2
 
-    on_shop(tmp_path, test)
 
-
-def test_what_fails_in_housekeeping_keeps_nothing_else_from_it(tmp_path, monkeypatch):
+async def test_what_fails_in_housekeeping_keeps_nothing_else_from_it(tmp_path, monkeypatch):
     """Each step of it in turn: all the others are done all the same."""
-
-    async def test(database):
+    async with on_shop(tmp_path, housekeeping_interval_s=0.01) as database:
         steps = [
             (database.keeper, "refresh_counts"),
             (database_module, "drop_old_segments"),
@@ -365,8 +332,6 @@ def test_what_fails_in_housekeeping_keeps_nothing_else_from_it(tmp_path, monkeyp
             await asyncio.sleep(0.05)
             assert {its_name for _, its_name in steps} <= {*done}, name
 
-    on_shop(tmp_path, test, housekeeping_interval_s=0.01)
-
 
 def stand_in(monkeypatch, done, owner, name, *, fails):
     async def step(*_, **__):
@@ -378,26 +343,23 @@ def stand_in(monkeypatch, done, owner, name, *, fails):
     monkeypatch.setattr(owner, name, step)
 
 
-def test_snapshots_outlive_the_process_back_to_the_last_schema_change(tmp_path):
-    async def run():
-        async with opened(tmp_path) as database:
-            empty = database.watermark()
-        async with opened(tmp_path, shop()) as database:
-            await run_all(database, *FILL)
-            before = database.watermark()
-            expected = await stock(database)
-            await database.execute(ADD)
-        async with opened(tmp_path) as database:
-            assert await stock(database, snapshot=before) == expected
-            assert await stock(database) == expected + 1
-            with pytest.raises(SnapshotTooOld):
-                await stock(database, snapshot=empty)
-
-    asyncio.run(run())
+async def test_snapshots_outlive_the_process_back_to_the_last_schema_change(tmp_path):
+    async with opened(tmp_path) as database:
+        empty = database.watermark()
+    async with opened(tmp_path, shop()) as database:
+        await run_all(database, *FILL)
+        before = database.watermark()
+        expected = await stock(database)
+        await database.execute(ADD)
+    async with opened(tmp_path) as database:
+        assert await stock(database, snapshot=before) == expected
+        assert await stock(database) == expected + 1
+        with pytest.raises(SnapshotTooOld):
+            await stock(database, snapshot=empty)
 
 
-def test_waiting_for_a_lock_ends_at_the_time_limit(tmp_path):
-    async def test(database):
+async def test_waiting_for_a_lock_ends_at_the_time_limit(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         owner, name = LockOwner(0), database.manager.state.roots.name("product", (1,))
         await database.locks.acquire(owner, [name], Mode.EXCLUSIVE)
         with pytest.raises(StatementTimeout):
@@ -413,13 +375,10 @@ def test_waiting_for_a_lock_ends_at_the_time_limit(tmp_path):
         await database.execute(ADD)
         assert await stock(database) == 6
 
-    on_full_shop(tmp_path, test)
 
-
-def test_a_caller_that_goes_away_during_the_commit_changes_nothing(tmp_path):
+async def test_a_caller_that_goes_away_during_the_commit_changes_nothing(tmp_path):
     """Cancelled at every moment: either nothing happened or all did, and no lock stays."""
-
-    async def test(database):
+    async with on_full_shop(tmp_path) as database:
         for steps in range(40):
             request = statements(ADD, idempotency_key=f"c{steps}")
             task = asyncio.ensure_future(database.transact(request))
@@ -430,11 +389,9 @@ def test_a_caller_that_goes_away_during_the_commit_changes_nothing(tmp_path):
             await database.transact(request)
         assert await stock(database) == 45
 
-    on_full_shop(tmp_path, test)
 
-
-def test_limits(tmp_path):
-    async def test(database):
+async def test_limits(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         database.manager._limits = TransactionLimits(statements=3, reads=2)
         with pytest.raises(LimitExceeded):
             await database.transact(statements(*[ADD] * 4))
@@ -447,14 +404,11 @@ def test_limits(tmp_path):
                 TransactionRequest((InsertRows("product", ("p_id", "p_name"), [(1,)]),))
             )
 
-    on_full_shop(tmp_path, test)
 
-
-def test_rows_found_at_the_snapshot_are_looked_at_again(tmp_path):
+async def test_rows_found_at_the_snapshot_are_looked_at_again(tmp_path):
     """A writer comes between the search and the lock: the row that left is not touched, the
     expression sees the value of now, and a subquery's rows are searched anew."""
-
-    async def test(database):
+    async with on_shop(tmp_path) as database:
         root = database.manager.state.roots.name("product", (1,))
         for sql, expected in (
             ("UPDATE product SET p_stock = p_stock * 10 WHERE p_stock = 5", 7),
@@ -489,11 +443,9 @@ def test_rows_found_at_the_snapshot_are_looked_at_again(tmp_path):
             await asyncio.gather(writer, late)
             assert await stock(database) == expected, sql
 
-    on_shop(tmp_path, test)
 
-
-def test_money_is_neither_made_nor_lost(tmp_path):
-    async def test(database):
+async def test_money_is_neither_made_nor_lost(tmp_path):
+    async with on_shop(tmp_path) as database:
         await run_all(database, *FILL)
 
         async def transfer(n):
@@ -512,11 +464,9 @@ def test_money_is_neither_made_nor_lost(tmp_path):
 
         await asyncio.gather(*(transfer(n) for n in range(200)), audit())
 
-    on_shop(tmp_path, test)
 
-
-def test_a_table_that_is_dropped_while_tables_are_purged_is_no_failure(tmp_path, monkeypatch):
-    async def test(database):
+async def test_a_table_that_is_dropped_while_tables_are_purged_is_no_failure(tmp_path, monkeypatch):
+    async with on_shop(tmp_path) as database:
         store, tables = database.store, database.store.tables
         await store.create_table("gone")
         known = [["gone", *await tables()]]
@@ -529,13 +479,10 @@ def test_a_table_that_is_dropped_while_tables_are_purged_is_no_failure(tmp_path,
         await database.purge()
         assert not known
 
-    on_shop(tmp_path, test)
 
-
-def test_a_query_that_outlasts_the_retention_still_sees_its_snapshot(tmp_path):
+async def test_a_query_that_outlasts_the_retention_still_sees_its_snapshot(tmp_path):
     clock = LaterClock()
-
-    async def test(database):
+    async with on_shop(tmp_path, clock=clock, log_retention_s=0) as database:
         await run_all(database, *FILL)
         before = await database.fetch("SELECT p_id, p_stock FROM product ORDER BY p_id")
         query = "SELECT p_id, p_stock FROM product ORDER BY p_id"
@@ -546,5 +493,3 @@ def test_a_query_that_outlasts_the_retention_still_sees_its_snapshot(tmp_path):
             await database.purge()
             assert await result.stream.all() == before
         assert await database.purge() > 0
-
-    on_shop(tmp_path, test, clock=clock, log_retention_s=0)

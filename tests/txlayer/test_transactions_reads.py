@@ -45,15 +45,15 @@ class Reads:
         ),
     ],
 )
-def test_a_row_is_read_once_if_nobody_had_its_lock_meanwhile(tmp_path, monkeypatch, sql, asked):
-    async def test(database):
+async def test_a_row_is_read_once_if_nobody_had_its_lock_meanwhile(
+    tmp_path, monkeypatch, sql, asked
+):
+    async with on_full_shop(tmp_path) as database:
         reads = Reads(database, monkeypatch)
         await database.execute(sql)
         names = Counter(name for name, _ in reads.asked)
         assert set(names.values()) == {1}
         assert list(names)[: len(asked)] == asked
-
-    on_full_shop(tmp_path, test)
 
 
 EITHER = {
@@ -103,13 +103,12 @@ AHEAD = {
 @pytest.mark.parametrize(
     ("remote", "what"), [*product([False, True], EITHER), *product([True], AHEAD)]
 )
-def test_what_changes_between_reading_it_and_its_lock_is_read_again(
+async def test_what_changes_between_reading_it_and_its_lock_is_read_again(
     tmp_path, monkeypatch, remote, what
 ):
     """The other transaction has come and gone when the lock is asked for: nobody waits for it."""
     mine, theirs, between, query, after = (EITHER | AHEAD)[what]
-
-    async def test(database):
+    async with on_full_shop(tmp_path) as database:
         monkeypatch.setattr(type(database.store), "remote", remote)
         reads = Reads(database, monkeypatch)
         reads.before_given[between] = lambda: database.execute(theirs)
@@ -119,14 +118,11 @@ def test_what_changes_between_reading_it_and_its_lock_is_read_again(
             assert await database.fetch(query, use_views=use_views) == after
         await check(database)
 
-    on_full_shop(tmp_path, test)
 
-
-def test_of_a_remote_store_rows_are_asked_for_at_once(tmp_path, monkeypatch):
+async def test_of_a_remote_store_rows_are_asked_for_at_once(tmp_path, monkeypatch):
     """Before any has come: all that the statements name by key, the parents of what is inserted,
     and the answer of the same request made before."""
-
-    async def test(database):
+    async with on_full_shop(tmp_path) as database:
         monkeypatch.setattr(type(database.store), "remote", True)
         reads, come, get = Reads(database, monkeypatch), asyncio.Event(), database.store.get
 
@@ -151,24 +147,19 @@ def test_of_a_remote_store_rows_are_asked_for_at_once(tmp_path, monkeypatch):
         assert [one.affected for one in (await writing).statements] == [1, 2, 1, 0]
         await check(database)
 
-    on_full_shop(tmp_path, test)
 
-
-def test_reading_ahead_leaves_errors_to_the_statement_whose_they_are(tmp_path, monkeypatch):
-    async def test(database):
+async def test_reading_ahead_leaves_errors_to_the_statement_whose_they_are(tmp_path, monkeypatch):
+    async with on_full_shop(tmp_path) as database:
         monkeypatch.setattr(type(database.store), "remote", True)
         taken = "INSERT INTO product VALUES (1, 'x', 1)"
         senseless = ("UPDATE product SET p_stock = 1 WHERE p_id = ?", ("x",))
         with pytest.raises(UniqueViolation):
             await database.transact(statements(taken, senseless))
 
-    on_full_shop(tmp_path, test)
 
-
-def test_a_search_rests_on_what_it_reads_and_on_nothing_else(tmp_path, monkeypatch):
+async def test_a_search_rests_on_what_it_reads_and_on_nothing_else(tmp_path, monkeypatch):
     """Changes to other relations are neither laid over its snapshot nor compared with it."""
-
-    async def test(database):
+    async with on_full_shop(tmp_path) as database:
         reads = Reads(database, monkeypatch)
         await database.transact(
             statements(
@@ -178,5 +169,3 @@ def test_a_search_rests_on_what_it_reads_and_on_nothing_else(tmp_path, monkeypat
             )
         )
         assert reads.asked == [("event", 1), ("product", 1)]
-
-    on_full_shop(tmp_path, test)

@@ -73,41 +73,35 @@ def hold_builds(database):
     return held
 
 
-def test_views_and_indexes_are_built_while_writers_go_on(tmp_path):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            held = hold_builds(database)
-            await database.keeper.apply(next_version(database, shop()))
-            assert database.catalog.state["customer__orders"] is State.BUILDING
-            assert database.prepare(JOIN).served_by == ("customer", "orders")
-            await until(lambda: held.waiting)
-            writers = [asyncio.ensure_future(write(database, n, 8)) for n in range(3)]
-            await asyncio.gather(*writers[:2])
-            held.go.set()
-            await asyncio.gather(database.keeper.wait_built(), *writers)
-            assert set(database.catalog.state.values()) == {State.READABLE}
-            assert database.prepare(JOIN).served_by[0].startswith("customer__orders")
-            await check(database)
-
-    asyncio.run(run())
+async def test_views_and_indexes_are_built_while_writers_go_on(tmp_path):
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        held = hold_builds(database)
+        await database.keeper.apply(next_version(database, shop()))
+        assert database.catalog.state["customer__orders"] is State.BUILDING
+        assert database.prepare(JOIN).served_by == ("customer", "orders")
+        await until(lambda: held.waiting)
+        writers = [asyncio.ensure_future(write(database, n, 8)) for n in range(3)]
+        await asyncio.gather(*writers[:2])
+        held.go.set()
+        await asyncio.gather(database.keeper.wait_built(), *writers)
+        assert set(database.catalog.state.values()) == {State.READABLE}
+        assert database.prepare(JOIN).served_by[0].startswith("customer__orders")
+        await check(database)
 
 
-def test_a_restart_in_the_middle_of_a_build(tmp_path):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            held = hold_builds(database)
-            await database.keeper.apply(next_version(database, shop()))
-            await until(lambda: held.waiting)
-            await write(database, 1, 5)
-        async with await Database.open(settings(tmp_path)) as database:
-            await write(database, 2, 5)
-            await database.keeper.wait_built()
-            assert set(database.catalog.state.values()) == {State.READABLE}
-            await check(database)
-
-    asyncio.run(run())
+async def test_a_restart_in_the_middle_of_a_build(tmp_path):
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        held = hold_builds(database)
+        await database.keeper.apply(next_version(database, shop()))
+        await until(lambda: held.waiting)
+        await write(database, 1, 5)
+    async with await Database.open(settings(tmp_path)) as database:
+        await write(database, 2, 5)
+        await database.keeper.wait_built()
+        assert set(database.catalog.state.values()) == {State.READABLE}
+        await check(database)
 
 
 async def tables_of(database, name):
@@ -115,49 +109,38 @@ async def tables_of(database, name):
     return {table for table in tables if table.rpartition(".")[0] == name}
 
 
-def test_a_plan_that_comes_while_another_is_being_built(tmp_path):
+async def test_a_plan_that_comes_while_another_is_being_built(tmp_path):
     """The view is dropped and made anew, in another table, while its first build is under way."""
-
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            held = hold_builds(database)
-            await database.keeper.apply(next_version(database, shop()))
-            await until(lambda: held.waiting)
-            first = database.catalog.layout("customer__orders").table
-            anew = tuple(
-                (name, 1_000) for name, _ in shop().states if name.startswith("customer__")
-            )
-            again = replace(
-                building(shop()), incarnations=anew, version=database.catalog.version + 1
-            )
-            await database.keeper.apply(next_version(database, again))
-            await write(database, 1, 5)
-            held.go.set()
-            await database.keeper.wait_built()
-            assert set(database.catalog.state.values()) == {State.READABLE}
-            table = database.catalog.layout("customer__orders").table
-            assert await tables_of(database, "v.customer__orders") == {table} != {first}
-            await check(database)
-
-    asyncio.run(run())
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        held = hold_builds(database)
+        await database.keeper.apply(next_version(database, shop()))
+        await until(lambda: held.waiting)
+        first = database.catalog.layout("customer__orders").table
+        anew = tuple((name, 1_000) for name, _ in shop().states if name.startswith("customer__"))
+        again = replace(building(shop()), incarnations=anew, version=database.catalog.version + 1)
+        await database.keeper.apply(next_version(database, again))
+        await write(database, 1, 5)
+        held.go.set()
+        await database.keeper.wait_built()
+        assert set(database.catalog.state.values()) == {State.READABLE}
+        table = database.catalog.layout("customer__orders").table
+        assert await tables_of(database, "v.customer__orders") == {table} != {first}
+        await check(database)
 
 
-def test_a_view_that_is_dropped_while_it_is_being_built(tmp_path):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            held = hold_builds(database)
-            await database.keeper.apply(next_version(database, shop()))
-            await until(lambda: held.waiting)
-            await database.keeper.apply(next_version(database, bare()))
-            held.go.set()
-            await database.keeper.wait_built()
-            assert database.catalog.view == {}
-            assert [t for t in await database.store.tables() if t.startswith("v.")] == []
-            await check(database)
-
-    asyncio.run(run())
+async def test_a_view_that_is_dropped_while_it_is_being_built(tmp_path):
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        held = hold_builds(database)
+        await database.keeper.apply(next_version(database, shop()))
+        await until(lambda: held.waiting)
+        await database.keeper.apply(next_version(database, bare()))
+        held.go.set()
+        await database.keeper.wait_built()
+        assert database.catalog.view == {}
+        assert [t for t in await database.store.tables() if t.startswith("v.")] == []
+        await check(database)
 
 
 def out_of_reach(monkeypatch, store, call, prefix):
@@ -174,82 +157,69 @@ def out_of_reach(monkeypatch, store, call, prefix):
     return lambda: monkeypatch.setattr(store, call, really)
 
 
-def test_a_build_that_waits_for_a_service_keeps_no_other_from_being_read(tmp_path, monkeypatch):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            await fill(database)
-            answers = out_of_reach(monkeypatch, database.store, "put", "v.customer__orders.")
-            await database.keeper.apply(next_version(database, shop()))
-            others = {*database.catalog.state} - {"customer__orders"}
-            await until(lambda: all(map(database.catalog.readable, others)))
-            assert database.catalog.state["customer__orders"] is State.BUILDING
-            answers()
-            await database.keeper.wait_built()
-            assert set(database.catalog.state.values()) == {State.READABLE}
-            await check(database)
+async def test_a_build_that_waits_for_a_service_keeps_no_other_from_being_read(
+    tmp_path, monkeypatch
+):
+    async with opened(tmp_path, bare()) as database:
+        await fill(database)
+        answers = out_of_reach(monkeypatch, database.store, "put", "v.customer__orders.")
+        await database.keeper.apply(next_version(database, shop()))
+        others = {*database.catalog.state} - {"customer__orders"}
+        await until(lambda: all(map(database.catalog.readable, others)))
+        assert database.catalog.state["customer__orders"] is State.BUILDING
+        answers()
+        await database.keeper.wait_built()
+        assert set(database.catalog.state.values()) == {State.READABLE}
+        await check(database)
 
-    asyncio.run(run())
+
+async def test_a_table_that_cannot_be_dropped_yet_keeps_no_other_from_it(tmp_path, monkeypatch):
+    async with opened(tmp_path, shop()) as database:
+        names = {*shop().stored} - {*bare().stored}
+        gone = {database.catalog.layout(name).table for name in names}
+        answers = out_of_reach(monkeypatch, database.store, "drop_table", min(gone))
+        await database.keeper.apply(next_version(database, bare()))
+        await until(lambda: gone & {*database.store._tables} == {min(gone)})
+        answers()
+        await database.keeper.wait_built()
+        assert not gone & {*await database.store.tables()}
 
 
-def test_a_table_that_cannot_be_dropped_yet_keeps_no_other_from_it(tmp_path, monkeypatch):
-    async def run():
-        async with opened(tmp_path, shop()) as database:
-            names = {*shop().stored} - {*bare().stored}
-            gone = {database.catalog.layout(name).table for name in names}
-            answers = out_of_reach(monkeypatch, database.store, "drop_table", min(gone))
+async def test_views_are_dropped_only_behind_their_readers(tmp_path):
+    async with opened(tmp_path, shop()) as database:
+        await fill(database)
+        async with database.query(JOIN) as result:
+            assert result.served_by[0].startswith("customer__orders")
+            batches = result.stream.batches()
+            seen = len(await anext(batches))
             await database.keeper.apply(next_version(database, bare()))
-            await until(lambda: gone & {*database.store._tables} == {min(gone)})
-            answers()
-            await database.keeper.wait_built()
-            assert not gone & {*await database.store.tables()}
-
-    asyncio.run(run())
-
-
-def test_views_are_dropped_only_behind_their_readers(tmp_path):
-    async def run():
-        async with opened(tmp_path, shop()) as database:
-            await fill(database)
-            async with database.query(JOIN) as result:
-                assert result.served_by[0].startswith("customer__orders")
-                batches = result.stream.batches()
-                seen = len(await anext(batches))
-                await database.keeper.apply(next_version(database, bare()))
-                assert await database.fetch("SELECT count(*) FROM orders") == [(1_504,)]
-                seen += sum([len(batch) async for batch in batches])
-                assert seen == 1_503
-                assert await tables_of(database, "v.customer__orders")
-            await database.keeper.wait_built()
-            assert not await tables_of(database, "v.customer__orders")
-            assert database.prepare(JOIN).served_by == ("customer", "orders")
-            await check(database)
-
-    asyncio.run(run())
+            assert await database.fetch("SELECT count(*) FROM orders") == [(1_504,)]
+            seen += sum([len(batch) async for batch in batches])
+            assert seen == 1_503
+            assert await tables_of(database, "v.customer__orders")
+        await database.keeper.wait_built()
+        assert not await tables_of(database, "v.customer__orders")
+        assert database.prepare(JOIN).served_by == ("customer", "orders")
+        await check(database)
 
 
-def test_a_plan_for_another_version_is_refused(tmp_path):
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            for version in (database.catalog.version, database.catalog.version + 2):
-                with pytest.raises(StalePlan):
-                    await database.keeper.apply(replace(shop(), version=version))
-            assert database.catalog.view == {}
-
-    asyncio.run(run())
+async def test_a_plan_for_another_version_is_refused(tmp_path):
+    async with opened(tmp_path, bare()) as database:
+        for version in (database.catalog.version, database.catalog.version + 2):
+            with pytest.raises(StalePlan):
+                await database.keeper.apply(replace(shop(), version=version))
+        assert database.catalog.view == {}
 
 
-def test_what_does_not_exist_cannot_be_verified(tmp_path):
-    async def run():
-        async with opened(tmp_path, shop()) as database:
-            with pytest.raises(NotFound):
-                await database.verify(["nothing"])
-            report = await database.verify(["customer__orders"])
-            assert [item.name for item in report.checked] == ["customer__orders"]
-
-    asyncio.run(run())
+async def test_what_does_not_exist_cannot_be_verified(tmp_path):
+    async with opened(tmp_path, shop()) as database:
+        with pytest.raises(NotFound):
+            await database.verify(["nothing"])
+        report = await database.verify(["customer__orders"])
+        assert [item.name for item in report.checked] == ["customer__orders"]
 
 
-def test_nothing_is_changed_before_the_leader_knows_when_to_build_from(tmp_path):
+async def test_nothing_is_changed_before_the_leader_knows_when_to_build_from(tmp_path):
     """A change that came meanwhile would be built as of a moment before it: rows that have gone
     in between would stay in the index for good."""
 
@@ -260,42 +230,33 @@ def test_nothing_is_changed_before_the_leader_knows_when_to_build_from(tmp_path)
             await self.reached.wait()
             return await super().moment()
 
-    async def run():
-        async with opened(tmp_path, bare()) as database:
-            manager, committer = database.manager, database.committer
-            claim, _ = database.keeper.led()
-            keeper = CatalogKeeper(
-                database.store, manager, database.engine, committer, database.clock
-            )
-            barrier = Waiting(manager, keeper.readers, committer)
-            leading = asyncio.ensure_future(keeper.lead(claim, barrier))
-            await asyncio.sleep(0)
-            assert not keeper.leads
-            with pytest.raises(Unavailable):
-                await keeper.apply(next_version(database, shop()))
-            barrier.reached.set()
-            await leading
+    async with opened(tmp_path, bare()) as database:
+        manager, committer = database.manager, database.committer
+        claim, _ = database.keeper.led()
+        keeper = CatalogKeeper(database.store, manager, database.engine, committer, database.clock)
+        barrier = Waiting(manager, keeper.readers, committer)
+        leading = asyncio.ensure_future(keeper.lead(claim, barrier))
+        await asyncio.sleep(0)
+        assert not keeper.leads
+        with pytest.raises(Unavailable):
             await keeper.apply(next_version(database, shop()))
-            await keeper.wait_built()
-            await keeper.close()
-            await check(database)
+        barrier.reached.set()
+        await leading
+        await keeper.apply(next_version(database, shop()))
+        await keeper.wait_built()
+        await keeper.close()
+        await check(database)
 
-    asyncio.run(run())
 
-
-def test_what_was_built_empty_is_not_taken_for_small(tmp_path):
+async def test_what_was_built_empty_is_not_taken_for_small(tmp_path):
     """Rows come after the views: until they are counted, a plan must not rest on there being
     none, and scan the view."""
     sql = (
         "SELECT e_name, c_name, o_total FROM employee, customer, orders"
         " WHERE c_id = o_c_id AND o_id = e_id AND e_boss = 5"
     )
-
-    async def run():
-        async with opened(tmp_path, shop()) as database:
-            assert database.catalog.row_count == {}
-            employee, orders = database.explain(sql).steps
-            assert (employee.layout, orders.layout) == ("employee.by.e_boss", "customer__orders")
-            assert orders.access == "row by key of"
-
-    asyncio.run(run())
+    async with opened(tmp_path, shop()) as database:
+        assert database.catalog.row_count == {}
+        employee, orders = database.explain(sql).steps
+        assert (employee.layout, orders.layout) == ("employee.by.e_boss", "customer__orders")
+        assert orders.access == "row by key of"

@@ -12,83 +12,72 @@ from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.txlayer.ddl import claim
 
 
-def test_closing_under_load_keeps_every_answer(tmp_path):
+async def test_closing_under_load_keeps_every_answer(tmp_path):
     """Each writer is answered or refused; what was answered is there after the next start."""
+    database = await Database.open(settings(tmp_path))
+    await database.keeper.apply(shop())
+    await run_all(database, *FILL)
+    acknowledged, refused = [], []
 
-    async def run():
-        database = await Database.open(settings(tmp_path))
-        await database.keeper.apply(shop())
-        await run_all(database, *FILL)
-        acknowledged, refused = [], []
+    async def write(n):
+        for i in range(1_000):
+            number = 1_000 + n * 1_000 + i
+            try:
+                await database.execute(f"INSERT INTO orders VALUES ({number}, {1 + i % 3}, 1)")
+            except HornbeamError as error:
+                refused.append(error)
+                return
+            acknowledged.append(number)
 
-        async def write(n):
-            for i in range(1_000):
-                number = 1_000 + n * 1_000 + i
-                try:
-                    await database.execute(f"INSERT INTO orders VALUES ({number}, {1 + i % 3}, 1)")
-                except HornbeamError as error:
-                    refused.append(error)
-                    return
-                acknowledged.append(number)
+    writers = [asyncio.ensure_future(write(n)) for n in range(8)]
+    await asyncio.sleep(0.2)
+    await database.close()
+    await asyncio.gather(*writers)
+    assert len(refused) == 8
+    assert acknowledged
 
-        writers = [asyncio.ensure_future(write(n)) for n in range(8)]
-        await asyncio.sleep(0.2)
-        await database.close()
-        await asyncio.gather(*writers)
-        assert len(refused) == 8
-        assert acknowledged
-
-        async with opened(tmp_path) as database:
-            rows = await database.fetch("SELECT o_id FROM orders WHERE o_id >= 1000")
-            assert {number for (number,) in rows} >= set(acknowledged)
-            await database.keeper.wait_built()
-            await check(database)
-
-    asyncio.run(run())
-
-
-def test_closing_under_open_queries(tmp_path):
-    async def run():
-        async with opened(tmp_path, shop()) as database:
-            await run_all(database, *FILL)
-            async with database.query("SELECT * FROM orders") as result:
-                assert len(await result.stream.all()) == 4
-        async with opened(tmp_path) as database:
-            assert database.ready()
-            await check(database)
-
-    asyncio.run(run())
-
-
-def test_a_database_that_was_not_closed_recovers(tmp_path):
-    """The process ends without a word: what was answered is in the log, if not in the store."""
-
-    async def run():
-        database = await Database.open(settings(tmp_path))
-        await database.keeper.apply(shop())
+    async with opened(tmp_path) as database:
+        rows = await database.fetch("SELECT o_id FROM orders WHERE o_id >= 1000")
+        assert {number for (number,) in rows} >= set(acknowledged)
         await database.keeper.wait_built()
+        await check(database)
+
+
+async def test_closing_under_open_queries(tmp_path):
+    async with opened(tmp_path, shop()) as database:
         await run_all(database, *FILL)
-        last = await database.execute("UPDATE customer SET c_name = 'last' WHERE c_id = 1")
-        # Only what the operating system would do: locks and files are let go.
-        database._housekeeping.cancel()
-        for task in (*database.committer._stages, *database.committer._timers):
-            task.cancel()
-        await database.log.close()
-        await database.store.close()
-        await database._coordination.close()
-
-        async with opened(tmp_path) as database:
-            assert database.watermark() >= last.commit_ts
-            found = await database.fetch("SELECT c_name FROM customer WHERE c_id = 1")
-            assert found == [("last",)]
-            later = await database.execute("UPDATE customer SET c_name = 'later' WHERE c_id = 1")
-            assert later.commit_ts > last.commit_ts
-            await check(database)
-
-    asyncio.run(run())
+        async with database.query("SELECT * FROM orders") as result:
+            assert len(await result.stream.all()) == 4
+    async with opened(tmp_path) as database:
+        assert database.ready()
+        await check(database)
 
 
-def test_checkpoints_come_as_often_as_the_settings_say(tmp_path):
+async def test_a_database_that_was_not_closed_recovers(tmp_path):
+    """The process ends without a word: what was answered is in the log, if not in the store."""
+    database = await Database.open(settings(tmp_path))
+    await database.keeper.apply(shop())
+    await database.keeper.wait_built()
+    await run_all(database, *FILL)
+    last = await database.execute("UPDATE customer SET c_name = 'last' WHERE c_id = 1")
+    # Only what the operating system would do: locks and files are let go.
+    database._housekeeping.cancel()
+    for task in (*database.committer._stages, *database.committer._timers):
+        task.cancel()
+    await database.log.close()
+    await database.store.close()
+    await database._coordination.close()
+
+    async with opened(tmp_path) as database:
+        assert database.watermark() >= last.commit_ts
+        found = await database.fetch("SELECT c_name FROM customer WHERE c_id = 1")
+        assert found == [("last",)]
+        later = await database.execute("UPDATE customer SET c_name = 'later' WHERE c_id = 1")
+        assert later.commit_ts > last.commit_ts
+        await check(database)
+
+
+async def test_checkpoints_come_as_often_as_the_settings_say(tmp_path):
     class Recorder(SystemClock):
         def __init__(self):
             self.slept = set()
@@ -97,51 +86,41 @@ def test_checkpoints_come_as_often_as_the_settings_say(tmp_path):
             self.slept.add(seconds)
             await super().sleep(seconds)
 
-    async def run():
-        clock = Recorder()
-        wanted = settings(tmp_path).model_copy(update={"checkpoint_interval_s": 0.37})
-        async with await Database.open(wanted, clock=clock) as database:
-            await database.keeper.apply(shop())
-        assert 0.37 in clock.slept
-
-    asyncio.run(run())
+    clock = Recorder()
+    wanted = settings(tmp_path).model_copy(update={"checkpoint_interval_s": 0.37})
+    async with await Database.open(wanted, clock=clock) as database:
+        await database.keeper.apply(shop())
+    assert 0.37 in clock.slept
 
 
-def test_closing_under_a_change_of_the_catalog(tmp_path, monkeypatch):
+async def test_closing_under_a_change_of_the_catalog(tmp_path, monkeypatch):
     """Who waits for it learns that it may not have come about; nothing goes on."""
+    database = await Database.open(settings(tmp_path))
+    under_way, put = asyncio.Event(), database.store.put
 
-    async def run():
-        database = await Database.open(settings(tmp_path))
-        under_way, put = asyncio.Event(), database.store.put
+    async def no_catalog(writes, at):
+        if claim.TABLE in writes:
+            under_way.set()
+            await asyncio.Event().wait()
+        await put(writes, at)
 
-        async def no_catalog(writes, at):
-            if claim.TABLE in writes:
-                under_way.set()
-                await asyncio.Event().wait()
-            await put(writes, at)
+    monkeypatch.setattr(database.store, "put", no_catalog)
+    change = asyncio.ensure_future(database.keeper.apply(shop()))
+    await under_way.wait()
+    await database.close()
+    with pytest.raises(Unavailable, match="no more"):
+        await change
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    async with opened(tmp_path) as database:
+        assert not database.catalog.schema.names
 
-        monkeypatch.setattr(database.store, "put", no_catalog)
+
+async def test_a_change_goes_on_without_its_caller(tmp_path):
+    async with opened(tmp_path) as database:
         change = asyncio.ensure_future(database.keeper.apply(shop()))
-        await under_way.wait()
-        await database.close()
-        with pytest.raises(Unavailable, match="no more"):
+        await asyncio.sleep(0)
+        change.cancel()
+        with pytest.raises(asyncio.CancelledError):
             await change
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        async with opened(tmp_path) as database:
-            assert not database.catalog.schema.names
-
-    asyncio.run(run())
-
-
-def test_a_change_goes_on_without_its_caller(tmp_path):
-    async def run():
-        async with opened(tmp_path) as database:
-            change = asyncio.ensure_future(database.keeper.apply(shop()))
-            await asyncio.sleep(0)
-            change.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await change
-            await database.keeper.wait_built()
-            assert database.catalog.schema.names
-
-    asyncio.run(run())
+        await database.keeper.wait_built()
+        assert database.catalog.schema.names

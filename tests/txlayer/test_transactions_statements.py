@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+from contextlib import asynccontextmanager
 from decimal import Decimal
 
 import pytest
@@ -29,12 +30,11 @@ GIFTS = "INSERT INTO gift VALUES (1, 10, 1, 'bow'), (2, 20, 1, 'box'), (3, NULL,
 FILL = (PEOPLE, PRODUCTS, ORDERS, LINES, GIFTS)
 
 
-def on_full_shop(folder, test):
-    async def run(database):
+@asynccontextmanager
+async def on_full_shop(folder):
+    async with on_shop(folder) as database:
         await run_all(database, *FILL)
-        await test(database)
-
-    on_shop(folder, run)
+        yield database
 
 
 def statements(*items, **options):
@@ -42,8 +42,8 @@ def statements(*items, **options):
     return TransactionRequest(tuple(made), **options)
 
 
-def test_several_statements_and_roots_are_one_transaction(tmp_path):
-    async def test(database):
+async def test_several_statements_and_roots_are_one_transaction(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         result = await database.transact(
             statements(
                 "UPDATE customer SET c_balance = c_balance - 5 WHERE c_id = 1",
@@ -57,11 +57,9 @@ def test_several_statements_and_roots_are_one_transaction(tmp_path):
         found = await database.fetch("SELECT c_id, c_balance FROM customer ORDER BY c_id")
         assert found == [(1, Decimal("5.00")), (2, Decimal("25.00")), (3, Decimal("0.00"))]
 
-    on_full_shop(tmp_path, test)
 
-
-def test_a_failing_statement_undoes_the_whole_transaction(tmp_path):
-    async def test(database):
+async def test_a_failing_statement_undoes_the_whole_transaction(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         before = await database.fetch("SELECT * FROM customer ORDER BY c_id")
         for bad, error in [
             ("INSERT INTO customer VALUES (2, 'dup', 0, NULL)", UniqueViolation),
@@ -74,8 +72,6 @@ def test_a_failing_statement_undoes_the_whole_transaction(tmp_path):
                     statements("UPDATE customer SET c_name = 'x' WHERE c_id = 1", bad)
                 )
         assert await database.fetch("SELECT * FROM customer ORDER BY c_id") == before
-
-    on_full_shop(tmp_path, test)
 
 
 WHERES = [
@@ -103,8 +99,8 @@ WHERES = [
 ]
 
 
-def test_update_and_delete_with_any_where(tmp_path):
-    async def test(database):
+async def test_update_and_delete_with_any_where(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         for where, found in WHERES:
             sql = f"UPDATE customer SET c_name = c_name || '!' WHERE {where} RETURNING c_id"
             dry = await database.execute(sql, dry_run=True)
@@ -120,26 +116,19 @@ def test_update_and_delete_with_any_where(tmp_path):
             )
             assert gone.statements[0].affected == (3 if found else 0), where
 
-    on_full_shop(tmp_path, test)
 
-
-def test_update_uses_old_values(tmp_path):
-    async def test(database):
+async def test_update_uses_old_values(tmp_path):
+    async with on_shop(tmp_path) as database:
+        await run_all(database, *FILL[:-1])  # no gifts: they reference lines
         await database.execute(
             "UPDATE line SET l_no = l_no + 1, l_quantity = l_no * 100 + l_quantity"
         )
         found = await database.fetch("SELECT l_o_id, l_no, l_quantity FROM line ORDER BY 1, 2")
         assert found == [(10, 2, 105), (10, 3, 206), (11, 2, 107), (20, 2, 108)]
 
-    async def run(database):
-        await run_all(database, *FILL[:-1])  # no gifts: they reference lines
-        await test(database)
 
-    on_shop(tmp_path, run)
-
-
-def test_a_referenced_key_cannot_change(tmp_path):
-    async def test(database):
+async def test_a_referenced_key_cannot_change(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         with pytest.raises(ForeignKeyViolation):
             await database.execute("UPDATE customer SET c_id = 9 WHERE c_id = 1")
         await database.execute("UPDATE customer SET c_id = 9 WHERE c_id = 3")
@@ -152,11 +141,9 @@ def test_a_referenced_key_cannot_change(tmp_path):
         assert counts(result.affected, "customer", "orders") == (2, 1)
         assert await database.fetch("SELECT c_id FROM customer ORDER BY 1") == [(1,), (8,), (9,)]
 
-    on_full_shop(tmp_path, test)
 
-
-def test_moves_of_rows_and_subtrees(tmp_path):
-    async def test(database):
+async def test_moves_of_rows_and_subtrees(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         of = "SELECT o_id, l_no FROM customer, orders, line WHERE c_id = o_c_id AND o_id = l_o_id"
         await database.execute("UPDATE orders SET o_c_id = 3 WHERE o_id = 10")
         assert sorted(await database.fetch(f"{of} AND c_id = 3")) == [(10, 1), (10, 2)]
@@ -169,11 +156,9 @@ def test_moves_of_rows_and_subtrees(tmp_path):
             "SELECT count(*) FROM line, gift WHERE l_o_id = g_o_id AND l_no = g_no AND l_o_id = 11"
         ) == [(2,)]
 
-    on_full_shop(tmp_path, test)
 
-
-def test_insert_select(tmp_path):
-    async def test(database):
+async def test_insert_select(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         result = await database.execute(
             "INSERT INTO orders (o_id, o_c_id) SELECT c_id + ?, c_id FROM customer WHERE c_id > ?"
             " RETURNING o_id",
@@ -194,11 +179,9 @@ def test_insert_select(tmp_path):
         )
         assert own.statements[1].affected == 1
 
-    on_full_shop(tmp_path, test)
 
-
-def test_a_transaction_finds_what_it_wrote(tmp_path):
-    async def test(database):
+async def test_a_transaction_finds_what_it_wrote(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         result = await database.transact(
             statements(
                 "INSERT INTO customer (c_id, c_name) VALUES (5, 'eve')",
@@ -213,11 +196,9 @@ def test_a_transaction_finds_what_it_wrote(tmp_path):
         assert [s.affected for s in result.statements] == [1, 1, 1, 1, 1, 1]
         assert result.affected == {}
 
-    on_full_shop(tmp_path, test)
 
-
-def test_on_conflict_on_the_primary_key(tmp_path):
-    async def test(database):
+async def test_on_conflict_on_the_primary_key(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         await database.execute(
             "INSERT INTO customer VALUES (1, 'no', 1, NULL) ON CONFLICT DO NOTHING"
         )
@@ -241,11 +222,9 @@ def test_on_conflict_on_the_primary_key(tmp_path):
         )
         assert result.statements[0].affected == 0
 
-    on_full_shop(tmp_path, test)
 
-
-def test_on_conflict_on_a_unique_index(tmp_path):
-    async def test(database):
+async def test_on_conflict_on_a_unique_index(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         upsert = "INSERT INTO customer VALUES (?, 'new', 1, ?) ON CONFLICT (c_email)"
         result = await database.execute(
             f"{upsert} DO UPDATE SET c_name = 'old' RETURNING c_id", (7, "a@x")
@@ -271,11 +250,9 @@ def test_on_conflict_on_a_unique_index(tmp_path):
             0
         ].affected == 1
 
-    on_full_shop(tmp_path, test)
 
-
-def test_the_target_of_an_insert_has_an_alias(tmp_path):
-    async def test(database):
+async def test_the_target_of_an_insert_has_an_alias(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         upsert = """INSERT INTO customer AS x (c_id, c_name, c_email) VALUES (7, 'new', 'a@x')
                     ON CONFLICT (c_email) DO UPDATE SET c_balance = x.c_balance + 1
                     WHERE x.c_name <> excluded.c_name RETURNING x.c_id, x.c_balance"""
@@ -287,19 +264,15 @@ def test_the_target_of_an_insert_has_an_alias(tmp_path):
         )
         assert sorted(copied.statements[0].rows) == [(11,), (12,)]
 
-    on_full_shop(tmp_path, test)
 
-
-def test_the_same_new_row_twice_in_one_statement(tmp_path):
-    async def test(database):
+async def test_the_same_new_row_twice_in_one_statement(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         result = await database.execute(
             "INSERT INTO customer (c_id, c_name) VALUES (9, 'a'), (9, 'b') ON CONFLICT DO NOTHING"
         )
         assert result.statements[0].affected == 1
         with pytest.raises(UniqueViolation):
             await database.execute("INSERT INTO customer (c_id, c_name) VALUES (8, 'a'), (8, 'b')")
-
-    on_full_shop(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -312,21 +285,18 @@ def test_the_same_new_row_twice_in_one_statement(tmp_path):
         "SELECT 1, p_name, 1, p_name FROM product ON CONFLICT (c_id)",
     ],
 )
-def test_an_upsert_writes_no_row_twice(tmp_path, proposed):
+async def test_an_upsert_writes_no_row_twice(tmp_path, proposed):
     """The order of the rows that are proposed would decide, and a SELECT has none."""
-
-    async def test(database):
+    async with on_full_shop(tmp_path) as database:
         before = await database.fetch("SELECT * FROM customer ORDER BY c_id")
         upsert = f"INSERT INTO customer {proposed} DO UPDATE SET c_name = excluded.c_name"
         with pytest.raises(SqlError, match="second time"):
             await database.execute(upsert)
         assert await database.fetch("SELECT * FROM customer ORDER BY c_id") == before
 
-    on_full_shop(tmp_path, test)
 
-
-def test_an_upsert_may_write_what_another_statement_wrote(tmp_path):
-    async def test(database):
+async def test_an_upsert_may_write_what_another_statement_wrote(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         upsert = "INSERT INTO customer (c_id, c_name) VALUES (9, 'a') ON CONFLICT (c_id)"
         upsert += " DO UPDATE SET c_name = customer.c_name || excluded.c_name"
         done = await database.transact(statements(upsert, upsert, upsert))
@@ -337,11 +307,9 @@ def test_an_upsert_may_write_what_another_statement_wrote(tmp_path):
         )
         assert left_out.statements[0].rows == (("d",),)
 
-    on_full_shop(tmp_path, test)
 
-
-def test_returning(tmp_path):
-    async def test(database):
+async def test_returning(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         result = await database.execute(
             "UPDATE customer AS c SET c_balance = c.c_balance * 2 WHERE c.c_id <= 2"
             " RETURNING *, c_balance / 2 AS half, upper(c_name)"
@@ -351,8 +319,6 @@ def test_returning(tmp_path):
         assert sorted(row[0] for row in statement.rows) == [1, 2]
         deleted = await database.execute("DELETE FROM customer WHERE c_id = 3 RETURNING c_name")
         assert deleted.statements[0].rows == (("cy",),)
-
-    on_full_shop(tmp_path, test)
 
 
 def test_defaults_identity_and_the_time_of_the_transaction(tmp_path):
@@ -391,8 +357,8 @@ def test_defaults_identity_and_the_time_of_the_transaction(tmp_path):
     asyncio.run(run())
 
 
-def test_set_default(tmp_path):
-    async def test(database):
+async def test_set_default(tmp_path):
+    async with on_shop(tmp_path) as database:
         inserted, updated, upserted = (
             await database.transact(
                 statements(
@@ -428,11 +394,9 @@ def test_set_default(tmp_path):
         with pytest.raises(UnknownName):
             await database.execute('UPDATE customer SET c_email = "default"')
 
-    on_shop(tmp_path, test)
 
-
-def test_rows_without_sql(tmp_path):
-    async def test(database):
+async def test_rows_without_sql(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         result = await database.load("orders", ["o_id", "o_c_id"], [(40, 1), ("41", None)])
         assert counts(result.affected, "orders", "customer__orders") == (2, 1)
         mixed = TransactionRequest(
@@ -446,8 +410,6 @@ def test_rows_without_sql(tmp_path):
             await database.load("orders", ["o_id"], [(42,), (42,)])
         with pytest.raises(UnknownName):
             await database.load("orders", ["nothing"], [(1,)])
-
-    on_full_shop(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -467,13 +429,11 @@ def test_rows_without_sql(tmp_path):
         "DELETE FROM customer RETURNING max(c_id)",
     ],
 )
-def test_what_is_not_supported_says_so(tmp_path, sql):
-    async def test(database):
+async def test_what_is_not_supported_says_so(tmp_path, sql):
+    async with on_shop(tmp_path) as database:
         with pytest.raises(SqlError) as raised:
             await database.execute(sql)
         assert isinstance(raised.value, Unsupported | UnknownName), raised.value
-
-    on_shop(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -490,16 +450,14 @@ def test_what_is_not_supported_says_so(tmp_path, sql):
         ("INSERT INTO customer (c_id, c_name) VALUES (1, 'x') ON CONFLICT (c_name) DO NOTHING", ()),
     ],
 )
-def test_wrong_statements_are_refused(tmp_path, sql, parameters):
-    async def test(database):
+async def test_wrong_statements_are_refused(tmp_path, sql, parameters):
+    async with on_shop(tmp_path) as database:
         with pytest.raises(SqlError):
             await database.execute(sql, parameters)
 
-    on_shop(tmp_path, test)
 
-
-def test_a_statement_that_takes_too_long_ends_without_effect(tmp_path):
-    async def test(database):
+async def test_a_statement_that_takes_too_long_ends_without_effect(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         with pytest.raises(StatementTimeout):
             await database.execute(
                 "DELETE FROM line WHERE l_quantity IN"
@@ -507,8 +465,6 @@ def test_a_statement_that_takes_too_long_ends_without_effect(tmp_path):
                 timeout_s=0.2,
             )
         assert await database.fetch("SELECT count(*) FROM line") == [(4,)]
-
-    on_full_shop(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -523,20 +479,17 @@ def test_a_statement_that_takes_too_long_ends_without_effect(tmp_path):
         ("NULL", 0),
     ],
 )
-def test_a_condition_that_is_no_boolean_is_cast_to_one(tmp_path, condition, changed):
+async def test_a_condition_that_is_no_boolean_is_cast_to_one(tmp_path, condition, changed):
     """It was taken for false, though a SELECT under the same condition found the rows."""
-
-    async def test(database):
+    async with on_shop(tmp_path) as database:
         await run_all(database, "INSERT INTO product VALUES (1, 'a', 0), (2, 'bb', 5)")
         found = await database.fetch(f"SELECT p_id FROM product WHERE {condition}")
         done = await database.execute(f"UPDATE product SET p_name = 'x' WHERE {condition}")
         assert (len(found), done.statements[0].affected) == (changed, changed)
 
-    on_shop(tmp_path, test)
 
-
-def test_functions_in_writes_have_all_their_arguments(tmp_path):
-    async def test(database):
+async def test_functions_in_writes_have_all_their_arguments(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         await database.transact(
             statements(
                 "INSERT INTO product VALUES (8, to_char(date '2024-05-06', 'YYYY-MM'), 1)",
@@ -560,11 +513,9 @@ def test_functions_in_writes_have_all_their_arguments(tmp_path):
             with pytest.raises(error, match=text):
                 await database.transact(statements(bad))
 
-    on_full_shop(tmp_path, test)
 
-
-def test_rows_of_functions_are_inserted(tmp_path):
-    async def test(database):
+async def test_rows_of_functions_are_inserted(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         await database.transact(
             statements(
                 "INSERT INTO customer (c_id, c_name, c_balance)"
@@ -586,5 +537,3 @@ def test_rows_of_functions_are_inserted(tmp_path):
         ):
             with pytest.raises(SqlError, match="2"):
                 await database.transact(statements(bad))
-
-    on_full_shop(tmp_path, test)

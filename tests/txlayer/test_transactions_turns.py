@@ -140,17 +140,13 @@ def longest_step(monkeypatch):
 
 
 @pytest.mark.parametrize("case", LARGE)
-def test_a_large_transaction_lets_others_run(tmp_path, monkeypatch, case):
+async def test_a_large_transaction_lets_others_run(tmp_path, monkeypatch, case):
     filled, statements = LARGE[case]
-
-    async def scenario():
-        async with prepared(tmp_path, filled) as database:
-            began = time.thread_time()
-            with longest_step(monkeypatch) as longest:
-                await database.transact(
-                    TransactionRequest(tuple(map(_work, statements)), timeout_s=120)
-                )
-            assert longest[0] < LONGEST_S
-            assert time.thread_time() - began > 2 * LONGEST_S
-
-    asyncio.run(scenario())
+    async with prepared(tmp_path, filled) as database:
+        began = time.thread_time()
+        with longest_step(monkeypatch) as longest:
+            await database.transact(
+                TransactionRequest(tuple(map(_work, statements)), timeout_s=120)
+            )
+        assert longest[0] < LONGEST_S
+        assert time.thread_time() - began > 2 * LONGEST_S

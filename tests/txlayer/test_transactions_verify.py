@@ -75,8 +75,8 @@ async def damage(database, name, kind):
 
 
 @pytest.mark.parametrize("kind", ["missing", "extra", "different", "misplaced", "twice"])
-def test_damage_is_found_and_mended(tmp_path, kind):
-    async def test(database):
+async def test_damage_is_found_and_mended(tmp_path, kind):
+    async with on_full_shop(tmp_path) as database:
         planted = [name for name in STORED if await damage(database, name, kind)]
         assert planted
         report = await database.verify()
@@ -90,11 +90,9 @@ def test_damage_is_found_and_mended(tmp_path, kind):
         assert all(item.repaired for item in mended.checked if item.differences)
         await check(database)
 
-    on_full_shop(tmp_path, test)
 
-
-def test_what_is_no_row_or_lies_under_no_key_is_mended(tmp_path):
-    async def test(database):
+async def test_what_is_no_row_or_lies_under_no_key_is_mended(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         name = "customer__orders"
         cell = await first_cell(database, name)
         codec = database.manager.state.codecs(name)
@@ -113,20 +111,16 @@ def test_what_is_no_row_or_lies_under_no_key_is_mended(tmp_path):
         assert await database.repair(name, list(strange)) == 0
         await check(database)
 
-    on_full_shop(tmp_path, test)
 
-
-def test_only_what_commits_keep_is_repaired(tmp_path):
-    async def test(database):
+async def test_only_what_commits_keep_is_repaired(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         for name in ("customer", "nothing"):
             with pytest.raises(NotFound):
                 await database.repair(name, [b"\x15\x01"])
 
-    on_full_shop(tmp_path, test)
 
-
-def test_repair_goes_on_beside_writers(tmp_path):
-    async def test(database):
+async def test_repair_goes_on_beside_writers(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         for name in STORED:
             await damage(database, name, "missing")
         for n in range(10):
@@ -135,11 +129,9 @@ def test_repair_goes_on_beside_writers(tmp_path):
         await database.execute("UPDATE customer SET c_name = c_name || '?'")
         await check(database)
 
-    on_full_shop(tmp_path, test)
 
-
-def test_an_orphan_is_found(tmp_path):
-    async def test(database):
+async def test_an_orphan_is_found(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         codec = database.manager.state.codecs("product")
         (row,) = await database.fetch("SELECT * FROM product WHERE p_id = 1")
         await plant(database, "product", Put(codec.key(row), TOMBSTONE))
@@ -149,15 +141,11 @@ def test_an_orphan_is_found(tmp_path):
         ]
         await database.execute("INSERT INTO product VALUES (1, 'pen', 5)")
 
-    on_full_shop(tmp_path, test)
 
-
-def test_progress_is_told(tmp_path):
-    async def test(database):
+async def test_progress_is_told(tmp_path):
+    async with on_full_shop(tmp_path) as database:
         seen = []
         await database.verify(progress=lambda name, done, total: seen.append((name, done, total)))
         names, done, totals = zip(*seen, strict=True)
         assert list(done) == sorted(done)
         assert done[-1] == totals[-1] == len(names) - 1
-
-    on_full_shop(tmp_path, test)

@@ -1,6 +1,6 @@
 """A WHERE finds the same rows in UPDATE and DELETE as in SELECT, whatever it compares with."""
 
-import asyncio
+from contextlib import asynccontextmanager
 from decimal import Decimal
 
 import pytest
@@ -49,13 +49,11 @@ KEYS = [
 ]
 
 
-def on_rows(folder, test):
-    async def run():
-        async with opened(folder, catalog_of(load_ddl(DDL))) as database:
-            await run_all(database, *ROWS)
-            await test(database)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def on_rows(folder):
+    async with opened(folder, catalog_of(load_ddl(DDL))) as database:
+        await run_all(database, *ROWS)
+        yield database
 
 
 @pytest.mark.parametrize("left_to_duckdb", [False, True])
@@ -69,23 +67,19 @@ def on_rows(folder, test):
         ("n = ?", "abcdef", 0),
     ],
 )
-def test_a_parameter_is_compared_as_it_is(tmp_path, condition, value, found, left_to_duckdb):
+async def test_a_parameter_is_compared_as_it_is(tmp_path, condition, value, found, left_to_duckdb):
     """It was rounded to the column's scale, or refused for its length, in what we do not compile:
     a DELETE took a row that its WHERE did not mean."""
     where = f"id = 1 AND {condition}" + (" AND md5(n) <> ''" if left_to_duckdb else "")
-
-    async def test(database):
+    async with on_rows(tmp_path) as database:
         done = await database.execute(f"DELETE FROM t WHERE {where}", [value])
         assert done.statements[0].affected == found
 
-    on_rows(tmp_path, test)
 
-
-def test_a_key_is_found_by_what_equals_it_in_sql(tmp_path):
+async def test_a_key_is_found_by_what_equals_it_in_sql(tmp_path):
     """A moment with a zone missed keys without one, text was taken for base64, and dates that SQL
     reads were refused."""
-
-    async def test(database):
+    async with on_rows(tmp_path) as database:
         for relation, value in KEYS:
             condition = f"k = {value}"
             found = await database.fetch(f"SELECT k, v FROM {relation} WHERE {condition}")
@@ -95,8 +89,6 @@ def test_a_key_is_found_by_what_equals_it_in_sql(tmp_path):
                 f"UPDATE {relation} SET v = v WHERE {condition} RETURNING k, v"
             )
             assert list(done.statements[0].rows) == found == expected, f"{relation}: {condition}"
-
-    on_rows(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -110,13 +102,11 @@ def test_a_key_is_found_by_what_equals_it_in_sql(tmp_path):
         ("UPDATE p SET v = 3 WHERE k = ?", "YWJjZA==", 1),
     ],
 )
-def test_a_key_is_found_by_a_parameter(tmp_path, sql, value, changed):
-    async def test(database):
+async def test_a_key_is_found_by_a_parameter(tmp_path, sql, value, changed):
+    async with on_rows(tmp_path) as database:
         given = {"x": value} if ":x" in sql else [value]
         done = await database.execute(sql, given)
         assert done.statements[0].affected == changed
-
-    on_rows(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -128,13 +118,10 @@ def test_a_key_is_found_by_a_parameter(tmp_path, sql, value, changed):
         "id IN (SELECT w_big FROM wide) AND d IN (SELECT w_d FROM wide)",
     ],
 )
-def test_a_column_may_be_narrower_than_what_a_subquery_gives(tmp_path, condition):
+async def test_a_column_may_be_narrower_than_what_a_subquery_gives(tmp_path, condition):
     """The subquery's values had to fit into the column's type, or an internal error was raised."""
-
-    async def test(database):
+    async with on_rows(tmp_path) as database:
         found = await database.fetch(f"SELECT avg(id) FROM t WHERE {condition}")
         assert found == [(1.0,)]
         done = await database.execute(f"DELETE FROM t WHERE {condition} AND md5(n) <> ''")
         assert done.statements[0].affected == 1
-
-    on_rows(tmp_path, test)

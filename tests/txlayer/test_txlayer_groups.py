@@ -123,41 +123,35 @@ async def moment(of: Catalog, at: int) -> tuple[Catalog, int]:
     return of, at
 
 
-def test_of_two_that_begin_at_one_time_both_do_the_same_batch(tmp_path):
-    async def scenario():
-        coordination = LocalCoordination.open(tmp_path)
-        groups = Groups(coordination)
-        other = asyncio.Event()
+async def test_of_two_that_begin_at_one_time_both_do_the_same_batch(tmp_path):
+    coordination = LocalCoordination.open(tmp_path)
+    groups = Groups(coordination)
+    other = asyncio.Event()
 
-        async def slow() -> tuple[Catalog, int]:
-            await other.wait()
-            return ONE, NOW
+    async def slow() -> tuple[Catalog, int]:
+        await other.wait()
+        return ONE, NOW
 
-        late = asyncio.ensure_future(groups.begin("default", slow))
-        await asyncio.sleep(0)
-        first = await groups.begin("default", lambda: moment(ONE, NOW + 1))
-        other.set()
-        assert await late == first
-        assert first.batch == Batch(NOW + 1, 3, {"a": 1, "b": 1})
-        again = await groups.begin("default", lambda: moment(ONE, NOW + 2))
-        assert again == first
+    late = asyncio.ensure_future(groups.begin("default", slow))
+    await asyncio.sleep(0)
+    first = await groups.begin("default", lambda: moment(ONE, NOW + 1))
+    other.set()
+    assert await late == first
+    assert first.batch == Batch(NOW + 1, 3, {"a": 1, "b": 1})
+    again = await groups.begin("default", lambda: moment(ONE, NOW + 2))
+    assert again == first
 
-        done = await groups.finish("default", NOW + 1, DONE, NOW + 3, HOUR)
-        assert done.as_of == NOW + 1
-        assert await groups.finish("default", NOW + 1, DONE, NOW + 4, HOUR) == done
-        assert await groups.state("default") == done
-        assert await groups.state("Default/é") == GroupState()
-        await coordination.close()
-
-    asyncio.run(scenario())
+    done = await groups.finish("default", NOW + 1, DONE, NOW + 3, HOUR)
+    assert done.as_of == NOW + 1
+    assert await groups.finish("default", NOW + 1, DONE, NOW + 4, HOUR) == done
+    assert await groups.state("default") == done
+    assert await groups.state("Default/é") == GroupState()
+    await coordination.close()
 
 
-def test_a_state_that_is_none_is_told(tmp_path):
-    async def scenario():
-        coordination = LocalCoordination.open(tmp_path)
-        await coordination.write("deferred/" + b"x".hex(), b"{", 0)
-        with pytest.raises(Corruption, match="group x"):
-            await Groups(coordination).state("x")
-        await coordination.close()
-
-    asyncio.run(scenario())
+async def test_a_state_that_is_none_is_told(tmp_path):
+    coordination = LocalCoordination.open(tmp_path)
+    await coordination.write("deferred/" + b"x".hex(), b"{", 0)
+    with pytest.raises(Corruption, match="group x"):
+        await Groups(coordination).state("x")
+    await coordination.close()

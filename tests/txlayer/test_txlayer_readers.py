@@ -8,17 +8,14 @@ from txlayer_world import settle
 from hornbeam_server.txlayer.commit.read_holds import Readers
 
 
-def test_the_oldest_version_is_that_of_the_oldest_query_or_else_the_newest_there_is():
-    async def run():
-        readers = Readers()
-        assert readers.oldest_version(9) == 9
-        async with readers.reading(7):
-            async with readers.reading(5), readers.reading(5):
-                assert readers.oldest_version(9) == 5
-            assert readers.oldest_version(9) == 7
-        assert readers.oldest_version(9) == 9
-
-    asyncio.run(run())
+async def test_the_oldest_version_is_that_of_the_oldest_query_or_else_the_newest_there_is():
+    readers = Readers()
+    assert readers.oldest_version(9) == 9
+    async with readers.reading(7):
+        async with readers.reading(5), readers.reading(5):
+            assert readers.oldest_version(9) == 5
+        assert readers.oldest_version(9) == 7
+    assert readers.oldest_version(9) == 9
 
 
 def test_the_oldest_snapshot_is_held_as_long_as_anybody_reads_it():
@@ -33,38 +30,32 @@ def test_the_oldest_snapshot_is_held_as_long_as_anybody_reads_it():
     assert readers.oldest_snapshot() == 0
 
 
-def test_a_query_that_fails_holds_nothing():
-    async def run():
-        readers = Readers()
-        with pytest.raises(ZeroDivisionError), readers.holding(30):
+async def test_a_query_that_fails_holds_nothing():
+    readers = Readers()
+    with pytest.raises(ZeroDivisionError), readers.holding(30):
+        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        async with readers.reading(3):
             raise ZeroDivisionError
-        with pytest.raises(ZeroDivisionError):
-            async with readers.reading(3):
-                raise ZeroDivisionError
-        assert (readers.oldest_snapshot(), readers.oldest_version(9)) == (0, 9)
-
-    asyncio.run(run())
+    assert (readers.oldest_snapshot(), readers.oldest_version(9)) == (0, 9)
 
 
-def test_waiting_ends_with_the_last_query_below():
-    async def run():
-        readers = Readers()
-        ends = {version: asyncio.Event() for version in (4, 5, 6)}
+async def test_waiting_ends_with_the_last_query_below():
+    readers = Readers()
+    ends = {version: asyncio.Event() for version in (4, 5, 6)}
 
-        async def query(version):
-            async with readers.reading(version):
-                await ends[version].wait()
+    async def query(version):
+        async with readers.reading(version):
+            await ends[version].wait()
 
-        queries = [asyncio.ensure_future(query(version)) for version in ends]
+    queries = [asyncio.ensure_future(query(version)) for version in ends]
+    await settle()
+    past = asyncio.ensure_future(readers.wait_until_past(6))
+    for version in (4, 5):
         await settle()
-        past = asyncio.ensure_future(readers.wait_until_past(6))
-        for version in (4, 5):
-            await settle()
-            assert not past.done()
-            ends[version].set()
-        await past
-        await readers.wait_until_past(6)
-        ends[6].set()
-        await asyncio.gather(*queries)
-
-    asyncio.run(run())
+        assert not past.done()
+        ends[version].set()
+    await past
+    await readers.wait_until_past(6)
+    ends[6].set()
+    await asyncio.gather(*queries)
