@@ -118,16 +118,18 @@ def node_contexts(settings: Settings) -> Tls | None:
 
 
 def renew(contexts: Iterable[ssl.SSLContext], settings: Settings, authority: Path | None) -> None:
-    """Read the certificate files again, for later connections. If the certificate cannot be read,
-    log an error and keep the previous one. `authority` is added to the authorities that may sign
-    certificates of peers: those that were read before stay trusted."""
+    """Read the certificate files again, for later connections. If a file cannot be used, log an
+    error and keep the previous certificate. `authority` is added to the authorities that may sign
+    certificates of peers: those that were read before stay trusted until a restart."""
     try:
+        # OpenSSL replaces the certificate before it finds that the key is of another one.
+        _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), settings, authority)
         for context in contexts:
             _load(context, settings, authority)
     except InvalidRequest as error:
         _LOG.error("certificates stay as they are", error=str(error))
     else:
-        _LOG.warning("certificates read anew")
+        _LOG.warning("certificates renewed")
 
 
 def _load(context: ssl.SSLContext, settings: Settings, authority: Path | None) -> None:

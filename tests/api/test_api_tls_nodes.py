@@ -66,10 +66,14 @@ async def exchanged(listener: TcpPeers, caller: TcpPeers) -> bytes:
 
 
 @on_every_loop
-async def test_nodes_with_certificates_of_one_authority_talk(run: Run, authority):
+def test_nodes_with_certificates_of_one_authority_talk(run: Run, authority):
     """Whatever names are in them."""
-    both = [peers(certified(authority, name)) for name in ("one", "two")]
-    assert await exchanged(*both) == b"a x"
+
+    async def scenario() -> None:
+        both = [peers(certified(authority, name)) for name in ("one", "two")]
+        assert await exchanged(*both) == b"a x"
+
+    run(scenario())
 
 
 @on_every_loop
@@ -105,7 +109,7 @@ def test_tls_on_one_side_only_is_refused(run: Run, which, authority):
 
 
 def test_certificates_of_nodes_can_be_renewed(authority, tmp_path):
-    """Those that cannot be used are told, and the old ones stay."""
+    """Certificates that cannot be used are reported, and the old ones stay."""
     files = [tmp_path / "used.pem", tmp_path / "used.key"]
 
     def put(certificate: Path, key: Path) -> None:
@@ -130,7 +134,12 @@ def test_certificates_of_nodes_can_be_renewed(authority, tmp_path):
         put(*authority.signed("after"))
         renew(tls, settings, authority.certificate)
         assert asyncio.run(reach()) == b"a x"
-    assert [line["log_level"] for line in logged] == ["error", "warning", "warning"]
+        certificate, _ = authority.signed("without its key")
+        files[0].write_bytes(certificate.read_bytes())
+        renew(tls, settings, authority.certificate)
+        assert asyncio.run(reach()) == b"a x"
+    levels = [line["log_level"] for line in logged]
+    assert levels == ["error", "warning", "warning", "error"]
 
 
 def test_certificates_that_cannot_be_used_are_told(authority, tmp_path):

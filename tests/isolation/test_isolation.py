@@ -68,7 +68,7 @@ async def values(database):
 
 @asynccontextmanager
 async def history(folder):
-    """Run `test` over rows (1, 10) and (2, 20)."""
+    """A database with the rows (1, 10) and (2, 20)."""
     async with await Database.open(Settings(data=folder / "data")) as database:
         await database.keeper.apply(Catalog(1, SCHEMA, Forest(("test",))))
         await database.execute("INSERT INTO test VALUES (1, 10), (2, 20)")

@@ -165,7 +165,7 @@ async def opened(
 
 @asynccontextmanager
 async def on_shop(folder: Path, **options: object):
-    """Run `test` on a new shop; afterwards every view, index and foreign key must hold."""
+    """A new shop. At the end every view, index and foreign key must hold."""
     async with opened(folder, shop(), **options) as database:
         yield database
         await settled(database)

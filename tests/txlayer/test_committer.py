@@ -26,7 +26,7 @@ from hornbeam_server.txlayer.commit.recovery import recover
 
 @asynccontextmanager
 async def running(world: World):
-    """Run `scenario` between start and close of the world's committer."""
+    """Start the world's committer, and close it at the end."""
     await world.committer.start()
     try:
         yield
