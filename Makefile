@@ -1,5 +1,5 @@
 # Every target does its own set-up: a virtual environment in .venv with exactly what
-# requirements.lock says (hashes included). Say PYTHON=python3.12 to choose an interpreter.
+# requirements.lock says (hashes included). PYTHON=python3.12 chooses another interpreter.
 PYTHON ?= python3
 DATA ?= var/hornbeam
 CLUSTER ?= var/cluster
@@ -12,31 +12,33 @@ FIRST_SEED ?= 1
 TRANSACTIONS ?= 500
 RUNS ?= 3
 SEED ?= 1
-BIN := .venv/bin
-READY := .venv/.ready
-SPARK := .venv/.spark
-PEERS := .venv/.peers
+# An interpreter that is named on the command line has an environment of its own.
+VENV := $(if $(filter command%,$(origin PYTHON)),.venv-$(notdir $(PYTHON)),.venv)
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SPARK := $(VENV)/.spark
+PEERS := $(VENV)/.peers
 
-.PHONY: demo demo-cluster demo-spark test check docs sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
+.PHONY: demo demo-cluster demo-spark test test-quick check docs sim mutants models fuzz nemesis hostile serve cluster cluster-down bench bench-cluster bench-nodes bench-spark bench-spark-cluster bench-peers lock clean
 
 # A copy without symbolic links (a zip, core.symlinks=false) has files with their targets: `ln` restores them.
 $(READY): requirements.lock pyproject.toml client/pyproject.toml
 	@for it in $(filter-out %.py,$(wildcard src/hornbeam_server/*)); do test -d $$it || ln -sfn "$$(cat $$it)" $$it; done
 	@$(PYTHON) -c 'import sys; sys.exit("Hornbeam needs Python 3.11 or newer; say which with: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "Setting up .venv"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Setting up $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep -o '^uv==[^ ]*' requirements.lock)"
-	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip sync --quiet requirements.lock
-	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --no-deps -e client -e .
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip sync --quiet requirements.lock
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --no-deps -e client -e .
 	@touch $@
 
 $(SPARK): $(READY) requirements-spark.lock
 	@echo "Adding Spark (460 MB)"
-	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --require-hashes -r requirements-spark.lock
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements-spark.lock
 	@touch $@
 
 $(PEERS): $(READY) requirements-bench.lock
-	@VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv pip install --quiet --require-hashes -r requirements-bench.lock
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements-bench.lock
 	@touch $@
 
 demo: $(READY)  ## TPC-W from schema to verified views
@@ -51,6 +53,9 @@ demo-spark: $(SPARK)  ## TPC-H beside a writer: views built, kept and reconciled
 test: $(SPARK)  ## the whole suite, in JOBS=2 processes; installs the programs that it needs if it may
 	@$(BIN)/python -m tests.programs
 	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope
+
+test-quick: $(READY)  ## the loop while working: tests that need nothing but Python; PYTHON=python3.13 for another one
+	@$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --quick
 
 docs: $(READY)  ## the documentation as a site, in var/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
@@ -126,4 +131,4 @@ lock:  ## resolve the dependencies anew
 	  --constraint requirements.lock -o requirements-bench.lock
 
 clean:
-	rm -rf .venv var .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* var .mypy_cache .ruff_cache .pytest_cache .hypothesis

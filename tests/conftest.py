@@ -38,7 +38,45 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=15)
 settings.load_profile("repeatable")
+
+NOT_QUICK = {
+    *("bench", "cluster", "crash", "distributions", "fuzz", "hostile", "isolation", "models"),
+    *("nemesis", "pipeline", "sim"),
+}
+"""Folders of tests that `--quick` leaves out: they need Java, Spark, Go or spin, or take long."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="only quick tests, which need nothing but Python: `make test-quick`",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    leave_out = collection_path.is_dir() and collection_path.name in NOT_QUICK
+    return True if config.getoption("--quick") and leave_out else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the other tests that need a cluster or Go, or are marked as long."""
+    if not config.getoption("--quick"):
+        return
+    left = [
+        item
+        for item in items
+        if needs_cluster(item) or item.get_closest_marker("long") or item.get_closest_marker("go")
+    ]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(autouse=True)

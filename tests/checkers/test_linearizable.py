@@ -16,6 +16,7 @@ from linearizable import (
     program,
 )
 
+pytestmark = pytest.mark.go
 LINE = re.compile(
     r"(?P<key>\w+) (?P<call>\d+)-(?P<end>\d+|\?) (?P<kind>\w+)(?P<args>( -?\d+| none)*)"
     r"( -> (?P<result>\S+))?(?P<failed> failed)?"
