@@ -142,6 +142,10 @@ class TableStore(Protocol):
         """Flush and release. Idempotent."""
 
 
+Payload = bytes | Sequence[bytes]
+"""The payload of a frame, or its consecutive pieces."""
+
+
 class Position(NamedTuple):
     """A position in a slave's log at which a record begins or ends; ordered."""
 
@@ -166,7 +170,7 @@ class Segment:
 class Log(Protocol):
     """One slave's write-ahead log: checksummed frames in rolled segments."""
 
-    async def append(self, payloads: Sequence[bytes]) -> Position:
+    async def append(self, payloads: Sequence[Payload]) -> Position:
         """Append all frames in order; on return they survive a crash of the machine.
 
         Returns the position just after them. Callers are serialized in call order. After

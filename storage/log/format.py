@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from hornbeam_server.schema.errors import Corruption
+from hornbeam_server.storage.ports import Payload
 
 MAGIC = b"HBLOG\r\n\x1a"
 VERSION = 2
@@ -54,40 +55,52 @@ def parse_name(file_name: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match is not None else None
 
 
-def require_payloads(payloads: Sequence[bytes]) -> None:
+def require_payloads(payloads: Sequence[Payload]) -> None:
     """Raises ValueError for a payload that is empty or too long for a frame."""
     for payload in payloads:
-        if not 0 < len(payload) <= MAX_PAYLOAD:
-            raise ValueError(f"a payload of {len(payload)} bytes")
+        size = sum(map(len, _pieces(payload)))
+        if not 0 < size <= MAX_PAYLOAD:
+            raise ValueError(f"a payload of {size} bytes")
 
 
-def encode_append(payloads: Sequence[bytes], epoch: int, sequence: int, offset: int) -> list[bytes]:
+def encode_append(
+    payloads: Sequence[Payload], epoch: int, sequence: int, offset: int
+) -> list[bytes]:
     """The frames of one append that begins at `offset` of a segment, as consecutive pieces of
-    bytes. Each payload is a piece of its own, so that a large one is not copied."""
-    pieces = []
+    bytes. Payloads are not copied."""
+    frames: list[bytes] = []
     for number, payload in enumerate(payloads):
-        length = len(payload) | (_CONTINUES if number > 0 else 0)
-        head = _head(length, payload, (epoch, sequence), offset)
-        pieces += [head, payload]
-        offset += len(head) + len(payload)
-    return pieces
+        pieces = _pieces(payload)
+        size = sum(map(len, pieces))
+        length = size | (_CONTINUES if number > 0 else 0)
+        head = _head(length, pieces, (epoch, sequence), offset)
+        frames += [head, *pieces]
+        offset += len(head) + size
+    return frames
+
+
+def _pieces(payload: Payload) -> Sequence[bytes]:
+    return [payload] if isinstance(payload, bytes) else payload
 
 
 def encode_seal(epoch: int, sequence: int, offset: int) -> bytes:
     """The frame that ends a segment at `offset`."""
-    return _head(0, b"", (epoch, sequence), offset)
+    return _head(0, [], (epoch, sequence), offset)
 
 
-def _head(length: int, payload: bytes, segment: tuple[int, int], offset: int) -> bytes:
-    """The bytes before the payload in a frame."""
+def _head(length: int, pieces: Sequence[bytes], segment: tuple[int, int], offset: int) -> bytes:
+    """The bytes before the payload in a frame; `pieces` are the payload."""
     head = length.to_bytes(4)
-    return head + _CRC.pack(_checksum(head, payload, segment, offset))
+    return head + _CRC.pack(_checksum(head, pieces, segment, offset))
 
 
-def _checksum(head: bytes, payload: bytes, segment: tuple[int, int], offset: int) -> int:
+def _checksum(head: bytes, pieces: Sequence[bytes], segment: tuple[int, int], offset: int) -> int:
     """The checksum of a frame and its place. So a frame is whole only at its place: not in a
     payload that quotes it, not in the remains of another file, not behind a gap in its own file."""
-    return crc32c(payload, crc32c(_PLACE.pack(*segment, offset) + head))
+    checksum: int = crc32c(_PLACE.pack(*segment, offset) + head)
+    for piece in pieces:
+        checksum = crc32c(piece, checksum)
+    return checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +180,7 @@ def _frame_at(data: bytes, offset: int, segment: tuple[int, int]) -> bytes | Non
     if length > MAX_PAYLOAD or end > len(data):
         return None
     payload = data[offset + _FRAME.size : end]
-    good = _checksum(data[offset : offset + 4], payload, segment, offset)
+    good = _checksum(data[offset : offset + 4], [payload], segment, offset)
     return payload if good == checksum else None
 
 

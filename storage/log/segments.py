@@ -28,7 +28,7 @@ from hornbeam_server.storage.log.format import (
     scan_segment,
     segment_name,
 )
-from hornbeam_server.storage.ports import Position, Segment
+from hornbeam_server.storage.ports import Payload, Position, Segment
 
 _LOG = structlog.get_logger(__name__)
 SEGMENT_BYTES = 64 << 20
@@ -83,7 +83,7 @@ class SegmentedLog:
             raise
         return log
 
-    async def append(self, payloads: Sequence[bytes]) -> Position:
+    async def append(self, payloads: Sequence[Payload]) -> Position:
         require_payloads(payloads)
         async with self._turn:
             self._require_working()
@@ -152,7 +152,7 @@ class SegmentedLog:
             await self._seal()
             return Position(self._epoch, self._sequence + 1, 0)
 
-    async def _append(self, payloads: Sequence[bytes]) -> Position:
+    async def _append(self, payloads: Sequence[Payload]) -> Position:
         with self._changing():
             if not self._open:
                 await self._begin()

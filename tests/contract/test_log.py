@@ -35,6 +35,16 @@ async def test_what_was_appended_is_read_in_order_with_the_positions_after_it(ad
 
 
 @every
+async def test_a_payload_in_pieces_is_read_back_as_one(adapter, tmp_path):
+    large = bytes(range(256)) * 1_000
+    async with opened(adapter, tmp_path, "a", 1) as log:
+        await log.append([[b"one", large, b"", b"two"], b"whole", [b"end"]])
+        assert await payloads(log) == [b"one" + large + b"two", b"whole", b"end"]
+        with pytest.raises(ValueError, match="0 bytes"):
+            await log.append([[b""]])
+
+
+@every
 async def test_appends_that_overlap_are_written_in_call_order(adapter, tmp_path):
     async with opened(adapter, tmp_path, "a", 1) as log:
         ends = await asyncio.gather(*[log.append([b"%d" % i]) for i in range(50)])

@@ -1,16 +1,23 @@
 """The log's payloads. The bytes below are in RECORDS.md; they must stay readable for ever."""
 
+import asyncio
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hornbeam_server.schema.errors import Corruption
 from hornbeam_server.storage.log.records import (
+    PIECE_BYTES,
     Batch,
     Checkpoint,
     Commit,
     commits,
     decode,
     encode,
+    encode_batch,
+    encode_commit,
     merged_writes,
 )
 from hornbeam_server.storage.ports import Position, Put
@@ -71,3 +78,42 @@ def test_writes_of_several_transactions_become_one_call():
         "b": [Put(b"3", b"z")],
     }
     assert one == {"a": [Put(b"1", b"x")]}
+
+
+SIZES = st.sampled_from([0, 1, 31, 32, 255, 256, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1])
+VALUES = st.builds(bytes, SIZES)
+PUTS = st.lists(st.builds(Put, st.binary(max_size=40), VALUES), max_size=20)
+COUNTS = st.sampled_from([1, 15, 16, 255, 256, 257, 600])
+CHANGES = st.tuples(st.text(max_size=40), st.none() | VALUES, st.none() | VALUES)
+COMMITS = st.builds(
+    lambda id_, version, writes, count, changes: Commit(
+        id_, version, {table: puts * count for table, puts in writes.items()}, changes
+    ),
+    st.binary(min_size=16, max_size=16),
+    st.integers(0, 1 << 40),
+    st.dictionaries(st.text(max_size=40), PUTS.filter(lambda p: len(p) < 3), max_size=20),
+    COUNTS,
+    st.lists(CHANGES, max_size=20),
+)
+
+
+@given(st.lists(COMMITS, max_size=2), st.integers(0, 1 << 60))
+async def test_pieces_are_the_bytes_of_the_record(found, ts):
+    pieces = [await encode_commit(commit) for commit in found]
+    assert [b"".join(each) for each in pieces] == [encode(commit) for commit in found]
+    batch = Batch(ts, [msgspec.Raw(encode(commit)) for commit in found])
+    assert b"".join(encode_batch(ts, pieces)) == encode(batch)
+
+
+def test_large_counts_have_the_headers_of_messagepack():
+    changes = [("t", None, b"")] * 70_000
+    commit = Commit(bytes(16), 1, {f"t{n}": [] for n in range(70_000)}, changes)
+    assert b"".join(asyncio.run(encode_commit(commit))) == encode(commit)
+
+
+def test_large_values_are_not_copied():
+    value = bytes(PIECE_BYTES)
+    commit = Commit(bytes(16), 1, {"t": [Put(b"k", value)]}, [("t", value, None)])
+    pieces = asyncio.run(encode_commit(commit))
+    assert [piece is value for piece in pieces] == [False, True, False, True, False]
+    assert sum(piece is value for piece in encode_batch(5, [pieces])) == 2

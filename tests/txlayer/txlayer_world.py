@@ -21,7 +21,15 @@ from hornbeam_server.schema.errors import StalePlan, Unavailable
 from hornbeam_server.schema.model import Column, KeyPart
 from hornbeam_server.schema.types import ColumnType, Kind, Row
 from hornbeam_server.storage.log.files import NoRoom
-from hornbeam_server.storage.ports import TOMBSTONE, Cell, Position, Put, Segment, Versioned
+from hornbeam_server.storage.ports import (
+    TOMBSTONE,
+    Cell,
+    Payload,
+    Position,
+    Put,
+    Segment,
+    Versioned,
+)
 from hornbeam_server.txlayer.cluster.low_water_mark import LowWater
 from hornbeam_server.txlayer.commit.committer import Committer, Prepared
 from hornbeam_server.txlayer.commit.committer import encoded as encode_transaction
@@ -150,9 +158,10 @@ class MemoryLog:
     def _open(self) -> _Segment:
         return self.all[-1]
 
-    async def append(self, payloads: Sequence[bytes]) -> Position:
+    async def append(self, payloads: Sequence[Payload]) -> Position:
         if self.broken:
             raise Unavailable("The log is broken.")
+        payloads = [b"".join([p] if isinstance(p, bytes) else p) for p in payloads]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         try:

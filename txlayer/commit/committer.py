@@ -27,7 +27,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
 import structlog
 
 from hornbeam_server.maintain.changes import Change, Mutation
@@ -43,7 +42,14 @@ from hornbeam_server.schema.types import Row
 from hornbeam_server.storage.codec.rows import Codecs
 from hornbeam_server.storage.limits import require_storable
 from hornbeam_server.storage.log.files import NoRoom
-from hornbeam_server.storage.log.records import Batch, Checkpoint, Commit, encode, merged_writes
+from hornbeam_server.storage.log.records import (
+    Checkpoint,
+    Commit,
+    encode,
+    encode_batch,
+    encode_commit,
+    merged_writes,
+)
 from hornbeam_server.storage.ports import START, TOMBSTONE, Clock, Log, Position, Put, TableStore
 from hornbeam_server.txlayer.commit import log_end
 from hornbeam_server.txlayer.commit.failpoints import Step, Steps, no_steps
@@ -72,14 +78,19 @@ class Prepared:
     """A transaction that has passed every check and holds its locks, encoded (`encoded`).
 
     `writes` are the puts of all stored rows that change, by physical table; `payload` is its record
-    in the log. The commit must be later than the timestamp `not_before` (the client's bookmark).
+    in the log, in consecutive pieces. The commit must be later than the timestamp `not_before` (the
+    client's bookmark).
     """
 
     transaction_id: str
     catalog_version: int
     writes: Mapping[str, Sequence[Put]]
-    payload: bytes
+    payload: Sequence[bytes]
     not_before: int = 0
+
+    @property
+    def logged_bytes(self) -> int:
+        return sum(map(len, self.payload))
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,9 +326,9 @@ class Committer:
         while True:
             batch = self._new_batch(self._take(await self._waiting.get()))
             self._steps(Step.TICKED)
-            record = Batch(batch.ts, [msgspec.Raw(w.prepared.payload) for w in batch.members])
+            record = encode_batch(batch.ts, [w.prepared.payload for w in batch.members])
             try:
-                batch.end = await self._log.append([encode(record)])
+                batch.end = await self._log.append([record])
             except NoRoom as error:
                 self._give_back(batch, error)
                 continue
@@ -348,10 +359,10 @@ class Committer:
 
     def _take(self, first: _Waiting) -> list[_Waiting]:
         """The transactions that wait now, up to the maximum size of a batch."""
-        members, size = [first], len(first.prepared.payload)
+        members, size = [first], first.prepared.logged_bytes
         while size < MAX_BATCH_BYTES and not self._waiting.empty():
             members.append(self._waiting.get_nowait())
-            size += len(members[-1].prepared.payload)
+            size += members[-1].prepared.logged_bytes
         return members
 
     def _new_batch(self, members: list[_Waiting]) -> _Batch:
@@ -556,7 +567,8 @@ async def encoded(
             require_storable({table: some_puts})
             await turn(some_puts)
     commit = Commit(bytes.fromhex(transaction_id), catalog_version, writes, encoding.logged)
-    return Prepared(transaction_id, catalog_version, writes, encode(commit), not_before)
+    payload = await encode_commit(commit)
+    return Prepared(transaction_id, catalog_version, writes, payload, not_before)
 
 
 class _Encoding:
