@@ -116,7 +116,7 @@ class Database:
             self.reads,
             self.transact,
         )
-        housekeeping = Housekeeping(
+        self.housekeeping = Housekeeping(
             settings,
             ports,
             self.log,
@@ -140,13 +140,13 @@ class Database:
         self.begin_batch = self.bulk.begin_batch
         self.verify = verification.verify
         self.repair = verification.repair
-        self.purge = housekeeping.purge
+        self.purge = self.housekeeping.purge
         self.ready = self.ownership.ready
         self.require_ready = self.ownership.require_ready
         self.watermark = self.ownership.watermark
         self.lag_s = self.ownership.lag_s
         switch_quickly()
-        self._housekeeping = asyncio.ensure_future(housekeeping.run())
+        self._housekeeping = asyncio.ensure_future(self.housekeeping.run())
 
     @classmethod
     async def open(

@@ -119,10 +119,10 @@ def test_a_purge_goes_no_further_than_what_is_being_put(shop, monkeypatch):
     async def purged_meanwhile(writes, ts):
         if table in writes:
             # All that this clock knows is over, but for what is held.
-            settings = database.settings
-            database.settings = settings.model_copy(update={"snapshot_retention_s": 0.000_001})
-            await database.purge()
-            database.settings = settings
+            with monkeypatch.context() as patched:
+                short = database.settings.model_copy(update={"snapshot_retention_s": 0.000_001})
+                patched.setattr(database.ownership, "_settings", short)
+                await database.purge()
         await keep(writes, ts)
 
     monkeypatch.setattr(database.store, "put", purged_meanwhile)

@@ -411,7 +411,8 @@ def test_the_end_is_silent():
 
 def test_the_server_process_does_not_load_duckdb():
     program = (
-        "import sys; from hornbeam_server.api import app, database; "
+        "import sys; from hornbeam_server.api.rest import app; "
+        "from hornbeam_server.node import database; "
         "sys.exit('duckdb' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -79,7 +79,7 @@ async def live(world: World, transactions: int) -> None:
 
 def kill(world: World) -> None:
     """No more of the old process runs, neither its tasks nor the clients inside it."""
-    doomed = asyncio.all_tasks() - {asyncio.current_task()}
+    doomed = asyncio.all_tasks() - world.older_tasks - {asyncio.current_task()}
     for task in doomed:
         task.cancel()
     world.log.broken = True

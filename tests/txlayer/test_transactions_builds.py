@@ -290,7 +290,7 @@ async def test_two_who_build_the_same_do_no_harm(tmp_path):
         await check(database)
 
 
-async def test_a_build_that_stands_still_keeps_no_versions(tmp_path):
+async def test_a_build_that_stands_still_keeps_no_versions(tmp_path, monkeypatch):
     """Its ranges have snapshots of their own, so a purge need not wait for it; and what is built
     afterwards is right, though the tombstones of the rows that went before are gone."""
     async with opened(tmp_path, bare()) as database:
@@ -300,10 +300,10 @@ async def test_a_build_that_stands_still_keeps_no_versions(tmp_path):
             await build(database, names, Span(b"", b"\x20"))
         await write(database, 1, 8)
         await run_all(database, "DELETE FROM line WHERE l_o_id > 2400")
-        kept = database.settings
-        database.settings = kept.model_copy(update={"snapshot_retention_s": 0.000_001})
-        assert await database.purge() > 0
-        database.settings = kept
+        with monkeypatch.context() as patched:
+            short = database.settings.model_copy(update={"snapshot_retention_s": 0.000_001})
+            patched.setattr(database.ownership, "_settings", short)
+            assert await database.purge() > 0
         await build_all(database)
         assert all_readable(database)
         await check(database)

@@ -8,7 +8,7 @@ from database_world import check, on_shop, opened, run_all, shop, until
 from test_transactions_constraints import outcomes_of, race
 from test_transactions_statements import FILL, on_full_shop, statements
 
-from hornbeam_server.node import database as database_module
+from hornbeam_server.node import housekeeping
 from hornbeam_server.schema.errors import (
     IdempotencyMismatch,
     InvalidRequest,
@@ -319,9 +319,9 @@ async def test_what_fails_in_housekeeping_keeps_nothing_else_from_it(tmp_path, m
     async with on_shop(tmp_path, housekeeping_interval_s=0.01) as database:
         steps = [
             (database.keeper, "refresh_counts"),
-            (database_module, "drop_old_segments"),
+            (housekeeping, "drop_old_segments"),
             (database.store, "purge"),
-            (database, "_forget_outcomes"),
+            (database.housekeeping, "_forget_outcomes"),
             (database.exports, "end_old"),
         ]
         done = []

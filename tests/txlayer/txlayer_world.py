@@ -234,6 +234,13 @@ class TextCodec:
         return str(row[0]).encode()
 
 
+def _tasks() -> set[asyncio.Task[Any]]:
+    try:
+        return asyncio.all_tasks()
+    except RuntimeError:  # no loop runs yet
+        return set()
+
+
 class World:
     """One slave's write path over the store and log of a machine that may crash."""
 
@@ -248,6 +255,7 @@ class World:
         alive: Callable[[], bool] = lambda: True,
         max_waiting: int = 10_000,
     ) -> None:
+        self.older_tasks = _tasks()
         self.store = store or MemoryStore()
         self.log = log or MemoryLog()
         self.clock = clock or VirtualClock()
