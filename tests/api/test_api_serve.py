@@ -218,7 +218,7 @@ def test_housekeeping_goes_on_after_an_error_that_nobody_expected(tmp_path, monk
                 done.set()
                 return await purge()
 
-            monkeypatch.setattr(database, "purge", failing)
+            monkeypatch.setattr(database.housekeeping, "purge", failing)
             await asyncio.wait_for(done.wait(), 10)
 
     asyncio.run(keep_house())
