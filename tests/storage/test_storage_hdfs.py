@@ -369,7 +369,7 @@ def test_whatever_fails_what_was_acknowledged_is_read_once_and_stays(first):
 # ------------------------------------------------------------ logs of who has gone
 
 
-def test_a_log_that_is_removed_is_gone_and_its_owner_makes_none_anew():
+def test_the_owner_of_a_removed_log_cannot_recreate_it():
     async def scenario():
         hdfs = Hdfs(Random(1))
         logs = HdfsLogs(hdfs.client(), "/log")
