@@ -31,9 +31,9 @@ CHAIN = ("SLAVES=3", "ROOTS=2", "CRASHES=2", "LAST_SNAPSHOT=0")
 PAIR = ("SLAVES=2", "CRASHES=1", "CONFIGURATION=0", "LAST_SNAPSHOT=0")
 FAULTLESS_PAIR = ("SLAVES=2", "CRASHES=0")
 
-# The initial states of travelling locks: CONFIGURATION is 2 * what the master does besides (nothing,
-# a member joins, a slot moves, the schema changes) + 1 if the transactions share one root instead of
-# two; HOMES is 3 * the coordinator of the first transaction + that of the second.
+# The initial states of travelling locks: CONFIGURATION is 2 * what the master does besides
+# (nothing, a member joins, a slot moves, the schema changes) + 1 if the transactions share one root
+# instead of two; HOMES is 3 * the coordinator of the first transaction + that of the second.
 QUIET = ("CONFIGURATION=0", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=0")
 QUIET_APART = ("CONFIGURATION=1", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=0")
 DEATH = ("CONFIGURATION=0", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=1")
