@@ -1,7 +1,7 @@
-"""Cycles in a graph of which transaction must precede which, named after Adya's phenomena.
+"""Cycles in the graph of the order of transactions, named after Adya's phenomena.
 
 Nodes below `Graph.transactions` are transactions; the others are points of a *timeline*, a chain
-that orders many transactions with few edges. Where several reasons order the same two transactions
+that orders many transactions with few edges. Where several reasons order the same two transactions,
 the strongest is kept, so a cycle's name is the worst that its edges allow.
 
 | name | edges of the cycle |

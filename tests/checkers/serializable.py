@@ -62,16 +62,16 @@ def kinds(anomalies: Iterable[Anomaly]) -> set[str]:
 
 
 def _final_reads(final: Mapping[str, Values]) -> list[Transaction]:
-    """The final state as a query after everything. Missing appends are reported as lost, so this
-    query is not bound to real time."""
+    """The final state, as a query after all transactions. Missing appends are reported as lost, so
+    this query is not bound to real time."""
     reads = tuple(Read(key, values) for key, values in final.items())
     over = math.inf
     return [Transaction(FINAL, reads, FINAL, over, over, kind="snapshot")] if reads else []
 
 
 class _Observed:
-    """What the reads of a history show: committed transactions, writers of values, spines of
-    keys."""
+    """The facts that the reads of a history show: committed transactions, writers of values, spines
+    of keys."""
 
     def __init__(self, history: Iterable[Transaction], final: Mapping[str, Values]) -> None:
         self.transactions = [*history, *_final_reads(final)]
@@ -151,7 +151,7 @@ def _writers(transactions: Sequence[Transaction]) -> dict[tuple[str, int], int]:
     return writer
 
 
-# ---- what single reads show
+# ---- anomalies in single reads
 
 
 def _bad_values(observed: _Observed) -> Iterator[Anomaly]:
@@ -420,7 +420,7 @@ def _add_timestamps(graph: Graph, observed: _Observed) -> None:
     graph.add_timeline(Edge.TIMESTAMP, None, events)
 
 
-# ---- in words
+# ---- descriptions of anomalies
 
 
 def _in_words(observed: _Observed, cycle: Cycle) -> Anomaly:

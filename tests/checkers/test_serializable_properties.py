@@ -13,7 +13,7 @@ PROCESSES = 3
 WRITE_SKEW = {"G2-item", "G2-item-session", "G2-item-realtime"}
 
 
-# ---- the oracle: is there an order in which one after the other would have answered the same?
+# ---- the oracle: searches for a serial order that gives the same answers
 
 
 def must_precede(a, b):
@@ -121,7 +121,7 @@ def test_verdicts_agree_with_trying_every_order(history):
     assert bool(found) is not is_serializable(history), found
 
 
-# ---- stores that are right
+# ---- correct stores
 
 
 def steps(actions):

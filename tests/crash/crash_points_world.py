@@ -1,4 +1,4 @@
-"""A world to crash in: what outlives a process, and the life of one process on it.
+"""A world for crashes: the state that outlives a process, and the life of one process on it.
 
 Fault model. A process dies at one *point* of its life and nothing of it runs after that: at a named
 step of the protocol (`txlayer.commit.failpoints`), just before or just after any one effect on
@@ -43,7 +43,7 @@ SLAVE = "a"
 POLL_S = 1.0
 CLOCK_BACK_MS = 3_600_000
 WRITES = {"put", "check_and_put", "flush", "create_table", "drop_table", "purge", "write", "join"}
-"""Calls of store and coordination that change something."""
+"""Calls of store and coordination that have an effect."""
 FILE_WRITES = {Kind.CREATE, Kind.APPEND, Kind.FINISH}
 NOBODY_READS = {Kind.NAMES, Kind.READ, Kind.TAIL}
 
@@ -77,7 +77,7 @@ class World:
         return pickle.dumps(self)
 
     def lose(self, seed: int) -> None:
-        """The machine dies. Seed 0 leaves nothing unsynced, other seeds leave a part."""
+        """Crash the machine. Seed 0 keeps nothing unsynced, other seeds keep a part."""
         rng = random.Random(seed)
         share = rng.random() if seed else 0.0
         self.tables.lose(lambda: rng.random() < share)
@@ -122,8 +122,8 @@ Work = Callable[[Database, Life], Awaitable[None]]
 
 
 class _Calls:
-    """A process's calls to a service: there is a point before and after every effect that changes
-    something."""
+    """A process's calls to a service. A call that writes has a point before its first effect and a
+    point after each effect."""
 
     late = False
 
@@ -152,7 +152,7 @@ class _Calls:
 
 
 def _require_alive(process: Process) -> None:
-    """Cancel a dead process's task: what it unwinds must not reach the world."""
+    """Cancel the task of a dead process, so that its unwinding does not change the world."""
     if process.dead:
         raise asyncio.CancelledError
 

@@ -65,7 +65,7 @@ class Verdict:
     recovery: tuple[str, ...]
 
 
-# ------------------------------------------------------------ what must hold
+# ------------------------------------------------------------ invariants
 
 
 async def contents(database: Database) -> Contents:
@@ -160,7 +160,7 @@ class Case:
         """The sets of requests that had happened after some crash."""
         return {verdict.happened for verdict in self._verdicts.values()}
 
-    # ------------------------------------------------------------ judging
+    # ------------------------------------------------------------ verdicts
 
     def require(self, image: bytes, told: Told) -> Verdict:
         """Restart `image` and judge it. Raises AssertionError."""
@@ -209,7 +209,7 @@ class Case:
         await settled(database)
         return Verdict(happened, answers, later.commit_ts, recovery)
 
-    # ------------------------------------------------------------ crashing
+    # ------------------------------------------------------------ crashes
 
     def explore(self) -> None:
         """Crash at every point of the work; where the point is a step, also at every step of the

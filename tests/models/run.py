@@ -168,7 +168,7 @@ class Result:
 
 
 def small_cases() -> list[Case]:
-    """All models at small bounds, and broken variants: what the suite runs."""
+    """All models at small bounds, and broken variants, for the test suite."""
     commit = [Case("commit", bounds) for bounds in (FAULTLESS, SMALL)]
     twophase = [Case("twophase", ("SLAVES=2", n)) for n in ("CRASHES=0", "CRASHES=1")]
     locks = [Case("locks", bounds) for bounds in (MOVING, DEATH)]

@@ -15,7 +15,7 @@ CASES = small_cases()
 
 @pytest.fixture(scope="module", autouse=True)
 def tools():
-    """Fail without Spin or a C compiler: then these tests would show nothing."""
+    """Fail if Spin or a C compiler is missing: a skipped test would show nothing."""
     try:
         require_tools()
     except MissingTool as error:

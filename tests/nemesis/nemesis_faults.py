@@ -31,7 +31,7 @@ class Fault(Protocol):
     def strike(self, world: World, rng: random.Random) -> None: ...
 
     def heal(self, world: World) -> None:
-        """Restore everything; what has to happen by itself may still be under way."""
+        """End the fault. Parts that recover by themselves may still be recovering."""
 
 
 # ---------------------------------------------------------------- nodes

@@ -34,7 +34,7 @@ POLL_S = 0.2
 PATIENCE_S = 300.0
 """Long enough for a schema of many tables."""
 STUCK_S = 60.0
-"""The maximum time that anything may be stuck after healing."""
+"""The maximum time after healing until locks are free, nodes settle and roots accept writes."""
 
 
 @dataclass
@@ -122,7 +122,7 @@ class Database:
         return persistently(verify)
 
     def stuck(self, touched: Sequence[Statement], healed: float) -> list[str]:
-        """What is still stuck after its time: locks, roots, nodes that read old snapshots."""
+        """The locks, roots and nodes that have not recovered within STUCK_S."""
         try:
             held = self._held(healed + STUCK_S)
             newest, found = self._touch(touched)
@@ -273,8 +273,8 @@ class Round:
         return sorted(t for journal in self._journals.values() for t in journal.written_at)
 
     async def _await_settled(self, healed: float) -> tuple[list[str], list[str]]:
-        """Wait until all nodes serve and own all slots. Returns what is late, and what had
-        ended."""
+        """Wait until all nodes serve and own all slots. Returns the failures, and the processes
+        that had ended."""
         ended: list[str] = []
         while not await asyncio.to_thread(self._world.is_settled):
             ended += await asyncio.to_thread(self._world.revive)

@@ -1,4 +1,4 @@
-"""What clients do during faults, and what must hold whatever fails.
+"""The requests of clients during faults, and the invariants, which hold whatever fails.
 
 All workloads share one database. A workload lives for one round, a fault and its aftermath: it
 begins on rows of earlier rounds or on new rows, and judges the answers that its clients got in the
@@ -366,7 +366,7 @@ class Appends:
                 )
             )
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def judge(self, client: Client) -> Findings:
         over, journal = time.monotonic(), client.journal

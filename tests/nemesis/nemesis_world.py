@@ -34,7 +34,7 @@ START_S, STOP_S, ADMIN_S = 240.0, 60.0, 180.0
 
 
 class Stuck(AssertionError):
-    """Something that should have happened by now has not."""
+    """An expected event has not happened in time."""
 
 
 def wait_for(what: str, look: Callable[[], T | None], seconds: float = START_S) -> T:
@@ -196,8 +196,8 @@ class World:
         wait_for("the nodes settle", lambda: self.is_settled(members) or None, seconds)
 
     def revive(self) -> list[str]:
-        """Start what has ended by itself, as an operator would: nodes, and processes of the cluster
-        (HBase's processes end when they lose their session with ZooKeeper)."""
+        """Start processes that have ended by themselves, as an operator would: nodes, and processes
+        of the cluster (HBase's processes end when they lose their session with ZooKeeper)."""
         ended = []
         for node in self.nodes:
             if node.process is not None and (code := node.process.poll()) is not None:
@@ -226,8 +226,8 @@ class World:
     # ------------------------------------------------------------ HBase and HDFS
 
     def admin(self, *words: str) -> int:
-        """Do what Thrift cannot (see Admin.java); return the number of objects that it was done
-        to."""
+        """Run Admin.java, which does what Thrift cannot. Returns the number of objects that it
+        changed."""
         run = subprocess.run(
             [
                 *(str(artefacts.java()), "-Xmx128m", "-XX:TieredStopAtLevel=1"),

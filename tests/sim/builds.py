@@ -1,4 +1,4 @@
-"""What must hold of views and indexes that were built during faults."""
+"""Invariants of views and indexes that were built during faults."""
 
 from __future__ import annotations
 

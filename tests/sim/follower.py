@@ -39,7 +39,7 @@ class Follower:
             await asyncio.sleep(PAUSE_S)
 
     async def catch_up(self) -> None:
-        """Follow once more, when everything works again."""
+        """Follow once more, after all faults have ended."""
         for _ in range(TRIES):
             if await self._step():
                 return

@@ -283,7 +283,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _hunt(work: tuple[Mutant, Sequence[int]]) -> Hunt:
-    """Hunt in a process of its own: no mutant leaves anything for the next."""
+    """Hunt in a separate process, so that no mutant affects the next."""
     return hunt(*work)
 
 

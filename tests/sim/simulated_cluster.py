@@ -198,7 +198,7 @@ class Cluster:
         return self.nodes[-1:]
 
     def _is_whole(self) -> bool:
-        """Whether everything is as it should be without faults."""
+        """Whether the cluster works as without faults."""
         return self.nodes[-1].healthy
 
     async def leader(self) -> Node:
@@ -220,11 +220,11 @@ class Cluster:
         raise AssertionError(f"{failure}: {self._told()}")
 
     def _told(self) -> str:
-        """The state to report when nothing goes on."""
+        """The state to report when a wait fails."""
         return repr(self.nodes[-1].failure)
 
     async def stop(self) -> None:
-        """End everything and unwind what is left of it."""
+        """Crash all nodes and end their tasks."""
         for task in self._world:
             task.cancel()
         for node in self.nodes:
@@ -418,7 +418,7 @@ class Cluster:
             if since is not None and self.loop.time() - since > ZOMBIE_S:
                 node.process.crash()
 
-    # ------------------------------------------------------------ faults that strike by themselves
+    # ------------------------------------------------------------ random faults
 
     def _strikes(self) -> Mapping[Fault, Callable[[Node], Awaitable[bool]]]:
         """Each function gets the node to strike, if its fault strikes a single process."""
@@ -458,7 +458,7 @@ class Cluster:
         return not node.process.dead
 
     async def _crash_machine(self, _: Node) -> bool:
-        """The machine under everything crashes: unsynced data is lost in part."""
+        """Crash all nodes and the machine, which loses a part of the unsynced data."""
         for node in self.nodes:
             node.process.crash()
         keep = self.chaos.random.random()
@@ -539,8 +539,8 @@ class Cluster:
         return None
 
     async def _flip(self, node: Node) -> bool:
-        """Flip one stored bit of a log, but not in the last append of an unsealed segment: damage
-        there cannot be told from a write that never finished."""
+        """Flip one stored bit of a log, but not in the last append of an unsealed segment: there,
+        damage looks like a write that never finished."""
         if self._flipped is not None:
             return False
         stored = self.disk.files(node.log)

@@ -1,12 +1,12 @@
 """A simulated cluster whose database several nodes serve at the same time.
 
 There is a fixed number of places, and a process at each: a member, or a node that joins. The
-members alone decide who owns what. When a process has failed, or its term has ended, another starts
-in its place; some replaced processes live on for a while as zombies, and some of these know that
-their term is over and answer what they still may. Now and then a node is stopped in order, so that
-its slots move to the others, and some back to its successor.
+members alone decide which of them owns a slot. When a process has failed, or its term has ended,
+another starts in its place. Some replaced processes live on for a while as zombies; some zombies
+know that their term is over and answer only the requests that they still may. At intervals a node
+is stopped in order, so that its slots move to the others, and some back to its successor.
 
-A fault may strike the process at any place. Clients ask any node, zombies too.
+A fault may strike the process at any place. Clients send requests to any node, also to zombies.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ LIES = (Corruption, InvalidRequest)
 
 
 class Workload(Protocol):
-    """What clients do, and what must hold whatever fails."""
+    """The requests of clients, and the invariants, which hold whatever fails."""
 
     oracle: bool
     """Whether the log holds everything stored. It does not where views are built over rows."""
@@ -413,7 +413,7 @@ async def _find_late_copies(cluster: Cluster, journal: Journal) -> None:
 
 
 def _stuck(database: Database) -> str:
-    """What goes on although no client asks for anything."""
+    """Locks and transactions that are left although no client sends requests."""
     locks, manager = database.locks, database.manager
     found = {
         "locks are held": locks.held_count,

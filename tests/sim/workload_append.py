@@ -152,7 +152,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Write:
-    """A write as its client began it. Its answer says what it did."""
+    """A write as its client began it. Its answer has the result."""
 
     process: str
     invoked: float
@@ -355,7 +355,7 @@ class ListAppend:
         delete_if = f"{delete} AND c_value = ? RETURNING c_value"
         return Statement(delete_if, (counter, last)), "cas", last, None
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def check(self, database: Database, journal: Journal) -> None:
         over = _now()

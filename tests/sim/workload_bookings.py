@@ -93,7 +93,7 @@ class Bookings:
     def _some_room(self, client: Client) -> tuple[int, int]:
         return client.random.randrange(self.rooms), client.random.randrange(self.hours)
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         found = await client.read(_GUESTS, _BOOKINGS, _JOINED)

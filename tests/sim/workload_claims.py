@@ -1,11 +1,12 @@
-"""Claims: workers search for jobs, take them and give them back by what jobs contain, not by keys.
+"""Claims: workers search for jobs, take them and give them back, by content and not by key.
 
-A search reads a snapshot and changes the rows of now, so all workers find the same free jobs and
-only one may get each. Workers are hired and fired; a fired worker leaves its own jobs free, and no
-others. The seed draws whether a job lies below its worker, and so moves from root to root.
+A search reads a snapshot and then changes the current rows, so all workers find the same free jobs
+and only one worker may get each job. Workers are hired and fired; when a worker is fired, its own
+jobs become free, and no others. The seed draws whether a job lies below its worker, and so moves
+from root to root.
 
-The answers say who took and gave back which job. In the order of their timestamps a job is taken
-while it is free, by a hired worker, and given back by the worker that has it.
+The answers say which worker took or gave back which job. In the order of their timestamps, a hired
+worker takes a job while it is free, and the worker that has a job gives it back.
 """
 
 from __future__ import annotations

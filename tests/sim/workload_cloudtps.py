@@ -112,7 +112,7 @@ class CloudTps:
             *(Statement(_SHIFT, (share, shop)) for share, shop in zip(shares, among, strict=True))
         )
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         found = await client.read(_SHOPS, _SALES, _JOINED, (_VALUED, (self._value(client.name),)))

@@ -197,7 +197,7 @@ class LinkedList:
             Statement("UPDATE node SET n_label = ? WHERE n_id = ?", (label, node))
         )
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         node = client.random.choice(self._seen)

@@ -77,7 +77,7 @@ class Loads:
     async def set_up(self, database: Database) -> None:
         await database.load("shelf", ["s_id", "s_name"], [(n, "first") for n in range(SHELVES)])
 
-    # ------------------------------------------------------------ what clients do
+    # ------------------------------------------------------------ transactions of clients
 
     async def step(self, client: Client) -> None:
         rng = client.random
@@ -177,7 +177,7 @@ class Loads:
             await asyncio.sleep(client.random.uniform(0.05, 0.5))
         return None
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         copies = client.random.randrange(5)
@@ -217,7 +217,7 @@ async def _unheard(work: Awaitable[Any]) -> None:
         await work
 
 
-# ---------------------------------------------------------------- what is asked of nodes
+# ---------------------------------------------------------------- requests to nodes
 
 
 def _beginning(identity: str) -> Callable[[Database], Awaitable[Load | None]]:

@@ -167,7 +167,7 @@ class Orders:
             back = [Statement(_GIVE_BACK, (quantity, item)) for item, quantity in lines]
             await look.commit(Statement(_CANCEL, (order,)), *back)
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         item = client.random.randrange(self.items)

@@ -61,7 +61,7 @@ FEW = {
 
 class Random:
     oracle = False
-    """The log does not hold what builds write."""
+    """The log does not contain the rows that builds write."""
 
     def __init__(self, rng: random.Random) -> None:
         self.views: list[JoinView] = []
@@ -130,7 +130,7 @@ class Random:
 
         await client.change(client._cluster.ask_leader(work))
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         view = client.random.choice(self.views)
@@ -176,7 +176,7 @@ class Random:
             assert Counter(stored) == Counter(state[relation.name]), relation.name
 
 
-# ---- what is drawn
+# ---- random values and schemas
 
 
 def _value(rng: random.Random, column: Column) -> Value:

@@ -54,7 +54,7 @@ _PUT_IN_PLACE = "UPDATE book SET b_place = b_id WHERE b_place <> b_id"
 
 
 class Thing(enum.Enum):
-    """What each administrator changes, by the name of the client."""
+    """The object that each administrator changes, by the name of the client."""
 
     VIEW = "c0"
     INDEX = "c1"
@@ -113,7 +113,7 @@ class _Wanted:
 
 class ChangingSchema:
     oracle = False
-    """The log does not hold what builds write."""
+    """The log does not contain the rows that builds write."""
 
     def __init__(self, rng: random.Random) -> None:
         self.books = rng.choice([40, 120, 300])
@@ -121,7 +121,7 @@ class ChangingSchema:
         self.think_s = rng.choice([0.6, 1.0]) if self.nights else rng.choice([0.0, 0.0, 0.1])
         self.change_rate = rng.choice([0.04, 0.1, 0.5])
         self._known: dict[Thing, tuple[bool, ...] | None] = dict.fromkeys(Thing)
-        """What is certainly in force."""
+        """The known state of each object; None if the outcome of its last change is unknown."""
 
     def catalog(self) -> Catalog:
         return _Wanted(view=True).catalog(None)
@@ -203,7 +203,7 @@ class ChangingSchema:
         except ConstraintViolation as error:
             client.journal.counts[type(error).__name__] += 1
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         copies = client.random.randrange(MOST_COPIES)

@@ -368,7 +368,7 @@ def test_an_error_in_reading_ahead_is_raised_only_to_the_reader_of_that_batch(wa
     assert not told
 
 
-# ---------------------------------------------------------------- gateways that are none
+# ---------------------------------------------------------------- no gateway, failing gateways
 
 
 def refusal(address, timeout_s=5.0):

@@ -42,7 +42,7 @@ async def opened(*gateways, timeout_s=15.0, splits=()):
 
 
 async def define(store, work):
-    """Do what only an operator does."""
+    """Do administrative work, which only operators do."""
     return await store._definitions._define("", work)
 
 

@@ -43,7 +43,7 @@ def always(*kinds):
 
 every_fault = pytest.mark.parametrize("fault", Fault)
 
-# ------------------------------------------------------------ one fault
+# ------------------------------------------------------------ single faults
 
 
 @every_fault
@@ -278,7 +278,7 @@ def test_a_folder_that_is_no_log_is_refused():
     run_simulated(scenario())
 
 
-# ------------------------------------------------------------ any faults, several owners
+# ------------------------------------------------------------ random faults, several owners
 
 
 class Owners:
@@ -366,7 +366,7 @@ def test_acknowledged_records_are_read_once_under_any_faults(first):
     assert appended > 100 * SEEDS
 
 
-# ------------------------------------------------------------ logs of who has gone
+# ------------------------------------------------------------ listing and removing logs
 
 
 def test_the_owner_of_a_removed_log_cannot_recreate_it():
@@ -410,7 +410,7 @@ def test_a_request_about_logs_without_answer_is_unavailable_and_can_be_repeated(
     run_simulated(scenario())
 
 
-# ------------------------------------------------------------ who reads logs from outside
+# ------------------------------------------------------------ readers that are not the owner
 
 
 async def outside(logs, epoch, sequence):

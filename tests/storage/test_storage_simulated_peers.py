@@ -177,7 +177,7 @@ def test_an_idle_link_stays():
     run_simulated(scenario())
 
 
-# ---------------------------------------------------------------- under every fault
+# ---------------------------------------------------------------- random faults
 
 
 class World:

@@ -42,7 +42,7 @@ HELLO = Hello(b"\x11" * NONCE_BYTES, 3, "hornbeam", "a1")
 NONCE = b"\x22" * NONCE_BYTES
 
 
-# ---------------------------------------------------------------- the format
+# ---------------------------------------------------------------- wire format
 
 
 def test_the_example_of_the_document():
@@ -130,7 +130,7 @@ def test_a_proof_is_bound_to_side_hello_nonce_and_secret():
     assert len(proofs) == 5
 
 
-# ---------------------------------------------------------------- whoever is no member
+# ---------------------------------------------------------------- callers that are not members
 
 
 async def echo(_, message):
@@ -351,7 +351,7 @@ async def test_no_received_bytes_make_a_callback_fail(chunks, known):
             await other.until_closed()
 
 
-# ---------------------------------------------------------------- a listener that is none
+# ---------------------------------------------------------------- listeners that are not members
 
 
 @asynccontextmanager

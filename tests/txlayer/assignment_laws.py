@@ -1,4 +1,4 @@
-"""What holds between any version of the assignment and the next, by decision 21."""
+"""Invariants of each step from one version of the assignment to the next (decision 21)."""
 
 from hornbeam_server.txlayer.cluster.balance import NOBODY
 

@@ -232,7 +232,7 @@ async def stored_rows(database: Database, name: str, at: int) -> list[Row]:
 
 
 def building(catalog: Catalog) -> Catalog:
-    """The same catalog with everything yet to be built."""
+    """The same catalog with all objects still to be built."""
     return replace(catalog, states=tuple((name, State.BUILDING) for name, _ in catalog.states))
 
 

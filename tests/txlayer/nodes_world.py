@@ -2,7 +2,7 @@
 demand.
 
 Each node is a process of its own; the store, the logs' disk and the coordination service outlive
-the nodes. What a test does at a node runs inside that node's process.
+the nodes. The work of a test at a node runs inside that node's process.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Node:
             files, name, epoch, catalog_version=version, segment_bytes=1 << 16
         )
 
-    # ------------------------------------------------------------ what a test does
+    # ------------------------------------------------------------ actions of tests
 
     async def do(self, work: Awaitable[Any]) -> Any:
         return await self.begin(work)

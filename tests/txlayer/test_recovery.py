@@ -1,4 +1,4 @@
-"""Recovery: which part of the log it reads, what it writes, where it refuses; and retention.
+"""Recovery: the part of the log that it reads, its writes, and its refusals; and retention.
 
 Crashes at every step, of commits and of recovery, are in `tests/crash/test_crash_points.py`.
 """

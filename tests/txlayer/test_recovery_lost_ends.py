@@ -45,7 +45,8 @@ async def written(folder, first, count=3):
 
 
 async def found(folder):
-    """What the status and the server's log say about the log, and the rows."""
+    """The missing part of the log by the status, the errors and torn ends by the server's log, and
+    the rows."""
     with capture_logs() as lines:
         async with opened(folder) as database:
             status = await database.status()

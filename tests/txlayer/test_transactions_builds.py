@@ -105,8 +105,8 @@ async def test_ranges_are_built_at_their_own_snapshots_while_writers_go_on(tmp_p
 
 
 def test_late_and_abandoned_puts_of_executors_stay_hidden(tmp_path):
-    """An executor dies half way, and its range is built again at a later snapshot; another executor
-    reports nothing, and puts its rows after everything is readable."""
+    """One executor dies half way, and its range is built again at a later snapshot. Another
+    executor does not report, and puts its rows after all objects are readable."""
 
     async def run():
         async with opened(tmp_path, bare()) as database:

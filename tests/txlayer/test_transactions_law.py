@@ -48,7 +48,7 @@ def worlds(draw):
 
 @st.composite
 def operations(draw, schema, state):
-    """A statement over values most of which are stored already."""
+    """A statement over values; most of them are stored already."""
     relation = draw(st.sampled_from(schema.relations))
     rows = state[relation.name]
 

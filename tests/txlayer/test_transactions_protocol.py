@@ -379,7 +379,7 @@ async def test_a_wait_for_a_lock_ends_at_the_time_limit(tmp_path):
 
 
 async def test_a_cancelled_commit_has_its_full_effect_or_none(tmp_path):
-    """Cancelled at each step of the loop: all of it happens or nothing, and no lock stays."""
+    """A commit cancelled at any step of the loop has its full effect or none, and holds no lock."""
     async with on_full_shop(tmp_path) as database:
         for steps in range(40):
             request = statements(ADD, idempotency_key=f"c{steps}")

@@ -33,7 +33,7 @@ async def first_cell(database, name):
 
 
 def with_other_key(layout, row):
-    """A row under another key, which belongs to nothing."""
+    """The row under another key, which belongs to no base row."""
     values = list(row)
     for position in layout.key_positions:
         if isinstance(values[position], int):

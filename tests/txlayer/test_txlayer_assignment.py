@@ -78,11 +78,11 @@ def test_a_word_decodes_to_itself_and_an_invalid_word_to_none():
         assert Word.decode(data) is None
 
 
-# ---------------------------------------------------------------- one version after another
+# ---------------------------------------------------------------- successive versions
 
 
 class World:
-    """The assignment, and what the master knows of all members."""
+    """The assignment, and the master's knowledge of all members."""
 
     def __init__(self, *names, close=False):
         self.assignment, self.version = Assignment.founded("m", 0), 1
@@ -103,7 +103,7 @@ class World:
         )  # fmt: skip
 
     def step(self):
-        """One step of the master; whether it changed anything."""
+        """One step of the master. Returns whether it changed the assignment."""
         if self.close and is_shut(self.assignment, self.known):
             self.held = True
         before = self.assignment
@@ -144,8 +144,8 @@ class World:
         self.recovered |= {member.name: ts for member in self.assignment.dead}
 
     def settle(self):
-        """Every member acknowledges and every dead member is recovered, until nothing changes any
-        more."""
+        """All members acknowledge and all dead members are recovered, until the assignment no
+        longer changes."""
         for _ in range(30):
             self.recover()
             if not self.step() and not self.all_acknowledge():
@@ -213,7 +213,7 @@ def test_a_death_is_written_before_the_version_before_is_acknowledged():
 
 
 @pytest.mark.parametrize("recovered_first", [True, False])
-def test_slots_of_the_dead_get_owners_once_all_acknowledge_and_all_are_recovered(
+def test_slots_of_dead_members_get_owners_after_acknowledgement_and_recovery(
     recovered_first,
 ):
     world = World("a", "b", "c", "d")

@@ -1,4 +1,4 @@
-"""Which members should own which slots: what holds for any owners and any load."""
+"""The distribution of slots over members: invariants for any owners and any load."""
 
 from collections import Counter
 

@@ -23,7 +23,7 @@ RESERVED = encode(Checkpoint(START, 1, 0))
 
 
 class World:
-    """Logs, the assignment that says who owns them, and the code that removes them."""
+    """Logs, the assignment that names their owners, and the code that removes logs."""
 
     def __init__(self):
         self.registry = SimulatedRegistry(asyncio.get_running_loop().time)

@@ -1,4 +1,5 @@
-"""Travelling locks: what owners grant to others, and when a grant is in force (decision 21)."""
+"""Travelling locks: grants of owners to other members, and when a grant is in force (decision
+21)."""
 
 import asyncio
 
@@ -39,7 +40,7 @@ def free(party, caller, *numbers, commit_ts=0):
     assert party.guests.release(caller, Release(dict.fromkeys(numbers, commit_ts))) == Freed()
 
 
-# ---------------------------------------------------------------- the owner: what is granted
+# ---------------------------------------------------------------- the owner: grants
 
 
 @simulated
@@ -69,7 +70,7 @@ async def test_a_grant_carries_the_clock_at_the_end_of_the_wait():
 
 @simulated
 async def test_the_clock_is_merged_before_a_lock_is_free():
-    """Otherwise the next holder might commit below what was committed under the lock."""
+    """Otherwise the next holder might commit below the commits made under the lock."""
     world, (a, _) = await members("a", "b")
     (name,) = world.names("a", 1)
     await guest(a, "b", name)
@@ -220,7 +221,7 @@ async def test_the_owner_does_not_take_a_lock_of_a_slot_that_moves_during_a_requ
     await world.end()
 
 
-# ---------------------------------------------------------------- the owner: what is freed
+# ---------------------------------------------------------------- the owner: releases
 
 
 @simulated
@@ -567,7 +568,7 @@ async def test_an_owner_with_an_older_assignment_refuses_and_is_asked_again():
     await world.end()
 
 
-# ---------------------------------------------------------------- what grants are worth
+# ---------------------------------------------------------------- grants in force
 
 
 @simulated
@@ -627,7 +628,7 @@ async def test_a_new_attempt_asks_the_new_owner_after_its_grantor_is_gone():
     await world.end()
 
 
-# ---------------------------------------------------------------- ways that break
+# ---------------------------------------------------------------- broken connections
 
 
 @simulated
@@ -683,7 +684,7 @@ def told(party):
             yield type(request), attempt
 
 
-# ---------------------------------------------------------------- what was read before the grant
+# ---------------------------------------------------------------- locks that others had meanwhile
 
 
 async def taken(party, *names):

@@ -25,7 +25,7 @@ from hornbeam_server.txlayer.cluster.master import RETRY_S, Master, Superseded
 
 LOOK_S = 0.02
 SOON_S = 2.0
-"""Within this time everything settles unless a test prevents it."""
+"""Within this time the assignment settles unless a test prevents it."""
 LONG_S = 60.0
 """The virtual time limit of a test: a wait that would never end fails."""
 

@@ -1,4 +1,5 @@
-"""Several nodes that serve one database together: what a client observes (decision 21)."""
+"""Several nodes that serve one database together: the behaviour that clients observe (decision
+21)."""
 
 import asyncio
 import copy
@@ -93,7 +94,7 @@ async def check(world):
         assert await node.differences() == 0
 
 
-# ---------------------------------------------------------------- every node serves
+# ---------------------------------------------------------------- all nodes serve clients
 
 
 @simulated
@@ -264,7 +265,7 @@ async def test_a_node_that_joins_under_load_gets_its_share():
     await world.end()
 
 
-# ---------------------------------------------------------------- one process before
+# ---------------------------------------------------------------- after a single process
 
 
 async def bank_of_one(world, epochs=1):
@@ -448,7 +449,7 @@ async def test_a_slot_hotter_than_all_others_stays_and_is_reported():
     await world.end()
 
 
-# ---------------------------------------------------------------- orderly ends
+# ---------------------------------------------------------------- orderly stops
 
 
 @simulated
@@ -564,7 +565,7 @@ async def test_a_successor_refuses_a_plan_for_an_older_catalog():
     await world.end()
 
 
-# ---------------------------------------------------------------- what is asked of all
+# ---------------------------------------------------------------- requests to all nodes
 
 
 @simulated

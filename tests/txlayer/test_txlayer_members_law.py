@@ -170,7 +170,7 @@ class Bank:
         cells = await self.world.store.get(TABLE, ACCOUNTS, at)
         return sum(int(cell.value) for cell in cells if cell is not None)
 
-    # ------------------------------------------------------------ trouble
+    # ------------------------------------------------------------ faults
 
     async def trouble(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,5 @@
-"""What a member does when it reads a version, and when it acknowledges it (decision 21's table)."""
+"""What a member does when it reads a version, and when it acknowledges the version (decision
+21)."""
 
 import asyncio
 from dataclasses import replace
@@ -313,7 +314,7 @@ async def test_a_catalog_that_cannot_be_read_is_requested_again():
     await world.end()
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- reports and news
 
 
 @simulated
@@ -398,7 +399,7 @@ async def test_an_outage_of_the_service_only_delays_acknowledgements():
     await world.end()
 
 
-# ---------------------------------------------------------------- the end
+# ---------------------------------------------------------------- end of a membership
 
 
 @simulated

@@ -1,4 +1,4 @@
-"""What the queries of a node read: versions of the catalog, and snapshots."""
+"""The catalog versions and snapshots that the queries of a node read."""
 
 import asyncio
 

@@ -42,7 +42,7 @@ def stuck(party, hold):
     party.answer = late
 
 
-# ---------------------------------------------------------------- what is known
+# ---------------------------------------------------------------- known watermarks
 
 
 @simulated
@@ -134,7 +134,7 @@ async def test_an_answer_of_a_member_recovered_meanwhile_is_ignored():
     await world.end()
 
 
-# ---------------------------------------------------------------- reads that ask for nothing
+# ---------------------------------------------------------------- plain reads
 
 
 @simulated
@@ -216,7 +216,7 @@ async def test_a_cancelled_read_leaves_the_log_usable():
     await world.end()
 
 
-# ---------------------------------------------------------------- reads that ask for more
+# ---------------------------------------------------------------- bookmarks and strong reads
 
 
 @simulated
