@@ -1,4 +1,5 @@
-"""A small multi-version store of lists, right by construction, whose histories the checker judges.
+"""A small multi-version store of lists, correct by construction, whose histories the checker
+judges.
 
 Writes read at the snapshot of their first operation and are validated when they commit: their
 appends (first committer wins, which is snapshot isolation), and their reads too if the store is
@@ -17,7 +18,7 @@ KEYS = ("x", "y", "z")
 
 
 class Action(Enum):
-    """What a process does next. A crash loses the answer, before or after the commit."""
+    """The next action of a process. A crash loses the answer, before or after the commit."""
 
     READ = "read"
     APPEND = "append"
@@ -131,7 +132,8 @@ class Engine:
         outcome: Literal["ok", "failed", "unknown"],
         **said: object,
     ) -> None:
-        """Under snapshot isolation a commit's timestamp is not the place of its reads."""
+        """Record a transaction. Under snapshot isolation timestamps do not order its reads, so they
+        are left out."""
         if not self.serializable:
             said.pop("commit_ts", None)
             said.pop("snapshot_ts", None)

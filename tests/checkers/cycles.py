@@ -1,7 +1,7 @@
-"""Cycles in a graph of who must come before whom, named after Adya's phenomena.
+"""Cycles in the graph of the order of transactions, named after Adya's phenomena.
 
-Nodes below `Graph.transactions` are transactions; those above are moments of a *timeline*, a chain
-that orders many transactions with few edges. Where several reasons order the same two transactions
+Nodes below `Graph.transactions` are transactions; the others are points of a *timeline*, a chain
+that orders many transactions with few edges. Where several reasons order the same two transactions,
 the strongest is kept, so a cycle's name is the worst that its edges allow.
 
 | name | edges of the cycle |
@@ -12,9 +12,9 @@ the strongest is kept, so a cycle's name is the worst that its edges allow.
 | G-nonadjacent | several rw, no two in a row |
 | G2-item | several rw, two of them in a row |
 
-A name with a suffix is the same with at least one edge of the suffix's order in the cycle. Every
-strongly connected component yields a cycle, so a clean answer is a proof. What is bounded is the
-search for *further* names in a component: it stops after SEARCH_LIMIT steps for each.
+A name with a suffix means that at least one edge of the cycle is of the suffix's order. Every
+strongly connected component yields a cycle, so a clean answer is a proof. Only the search for
+*further* names in a component is bounded: it stops after SEARCH_LIMIT steps for each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SEARCH_LIMIT = 100_000
 
 
 class Edge(enum.IntEnum):
-    """Why one comes before the other; the smaller, the stronger."""
+    """The reason why one transaction comes before another; smaller is stronger."""
 
     WW = 0
     WR = 1
@@ -57,7 +57,7 @@ NAMES = {
     Base.G_NONADJACENT: "G-nonadjacent",
     Base.G2_ITEM: "G2-item",
 }
-# The graphs that are searched, by their weakest edge: the data alone, then with ever more order.
+# The graphs that are searched, by their weakest edge: data edges alone, then more orders.
 SUFFIXES = {
     Edge.RW: "",
     Edge.SESSION: "-session",
@@ -67,7 +67,7 @@ SUFFIXES = {
 
 
 class Event(NamedTuple):
-    """A transaction reaches a timeline: it is after what is `done` by then, or is itself done."""
+    """A transaction on a timeline: its end (`done`), or its beginning after all earlier ends."""
 
     time: float
     done: bool
@@ -80,14 +80,14 @@ class Graph:
         self.out: list[dict[int, tuple[Edge, Any]]] = [{} for _ in range(transactions)]
 
     def add(self, before: int, after: int, edge: Edge, why: Any) -> None:
-        """`before` comes before `after`; `why` is kept for the explanation."""
+        """Add that `before` comes before `after`; `why` is kept for the explanation."""
         known = self.out[before].get(after)
         if before != after and (known is None or edge < known[0]):
             self.out[before][after] = (edge, why)
 
     def add_timeline(self, edge: Edge, why: Any, events: Iterable[Event]) -> None:
-        """Put what is done at a moment before all that begins later. Events of one time are
-        concurrent: beginnings sort before endings."""
+        """Put each end before all later beginnings. Events of the same time are concurrent:
+        beginnings sort before ends."""
         moment: int | None = None
         sealed = False
         for event in sorted(events):
@@ -122,7 +122,7 @@ class Cycle:
 
 
 def components(graph: Graph, weakest: Edge) -> list[set[int]]:
-    """The strongly connected components of more than one node, by edges no weaker than that.
+    """The strongly connected components of more than one node, by edges no weaker than `weakest`.
 
     Tarjan's algorithm with a stack of its own, for histories deeper than Python's.
     """
@@ -167,7 +167,8 @@ def components(graph: Graph, weakest: Edge) -> list[set[int]]:
 
 
 class _Seen(NamedTuple):
-    """What a walk has used so far: how many rw (at most two count), and how they lay."""
+    """The rw edges of a walk so far: how many (at most two count), and whether two were
+    adjacent."""
 
     rws: int
     adjacent: bool
@@ -180,8 +181,8 @@ _Place = tuple[int, _Seen]
 
 @dataclass(frozen=True)
 class _Search:
-    """Which cycles are looked for: of `base`, inside `inside`, with an edge of `weakest` if that
-    is an order and not the data's own."""
+    """The cycles to find: of `base`, inside `inside`, with an edge of `weakest` if that is an order
+    and not a data edge."""
 
     graph: Graph
     inside: Collection[int]
@@ -190,13 +191,13 @@ class _Search:
 
     @property
     def first(self) -> Edge:
-        """A cycle has no beginning, so it is looked for from an edge that it must have."""
+        """The edge at which walks start: a cycle has no beginning, but it must have this edge."""
         if self.base is Base.G0:
             return Edge.WW if self.weakest is Edge.RW else self.weakest
         return Edge.WR if self.base is Base.G1C else Edge.RW
 
     def after(self, seen: _Seen, edge: Edge) -> _Seen | None:
-        """None when no cycle of `base` goes on like this."""
+        """The walk after `edge`; None when no cycle of `base` goes on like this."""
         is_rw = edge is Edge.RW
         if (
             (is_rw and self.base < Base.G_SINGLE)
@@ -213,7 +214,8 @@ class _Search:
         )
 
     def closes(self, seen: _Seen) -> bool:
-        """Is the walk, back at its start, a cycle of `base`? An rw at the end meets the first."""
+        """Whether the walk, back at its start, is a cycle of `base`. An rw at the end meets the
+        first."""
         if not seen.ordered and self.weakest is not Edge.RW:
             return False
         if self.base is Base.G_NONADJACENT:
@@ -244,9 +246,9 @@ class _Search:
         return _cycle(self.graph, best) if best else None
 
     def _walk(self, start: int, then: int, most: int, limit: int) -> tuple[list[int] | None, int]:
-        """Breadth first over (node, what was seen), back to `start`, over at most `most`
-        transactions; moments cost nothing. Returns the closed path, and the steps that it took.
-        """
+        """Search breadth first over (node, edges so far), back to `start`, over at most `most`
+        transactions; timeline nodes cost nothing. Returns the closed path, and the number of
+        steps."""
         is_rw = self.first is Edge.RW
         first = (then, _Seen(int(is_rw), False, is_rw, self.first is self.weakest))
         came: dict[_Place, _Place | None] = {first: None}
@@ -287,7 +289,7 @@ def _trail(came: dict[_Place, _Place | None], at: _Place | None) -> list[int]:
 
 
 def _cycle(graph: Graph, path: list[int]) -> Cycle:
-    """Name a closed path of nodes and leave its moments out."""
+    """Name a closed path of nodes and leave its timeline nodes out."""
     steps: list[Step] = []
     for before, after in pairwise(path):
         edge, why = graph.out[before][after]
@@ -308,7 +310,7 @@ def _cycle(graph: Graph, path: list[int]) -> Cycle:
 
 
 def _any_cycle(graph: Graph, inside: set[int], weakest: Edge) -> Cycle:
-    """Some cycle of a component: every node has a successor in it, so walk until one repeats."""
+    """Some cycle of a component: every node has a successor in it, so walk until a node repeats."""
     node = min(node for node in inside if node < graph.transactions)
     path = [node]
     at = {node: 0}
@@ -325,10 +327,10 @@ def _any_cycle(graph: Graph, inside: set[int], weakest: Edge) -> Cycle:
 
 
 def find(graph: Graph) -> list[Cycle]:
-    """For each component and name one shortest cycle.
+    """A shortest cycle for each component and name.
 
-    A cycle that needs an order says nothing new where the data alone, or a stronger order, has one
-    as bad: it is left out there.
+    A cycle that needs an order is left out where data edges alone, or a stronger order, have one
+    that is as bad.
     """
     found: list[Cycle] = []
     if not components(graph, Edge.TIMESTAMP):

@@ -36,18 +36,18 @@ NOT_TOLD = _NotTold.NOT_TOLD
 
 
 class CheckerError(Exception):
-    """There is no verdict: no judge, no time, or a history that is none."""
+    """There is no verdict: no judge, no time, or an invalid history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a process did to the row of `key`, and what it was told. None stands for no row.
+    """An operation of a process on the row of `key`, and its answer. None stands for no row.
 
     | kind | argument | result |
     | --- | --- | --- |
     | read | – | the number, or None |
     | write | the number, or None to delete | – |
-    | add | the number to add; nothing happens to a row that is not there | the sum, or None |
+    | add | the number to add; without a row it does nothing | the sum, or None |
     | cas | the number that replaces `expected`, either may be None | whether it did |
 
     `call` and `returned` are times of one clock, in any unit. `result` may be NOT_TOLD for add and
@@ -89,7 +89,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Operations, and the rows that were there at first; other keys have none."""
+    """Operations, and the initial rows; other keys have none."""
 
     operations: Sequence[Operation]
     initial: Mapping[str, int] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def check(
 def check_all(histories: Iterable[History], *, timeout_ms: int = TIMEOUT_MS) -> list[Verdict]:
     """Judge many histories with one start of the judge; `timeout_ms` is for each key.
 
-    Raises CheckerError when any of them has no verdict.
+    Raises CheckerError when one of them has no verdict.
     """
     lines = [
         json.dumps(
@@ -136,7 +136,7 @@ def _verdict(number: int, answer: Mapping[str, str]) -> Verdict:
 
 
 def program() -> Path:
-    """The judge, built if these sources never were."""
+    """The judge, built if the cache has none of these sources."""
     sources = [path for path in sorted(SOURCES.iterdir()) if path.suffix in {".go", ".mod", ".sum"}]
     digest = hashlib.sha256()
     for path in sources:
@@ -150,7 +150,7 @@ def program() -> Path:
 
 
 def _build(target: Path) -> None:
-    """Build beside the target and rename, so that nobody meets a half-built one."""
+    """Build beside the target and rename, so that no process starts a half-built judge."""
     go = go_program()
     if go is None:
         raise CheckerError(

@@ -1,8 +1,8 @@
-"""Histories of list-append transactions: what a client asked for, when, and what it was told.
+"""Histories of list-append transactions: requests of clients, their times, and their answers.
 
 A key holds a list. A transaction appends values, each only once in a history, and reads whole
-lists, so that every read shows in what order its values came to be. `parse` reads the text
-notation of README.md, in which the hand-made histories are written.
+lists, so that every read shows in what order values were appended. `parse` reads the text notation
+of README.md, in which the hand-written histories are written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read of the whole list; `values` is None when the client never saw the answer."""
+    """A read of the whole list; `values` is None when the client got no answer."""
 
     key: str
     values: tuple[int, ...] | None
@@ -32,13 +32,13 @@ Operation = Append | Read
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transaction or query, as its client saw it. Times are of one clock, in any unit.
+    """One transaction or query, as its client observed it. Times are of one clock, in any unit.
 
     `completed` is None when no answer came. A `snapshot` is a read-only query; it may be older than
-    real time unless it is `strong`. `bookmark` says that the client passed on the newest of all
-    that earlier transactions of `process` had answered: a write's timestamp, a query's S.
-    `commit_ts` is the timestamp that a write answered, `snapshot_ts` the S that a snapshot read at.
-    `roots` are those that it locked or read; None stands for its keys, each a root of its own.
+    real time unless it is `strong`. `bookmark` says that the client passed on the newest timestamp
+    in the answers to earlier transactions of `process`: that of a write, the S of a query.
+    `commit_ts` is the timestamp in a write's answer, `snapshot_ts` the S at which a snapshot read.
+    `roots` are the roots that it locked or read; None stands for its keys, each a root of its own.
     """
 
     name: str

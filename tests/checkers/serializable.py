@@ -1,13 +1,13 @@
 """Serializability of list-append histories, by Elle's method (Kingsbury and Alvaro, VLDB 2020).
 
-A read shows a whole list, so it shows in what order its values were appended. The longest read of a
+A read returns a whole list, so it shows in what order values were appended. The longest read of a
 key is its *spine*, and every other must be a prefix of it. From the spines follow Adya's edges: ww
-(appended next), wr (read what the other appended), rw (read the state before the other's append);
-to these come the orders that Hornbeam promises: session, real time, timestamps. README.md names
-the anomalies. `check` returns all that it finds; nothing found means serializable in those orders,
-as far as the reads show.
+(appended next), wr (read what the other appended), rw (read the state before the other's append).
+Further edges come from the orders that Hornbeam promises: session, real time, timestamps. README.md
+names the anomalies. `check` returns all anomalies that it finds; none means serializable in those
+orders, as far as the reads show.
 
-A transaction of unknown outcome counts as committed once a committed one read something of it.
+A transaction of unknown outcome counts as committed once a committed one read a value of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FINAL = "final"
 
 @dataclass(frozen=True)
 class Anomaly:
-    """What went wrong, in words, and the transactions that it takes to see it."""
+    """An anomaly in words, and the transactions that show it."""
 
     kind: str
     transactions: tuple[str, ...]
@@ -40,9 +40,9 @@ class Anomaly:
 def check(
     history: Iterable[Transaction], final: Mapping[str, Values] | None = None
 ) -> list[Anomaly]:
-    """Every anomaly of `history`. `final` is what the keys held when all was over.
+    """Every anomaly of `history`. `final` has the lists of the keys at the end.
 
-    Raises ValueError when the history is not one: a name or an append that comes twice.
+    Raises ValueError for an invalid history: a name or an append that occurs twice.
     """
     observed = _Observed(history, final or {})
     graph = _graph(observed)
@@ -62,15 +62,16 @@ def kinds(anomalies: Iterable[Anomaly]) -> set[str]:
 
 
 def _final_reads(final: Mapping[str, Values]) -> list[Transaction]:
-    """The final state as a query after everything. Missing appends are not its anomaly: they are
-    reported as lost, so it is not held to real time."""
+    """The final state, as a query after all transactions. Missing appends are reported as lost, so
+    this query is not bound to real time."""
     reads = tuple(Read(key, values) for key, values in final.items())
     over = math.inf
     return [Transaction(FINAL, reads, FINAL, over, over, kind="snapshot")] if reads else []
 
 
 class _Observed:
-    """What the reads show of a history: who committed, who wrote what, the keys' spines."""
+    """The facts that the reads of a history show: committed transactions, writers of values, spines
+    of keys."""
 
     def __init__(self, history: Iterable[Transaction], final: Mapping[str, Values]) -> None:
         self.transactions = [*history, *_final_reads(final)]
@@ -80,7 +81,7 @@ class _Observed:
         for (key, value), writer in self.writer.items():
             if writer in self.committed:
                 self.valid[key].add(value)
-        # (reader, key, what it read, the same without values that should not be there)
+        # (reader, key, the values read, the same without invalid values)
         self.reads = [
             (number, key, values, self._cleaned(key, values))
             for number in sorted(self.committed)
@@ -94,7 +95,7 @@ class _Observed:
             for key, values in final.items()
             for value in self.valid[key].difference(values)
         }
-        # by key, the committed values that no spine shows and that nobody says were lost
+        # by key, the committed values that no spine shows and that are not reported as lost
         self.unseen = defaultdict(
             list,
             {
@@ -119,7 +120,7 @@ class _Observed:
         return committed
 
     def _cleaned(self, key: str, values: Values) -> Values:
-        """Without values that are reported for themselves (aborted, made up, doubled)."""
+        """The values without those that are reported separately (aborted, made up, doubled)."""
         once = dict.fromkeys(values)
         if len(once) == len(values) and once.keys() <= self.valid[key]:
             return values
@@ -136,7 +137,7 @@ class _Observed:
 
 
 def _writers(transactions: Sequence[Transaction]) -> dict[tuple[str, int], int]:
-    """Who appended a value. Names and appends come once in a history, or it shows nothing."""
+    """The transaction that appended each value. Names and appends must be unique in a history."""
     writer: dict[tuple[str, int], int] = {}
     names: set[str] = set()
     for number, transaction in enumerate(transactions):
@@ -150,11 +151,12 @@ def _writers(transactions: Sequence[Transaction]) -> dict[tuple[str, int], int]:
     return writer
 
 
-# ---- what single reads show
+# ---- anomalies in single reads
 
 
 def _bad_values(observed: _Observed) -> Iterator[Anomaly]:
-    """Aborted, intermediate, made-up and doubled values, each told once for reader and writer."""
+    """Aborted, intermediate, made-up and doubled values, each reported once for reader and
+    writer."""
     told: set[tuple[object, ...]] = set()
     for reader, key, values, cleaned in observed.reads:
         if cleaned is values and not _ends_amid(observed, reader, key, values):
@@ -174,7 +176,7 @@ def _bad_values(observed: _Observed) -> Iterator[Anomaly]:
 
 
 def _ends_amid(observed: _Observed, reader: int, key: str, values: Values) -> bool:
-    """Does the read end with an append that its transaction followed by another?"""
+    """Whether the read ends with an append that its transaction followed by another."""
     writer = observed.writer.get((key, values[-1]), reader) if values else reader
     if writer == reader or writer not in observed.committed:
         return False
@@ -232,7 +234,8 @@ def _bad_orders(observed: _Observed) -> Iterator[Anomaly]:
 
 
 def _internal(observed: _Observed) -> Iterator[Anomaly]:
-    """A transaction must see what it has read and appended itself, and nothing of it too early."""
+    """A transaction must read what it has read and appended before, and no append of its own too
+    early."""
     for number in sorted(observed.committed):
         transaction = observed.transactions[number]
         name = transaction.name
@@ -269,7 +272,7 @@ def _future_reads(transaction: Transaction) -> Iterator[Anomaly]:
 
 
 def _lost_updates(observed: _Observed) -> Iterator[Anomaly]:
-    """Several transactions read the same state of a key, then appended to it."""
+    """Several transactions that read the same state of a key, then appended to it."""
     based: dict[tuple[str, Values], list[str]] = defaultdict(list)
     for number in sorted(observed.committed):
         transaction = observed.transactions[number]
@@ -297,8 +300,8 @@ def _lost_appends(observed: _Observed) -> Iterator[Anomaly]:
 
 
 def _torn_snapshots(observed: _Observed, graph: Graph) -> Iterator[Anomaly]:
-    """Snapshots that saw a part of a transaction: they and it lie in one component of data edges,
-    for what they saw comes before them and what they did not see comes after."""
+    """Snapshots with a part of a transaction. Both lie in one component of data edges: the values
+    read come before the snapshot, and the missing ones after it."""
     for component in components(graph, Edge.RW):
         for reader in sorted(component):
             if observed.transactions[reader].kind != "snapshot":
@@ -337,7 +340,8 @@ def _graph(observed: _Observed) -> Graph:
 
 
 def _add_appends(graph: Graph, observed: _Observed) -> None:
-    """ww along the spines. What no read shows came after what one does, unless it was lost."""
+    """Add ww edges along the spines. A value that no read shows comes after the spine, unless it is
+    lost."""
     for key, spine in observed.spines.items():
         for before, after in pairwise(spine):
             writers = observed.writer[key, before], observed.writer[key, after]
@@ -350,19 +354,20 @@ def _add_appends(graph: Graph, observed: _Observed) -> None:
 
 
 def _add_reads(graph: Graph, observed: _Observed) -> None:
-    """wr from the writer of the last value read, rw to that of the first not read."""
+    """Add wr edges from the writer of the last value read, rw edges to that of the first not
+    read."""
     for reader, key, _, values in observed.reads:
         if values:
             graph.add(observed.writer[key, values[-1]], reader, Edge.WR, (key, values[-1]))
         if not observed.is_prefix(key, values):
-            continue  # what comes next is unknown
+            continue  # the next value is unknown
         following = observed.spines[key][len(values) : len(values) + 1] or observed.unseen[key]
         for value in following:
             graph.add(reader, observed.writer[key, value], Edge.RW, (key, value))
 
 
 def _committed(observed: _Observed) -> Iterator[tuple[int, Transaction, float | None]]:
-    """Number, transaction and when it was over; never, if the client was not told that it was."""
+    """Number, transaction and its end; None if the client does not know the end."""
     for number in sorted(observed.committed):
         transaction = observed.transactions[number]
         over = transaction.completed if transaction.outcome == "ok" else None
@@ -370,7 +375,7 @@ def _committed(observed: _Observed) -> Iterator[tuple[int, Transaction, float | 
 
 
 def _add_sessions(graph: Graph, observed: _Observed) -> None:
-    """A process that passes its newest bookmark on comes after all that it did before."""
+    """A process that passes on its newest bookmark comes after all that it did before."""
     events: dict[str, list[Event]] = defaultdict(list)
     for number, transaction, over in _committed(observed):
         if over is not None:
@@ -382,8 +387,8 @@ def _add_sessions(graph: Graph, observed: _Observed) -> None:
 
 
 def _add_real_time(graph: Graph, observed: _Observed) -> None:
-    """A write comes after all that was over before it on one of its roots, a strong snapshot after
-    all writes that were over before it. Other snapshots may be older, but never newer."""
+    """A write comes after everything that ended before it on one of its roots, a strong snapshot
+    after all writes that ended before it. Other snapshots may be older, but never newer."""
     on_root: dict[str, list[Event]] = defaultdict(list)
     strong: list[Event] = []
     for number, transaction, over in _committed(observed):
@@ -402,7 +407,7 @@ def _add_real_time(graph: Graph, observed: _Observed) -> None:
 
 
 def _add_timestamps(graph: Graph, observed: _Observed) -> None:
-    """Writes in the order of their timestamps; a snapshot at S right after those up to S."""
+    """Writes in the order of their timestamps; a snapshot at S right after writes up to S."""
     events: list[Event] = []
     for number, transaction, _ in _committed(observed):
         if transaction.kind == "write" and transaction.commit_ts is not None:
@@ -415,7 +420,7 @@ def _add_timestamps(graph: Graph, observed: _Observed) -> None:
     graph.add_timeline(Edge.TIMESTAMP, None, events)
 
 
-# ---- in words
+# ---- descriptions of anomalies
 
 
 def _in_words(observed: _Observed, cycle: Cycle) -> Anomaly:

@@ -1,4 +1,4 @@
-"""The search for cycles against listing every one of them, on small random graphs."""
+"""The search for cycles, compared with a list of all cycles of small random graphs."""
 
 from random import Random
 
@@ -60,7 +60,7 @@ def expected(graph):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_finds_every_name_and_the_shortest_cycle_of_it(seed):
+def test_every_name_is_found_with_its_shortest_cycle(seed):
     choice = Random(seed)
     for _ in range(250):
         graph = Graph(choice.randint(2, 7))
@@ -75,8 +75,8 @@ def test_finds_every_name_and_the_shortest_cycle_of_it(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_timeline_orders_what_is_over_before_what_begins(seed):
-    """The same pairs as looking at each two intervals, from far fewer edges."""
+def test_a_timeline_orders_ends_before_later_beginnings(seed):
+    """The timeline gives the same pairs as a comparison of all intervals, with far fewer edges."""
     choice = Random(seed)
     for _ in range(50):
         spans = [(at, at + choice.randrange(6)) for at in choice.choices(range(20), k=10)]

@@ -1,4 +1,4 @@
-"""The linearizability judge is itself proven, on hand-made histories."""
+"""The linearizability judge is itself tested, on hand-written and on random histories."""
 
 import re
 from itertools import combinations, permutations
@@ -31,7 +31,7 @@ def number(word):
 def history(text):
     """One operation per line: key, call-return (? when no answer came), kind, arguments, result.
 
-    Every operation is its own process. `cas 1 2` replaces 1 by 2.
+    Every operation has its own process. `cas 1 2` replaces 1 by 2.
     """
     operations = []
     for process, line in enumerate(filter(None, map(str.strip, text.splitlines()))):
@@ -214,13 +214,13 @@ def test_not_linearizable(text):
     assert "none of these can follow: process" in verdict.description
 
 
-def test_rows_that_are_there_at_first():
+def test_initial_rows_are_read():
     read = history("x 0-1 read -> 5")
     assert check(read, {"x": 5}).linearizable
     assert not check(read, {"x": 6}).linearizable
 
 
-def test_many_histories_in_one_start_keep_their_order():
+def test_verdicts_on_many_histories_keep_their_order():
     texts = [*GOOD.values(), *BAD.values()]
     verdicts = check_all(History(history(text)) for text in texts)
     assert [v.linearizable for v in verdicts] == [text in GOOD.values() for text in texts]
@@ -228,7 +228,7 @@ def test_many_histories_in_one_start_keep_their_order():
 
 
 def possible(operations):
-    """Is there an order, agreeing with real time, in which each answers as it did?"""
+    """Whether some order, agreeing with real time, explains all results."""
     unknown = [op for op in operations if op.outcome == "unknown"]
     for absent in (set(c) for n in range(len(unknown) + 1) for c in combinations(unknown, n)):
         for order in permutations(op for op in operations if op not in absent):
@@ -283,7 +283,7 @@ def random_operation(process, choice):
     )
 
 
-def test_it_says_what_trying_every_order_says():
+def test_verdicts_agree_with_trying_every_order():
     choice = Random(4)
     tried = [
         [random_operation(process, choice) for process in range(choice.randrange(2, 6))]
@@ -294,7 +294,7 @@ def test_it_says_what_trying_every_order_says():
     assert 400 < sum(expected) < 1600  # both happen often
 
 
-def test_the_description_says_where_it_stops():
+def test_the_description_says_where_the_search_stops():
     verdict = check(history(BAD["stale read"]))
     assert verdict.description == (
         "in order: process 0 [0, 1] wrote 1; then it holds 1, "
@@ -302,7 +302,7 @@ def test_the_description_says_where_it_stops():
     )
 
 
-def test_no_time_is_no_verdict():
+def test_a_timeout_gives_no_verdict():
     """Thirty concurrent adds have 2³⁰ sets that could come first, and none explains the read."""
     adds = [
         Operation(process, "x", "add", call=0, returned=9, argument=1 << process)
@@ -325,19 +325,19 @@ def test_no_time_is_no_verdict():
         (Operation(0, "x", "write", 0, 1, outcome="lost"), "not an outcome"),
     ],
 )
-def test_nonsense_is_no_verdict(operation, reason):
+def test_an_invalid_operation_gives_no_verdict(operation, reason):
     with pytest.raises(CheckerError, match=reason):
         check([operation])
 
 
-def test_without_go_it_fails_and_says_how_to_install_it(monkeypatch, tmp_path):
+def test_without_go_the_error_says_how_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(CheckerError, match=r"no Go 1\.22 or newer: run python -m tests\.programs"):
         check(history(GOOD["adds"]))
 
 
-def test_it_is_built_once(monkeypatch):
+def test_the_judge_is_built_once(monkeypatch):
     built = program()
     monkeypatch.setenv("PATH", "")
     assert program() == built

@@ -1,4 +1,4 @@
-"""The cycle checker against a brute-force oracle, against right stores, and on planted faults."""
+"""The cycle checker against a brute-force oracle, correct stores, and planted faults."""
 
 from dataclasses import replace
 from itertools import pairwise, permutations
@@ -13,11 +13,11 @@ PROCESSES = 3
 WRITE_SKEW = {"G2-item", "G2-item-session", "G2-item-realtime"}
 
 
-# ---- the oracle: is there an order in which one after the other would have answered the same?
+# ---- the oracle: searches for a serial order that gives the same answers
 
 
 def must_precede(a, b):
-    """The orders that are promised, pair by pair."""
+    """Whether the promised orders put `a` before `b`."""
     over = a.completed if a.outcome == "ok" else None
     if over is not None and over < b.invoked:
         if b.kind == "write" and a.shared_roots() & b.shared_roots():
@@ -48,7 +48,7 @@ def answers_the_same(order):
 
 
 def is_serializable(history):
-    """Unknown transactions may be left out."""
+    """Whether some order explains all reads; unknown transactions may be left out."""
     certain = [t for t in history if t.outcome == "ok"]
     unknown = [t for t in history if t.outcome == "unknown"]
     for chosen in range(1 << len(unknown)):
@@ -66,7 +66,7 @@ def is_serializable(history):
 
 @st.composite
 def small_histories(draw):
-    """Up to five transactions whose reads are lists that could have been, at times that overlap."""
+    """Up to five transactions with possible reads, at times that overlap."""
     shapes = draw(
         st.lists(
             st.lists(st.tuples(st.booleans(), st.sampled_from("xy")), min_size=1, max_size=3),
@@ -116,12 +116,12 @@ def transactions(draw, name, operations):
 
 @settings(max_examples=800)
 @given(small_histories())
-def test_it_says_what_trying_every_order_says(history):
+def test_verdicts_agree_with_trying_every_order(history):
     found = check(history)
     assert bool(found) is not is_serializable(history), found
 
 
-# ---- stores that are right
+# ---- correct stores
 
 
 def steps(actions):
@@ -152,7 +152,8 @@ def test_snapshot_isolation_has_write_skew_at_most(steps):
 
 
 def test_the_stores_differ_in_write_skew():
-    """Each reads what the other appends to; one store lets both commit, the other one of them."""
+    """Each transaction reads what the other appends to; one store commits both, the other one of
+    them."""
     skew = [(0, Action.READ, "x"), (1, Action.READ, "y"), (0, Action.APPEND, "y")]
     skew += [(1, Action.APPEND, "x"), (0, Action.COMMIT, ""), (1, Action.COMMIT, "")]
     assert kinds(judged_snapshot_isolation(skew)) == {"G2-item"}
@@ -178,7 +179,7 @@ def serial_executions(draw):
             for action, key in [*script, (Action.COMMIT, "")]
         ]
     )
-    # Faults are to be found by what was read alone, or by real time.
+    # Planted faults must show in the reads alone, or by real time.
     return [replace(t, commit_ts=None) for t in history], engine.state()
 
 
@@ -234,7 +235,7 @@ def made_up_value(history, final):
 
 
 def stale_read(history, final):
-    """Some cycle through real time, or a worse one that the data show."""
+    """Some cycle through real time, or a worse one of data edges."""
     for number, place, op in reads_of(history):
         if op.values and writer_of(history, op.key, op.values[-1]) is not history[number]:
             yield with_read(history, number, place, op.values[:-1]), final, "G"
@@ -261,7 +262,7 @@ def lost_append(history, final):
 
 
 def torn_snapshot(history, final):
-    """A query that saw all of a transaction on one key and nothing on another."""
+    """A query that has all appends of a transaction to one key and none to another."""
     for transaction in history:
         keys = {append.key for append in transaction.appends()}
         for missed in keys:

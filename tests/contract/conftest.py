@@ -1,4 +1,4 @@
-"""The adapters of the contract suites; those that need a cluster are given it."""
+"""The adapters of the contract suites; those that need a cluster get the real one."""
 
 from dataclasses import replace
 from functools import partial
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def adapter(request):
-    """The one that `over` names; what it opens is opened on the real cluster, if it needs one."""
+    """The adapter that `over` names; if it needs a cluster, it opens its ports on the real one."""
     declared = request.param
     if not declared.cluster:
         return declared

@@ -1,12 +1,12 @@
 """The adapters that the contract suites run over. A new adapter adds one entry to its table.
 
-`reopen` tells that an adapter keeps its content when it is closed and opened again, `fences` that
-it keeps out an owner who is still alive; suites that need that run over the adapters that have it.
-`run` runs a coroutine on the kind of event loop that it needs. `cluster` tells that it needs a
-real one: its `open` then takes that before the folder.
+`reopen` says that an adapter keeps its content when it is closed and opened again, `fences` that it
+keeps out an owner that is still alive; suites that need this run over the adapters that have it.
+`run` runs a coroutine on the kind of event loop that the adapter needs. `cluster` says that it
+needs a real cluster: its `open` then takes the cluster before the folder.
 
-Property tests ask `examples` how many they may try: what is tried over HBase makes tables, and a
-table takes a second there.
+Property tests ask `examples` for their number of examples: over HBase an example creates tables,
+and each takes a second.
 """
 
 import asyncio
@@ -41,7 +41,8 @@ from hornbeam_server.storage.zookeeper.coordination import ZookeeperCoordination
 
 @dataclass(frozen=True)
 class Adapter:
-    """`open(folder, **options)` opens one in a folder of its own; it may have to be awaited."""
+    """`open(folder, **options)` opens a port in a folder of its own; its result may be an
+    awaitable."""
 
     name: str
     open: Callable[..., Any]
@@ -50,11 +51,11 @@ class Adapter:
     run: Callable[[Any], Any] = asyncio.run
     cluster: bool = False
     examples: int | None = None
-    """At most so many in a property test."""
+    """The maximum number of examples in a property test."""
 
 
 class InMemory:
-    """Opens adapters whose content is in memory: what they left is kept here, by folder."""
+    """Opens adapters whose content is in memory, and keeps the content by folder."""
 
     def __init__(self):
         self.stores = {}
@@ -90,7 +91,7 @@ class InMemory:
 
 
 class OnCluster:
-    """Opens adapters of a real cluster: each folder has names of its own there."""
+    """Opens adapters of a real cluster, where each folder has a namespace of its own."""
 
     def __init__(self):
         self.names = {}
@@ -129,7 +130,8 @@ LOGS_FROM_OUTSIDE = (
     Adapter("simulated", MEMORY.logs, fences=True),
     Adapter("hdfs", CLUSTER.logs, fences=True, cluster=True),
 )
-"""What `open` gives opens logs of one folder, and reads them; who fences has them removed, too."""
+"""`open` gives a function that opens logs of one folder, and a reader of these logs; if the adapter
+fences, the reader removes them, too."""
 COORDINATIONS = (
     Adapter("local", LocalCoordination.open, reopen=True),
     Adapter("simulated", MEMORY.coordination, reopen=True),
@@ -146,13 +148,13 @@ PEERS = (
 
 
 def over(adapters, *, reopen=False, fences=False):
-    """Parametrise `adapter` over those that have what a test needs."""
+    """Parametrise `adapter` over the adapters that have what a test needs."""
     able = [a for a in adapters if (a.reopen or not reopen) and (a.fences or not fences)]
     return pytest.mark.parametrize("adapter", able, ids=lambda adapter: adapter.name, indirect=True)
 
 
 def examples(adapter, usual):
-    """How many examples a property test tries over `adapter`."""
+    """The number of examples of a property test over `adapter`."""
     return min(usual, adapter.examples or usual)
 
 

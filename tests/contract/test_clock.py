@@ -1,4 +1,4 @@
-"""What every clock promises (`storage.ports.Clock`), and what the simulated one adds."""
+"""The guarantees of every clock (`storage.ports.Clock`), and those of the simulated clock."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ def test_wall_time_is_milliseconds_since_1970(adapter, tmp_path):
     adapter.run(scenario())
 
 
-def test_simulated_time_passes_only_where_somebody_waits():
+def test_simulated_time_passes_only_in_sleeps():
     async def scenario():
         clock = SimulatedClock(start_ms=1_000)
         for _ in range(1_000):

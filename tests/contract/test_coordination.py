@@ -1,4 +1,4 @@
-"""What every coordination service promises (`storage.ports.Coordination`)."""
+"""The guarantees of every coordination service (`storage.ports.Coordination`)."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ async def test_members_come_and_go(adapter, tmp_path):
 
 
 @every
-async def test_a_member_shows_the_data_it_gave_last(adapter, tmp_path):
+async def test_a_member_shows_the_data_of_its_last_join(adapter, tmp_path):
     async with opened(adapter, tmp_path) as service:
         await service.join("a", b"first")
         await service.join("b", b"\x00\xff")
@@ -54,7 +54,7 @@ async def test_a_member_shows_the_data_it_gave_last(adapter, tmp_path):
 
 
 @every
-async def test_what_members_gave_is_the_callers_own(adapter, tmp_path):
+async def test_the_result_of_members_belongs_to_the_caller(adapter, tmp_path):
     async with opened(adapter, tmp_path) as service:
         await service.join("a")
         (await service.members()).clear()
@@ -62,7 +62,7 @@ async def test_what_members_gave_is_the_callers_own(adapter, tmp_path):
 
 
 @every
-async def test_there_is_news_once_anything_has_changed_that_was_read(adapter, tmp_path):
+async def test_there_is_news_once_anything_that_was_read_has_changed(adapter, tmp_path):
     async with opened(adapter, tmp_path) as service:
         await service.write("/x", b"a", 0)
         for read, change in (
@@ -91,7 +91,7 @@ async def test_values_outlive_the_process_and_members_do_not(adapter, tmp_path):
 
 
 @every
-async def test_who_has_closed_is_not_alive(adapter, tmp_path):
+async def test_a_closed_session_is_not_alive(adapter, tmp_path):
     async with opened(adapter, tmp_path) as service:
         assert service.alive()
         await service.close()

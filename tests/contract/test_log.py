@@ -1,4 +1,4 @@
-"""What every log promises (`storage.ports.Log`)."""
+"""The guarantees of every log (`storage.ports.Log`)."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ async def payloads(log, start=START):
 
 
 @every
-async def test_what_was_appended_is_read_in_order_with_the_positions_after_it(adapter, tmp_path):
+async def test_appended_records_are_read_in_order_with_their_end_positions(adapter, tmp_path):
     async with opened(adapter, tmp_path, "a", 1) as log:
         assert await records(log) == []
         first = await log.append([b"one", b"two"])
@@ -45,7 +45,7 @@ async def test_a_payload_in_pieces_is_read_back_as_one(adapter, tmp_path):
 
 
 @every
-async def test_appends_that_overlap_are_written_in_call_order(adapter, tmp_path):
+async def test_overlapping_appends_are_written_in_call_order(adapter, tmp_path):
     async with opened(adapter, tmp_path, "a", 1) as log:
         ends = await asyncio.gather(*[log.append([b"%d" % i]) for i in range(50)])
         assert list(ends) == sorted(ends)
@@ -68,7 +68,7 @@ async def test_segments_roll_at_their_size_and_on_demand(adapter, tmp_path):
 
 
 @every
-async def test_segments_before_that_of_a_position_are_dropped_and_reading_goes_on(
+async def test_segments_before_a_position_are_dropped_and_later_ones_stay_readable(
     adapter, tmp_path
 ):
     async with opened(adapter, tmp_path, "a", 1) as log:
@@ -87,7 +87,7 @@ async def test_segments_before_that_of_a_position_are_dropped_and_reading_goes_o
 
 
 @over(LOGS, reopen=True)
-async def test_a_later_epoch_reads_what_earlier_ones_wrote(adapter, tmp_path):
+async def test_a_later_epoch_reads_the_records_of_earlier_ones(adapter, tmp_path):
     for epoch in (1, 2, 3):
         async with opened(adapter, tmp_path, "a", epoch) as log:
             assert await payloads(log) == [b"%d" % e for e in range(1, epoch)]
@@ -99,7 +99,7 @@ async def test_a_later_epoch_reads_what_earlier_ones_wrote(adapter, tmp_path):
 
 
 @every
-async def test_logs_of_different_slaves_are_apart(adapter, tmp_path):
+async def test_logs_of_different_owners_are_separate(adapter, tmp_path):
     async with opened(adapter, tmp_path, "a", 1) as a, opened(adapter, tmp_path, "b", 1) as b:
         await a.append([b"a"])
         await b.append([b"b"])
@@ -127,7 +127,7 @@ async def test_an_empty_payload_is_refused(adapter, tmp_path):
 
 
 @over(LOGS, fences=True)
-async def test_an_owner_whose_epoch_is_over_appends_nothing_more(adapter, tmp_path):
+async def test_an_owner_of_an_earlier_epoch_cannot_append(adapter, tmp_path):
     old, idle = await adapter.open(tmp_path, "a", 1), await adapter.open(tmp_path, "a", 2)
     with pytest.raises(Unavailable, match="fenced: epoch 2 has taken over"):
         await old.append([b"from a file of its own"])

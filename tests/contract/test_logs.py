@@ -1,4 +1,4 @@
-"""What logs promise to who is not their owner (`storage.ports.LogReader`, `storage.ports.Logs`)."""
+"""The guarantees of logs for readers that do not own them (`storage.ports.LogReader`, `.Logs`)."""
 
 import time
 from contextlib import suppress
@@ -19,7 +19,7 @@ async def frames(logs, epoch, sequence, name="a"):
 
 
 @every
-async def test_sealed_segments_are_read_whole_while_their_owner_goes_on(adapter, tmp_path):
+async def test_sealed_segments_are_read_whole_while_their_owner_appends(adapter, tmp_path):
     open_log, logs = adapter.open(tmp_path)
     log = await open_log("a", 1)
     for number in range(1, 4):
@@ -36,7 +36,7 @@ async def test_sealed_segments_are_read_whole_while_their_owner_goes_on(adapter,
 
 
 @every
-async def test_what_an_owner_left_is_read_whoever_has_taken_over(adapter, tmp_path):
+async def test_segments_of_an_earlier_owner_stay_readable(adapter, tmp_path):
     open_log, logs = adapter.open(tmp_path)
     left = await open_log("a", 1)
     await left.append([b"one"])
@@ -53,7 +53,7 @@ async def test_what_an_owner_left_is_read_whoever_has_taken_over(adapter, tmp_pa
 
 
 @every
-async def test_what_is_not_there_is_told(adapter, tmp_path):
+async def test_missing_logs_and_dropped_segments_are_reported(adapter, tmp_path):
     open_log, logs = adapter.open(tmp_path)
     assert await logs.segments("a") == []
     assert await logs.read("a", 1, 1) is None
@@ -71,7 +71,7 @@ async def test_what_is_not_there_is_told(adapter, tmp_path):
 
 
 @over(LOGS_FROM_OUTSIDE, fences=True)
-async def test_a_log_that_is_removed_is_gone_and_its_owner_makes_none_anew(adapter, tmp_path):
+async def test_the_owner_of_a_removed_log_cannot_recreate_it(adapter, tmp_path):
     open_log, logs = adapter.open(tmp_path)
     assert await logs.touched() == {}
     zombie, other = await open_log("a", 1), await open_log("b", 1)
@@ -83,7 +83,7 @@ async def test_a_log_that_is_removed_is_gone_and_its_owner_makes_none_anew(adapt
     for _ in range(2):
         await logs.remove("a")
         assert list(await logs.touched()) == ["b"]
-    with suppress(Unavailable):  # HDFS keeps a file that is open for a while
+    with suppress(Unavailable):  # HDFS keeps an open file for a while
         await zombie.append([b"late"])
         await zombie.roll()
     with pytest.raises(Unavailable):

@@ -1,4 +1,4 @@
-"""What every way between members promises (`storage.ports.Peers`)."""
+"""The guarantees of every connection between members (`storage.ports.Peers`)."""
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,7 +13,7 @@ every = over(PEERS)
 
 
 class Listener:
-    """Answers when it is told to, and keeps what it has begun."""
+    """Begins messages, answers each once it is released, and records both."""
 
     def __init__(self):
         self.begun = []
@@ -55,7 +55,7 @@ def numbered(count):
 
 
 @every
-def test_messages_are_answered_and_say_whose_they_are(adapter, tmp_path):
+def test_answers_come_from_the_member_and_connection_asked(adapter, tmp_path):
     async def scenario():
         async with members(adapter, tmp_path, 2) as (a, b):
             address = await b.listen(echo)
@@ -86,7 +86,7 @@ def test_members_ask_each_other_and_themselves(adapter, tmp_path):
 
 
 @every
-def test_messages_are_begun_in_order_and_answered_in_any(adapter, tmp_path):
+def test_messages_begin_in_order_and_may_be_answered_in_any_order(adapter, tmp_path):
     async def scenario():
         async with members(adapter, tmp_path, 2) as (a, b):
             listener = Listener()
@@ -105,7 +105,7 @@ def test_messages_are_begun_in_order_and_answered_in_any(adapter, tmp_path):
 
 
 @every
-def test_who_stops_waiting_disturbs_nobody(adapter, tmp_path):
+def test_a_cancelled_request_does_not_disturb_others(adapter, tmp_path):
     async def scenario():
         async with members(adapter, tmp_path, 2) as (a, b):
             listener = Listener()
@@ -122,9 +122,7 @@ def test_who_stops_waiting_disturbs_nobody(adapter, tmp_path):
 
 
 @every
-def test_a_newer_connection_cuts_the_earlier_and_nothing_of_that_is_begun_any_more(
-    adapter, tmp_path
-):
+def test_a_newer_connection_cuts_the_earlier_one_and_its_later_messages(adapter, tmp_path):
     async def scenario():
         async with members(adapter, tmp_path, 2) as (a, b):
             listener = Listener()
@@ -136,7 +134,7 @@ def test_a_newer_connection_cuts_the_earlier_and_nothing_of_that_is_begun_any_mo
             unknown = []
             while not connecting.done():
                 unknown.append(earlier.ask(b"at the same time"))
-                await asyncio.sleep(0.0001)  # or virtual time would stand still
+                await asyncio.sleep(0.0001)  # otherwise virtual time would stand still
             newer = await connecting
             before = list(listener.begun)
             unknown.append(earlier.ask(b"after"))
@@ -156,7 +154,7 @@ def test_a_newer_connection_cuts_the_earlier_and_nothing_of_that_is_begun_any_mo
 
 
 @every
-def test_a_connection_that_is_not_newer_is_refused(adapter, tmp_path):
+def test_a_connection_with_an_older_number_is_refused(adapter, tmp_path):
     async def scenario():
         async with members(adapter, tmp_path, 3) as (a, b, c):
             address = await b.listen(echo)
@@ -175,7 +173,7 @@ def test_a_connection_that_is_not_newer_is_refused(adapter, tmp_path):
 
 
 @every
-def test_closing_a_link_fails_what_is_unanswered(adapter, tmp_path):
+def test_closing_a_link_fails_unanswered_requests(adapter, tmp_path):
     async def scenario():
         async with members(adapter, tmp_path, 2) as (a, b):
             listener = Listener()
@@ -216,7 +214,7 @@ def test_closing_either_side_breaks_its_links(adapter, closed, tmp_path):
 
 
 @every
-def test_nobody_listens_there(adapter, tmp_path):
+def test_connecting_to_an_address_without_listener_fails(adapter, tmp_path):
     async def scenario():
         async with members(adapter, tmp_path, 2) as (a, b):
             address = await b.listen(echo)
@@ -229,7 +227,7 @@ def test_nobody_listens_there(adapter, tmp_path):
 
 
 @every
-def test_a_message_that_cannot_be_answered_breaks_the_link(adapter, tmp_path):
+def test_a_failing_answer_breaks_the_link(adapter, tmp_path):
     async def scenario():
         async with members(adapter, tmp_path, 2) as (a, b):
             begun = []
@@ -252,7 +250,7 @@ def test_a_message_that_cannot_be_answered_breaks_the_link(adapter, tmp_path):
 
 
 @every
-def test_the_longest_message_arrives_and_a_longer_one_is_not_sent(adapter, tmp_path):
+def test_the_longest_message_arrives_and_a_longer_one_is_refused(adapter, tmp_path):
     async def scenario():
         async with members(adapter, tmp_path, 2) as (a, b):
 
@@ -270,7 +268,7 @@ def test_the_longest_message_arrives_and_a_longer_one_is_not_sent(adapter, tmp_p
 
 
 @every
-def test_an_answer_that_is_too_long_breaks_the_link(adapter, tmp_path):
+def test_too_long_an_answer_breaks_the_link(adapter, tmp_path):
     async def scenario():
         async with members(adapter, tmp_path, 2) as (a, b):
 

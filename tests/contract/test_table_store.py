@@ -1,4 +1,4 @@
-"""What every table store promises (`storage.ports.TableStore`)."""
+"""The guarantees of every table store (`storage.ports.TableStore`)."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ async def filled(store, count=10, ts=5):
 
 
 @every
-async def test_tables_are_made_and_dropped_idempotently(adapter, tmp_path):
+async def test_tables_are_created_and_dropped_idempotently(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         for name in ("b", "a", "b"):
             await store.create_table(name)
@@ -39,7 +39,7 @@ async def test_tables_are_made_and_dropped_idempotently(adapter, tmp_path):
 
 
 @every
-async def test_a_table_that_does_not_exist_is_named(adapter, tmp_path):
+async def test_errors_name_a_missing_table(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         with pytest.raises(Corruption, match="none"):
             await store.get("none", [b"k"], 1)
@@ -50,7 +50,7 @@ async def test_a_table_that_does_not_exist_is_named(adapter, tmp_path):
 
 
 @every
-async def test_get_answers_in_order_with_the_newest_version_seen(adapter, tmp_path):
+async def test_get_returns_the_newest_version_at_or_below_the_timestamp(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         await store.create_table("t")
         for ts, value in ((1, b"one"), (3, b"three"), (5, TOMBSTONE), (7, b"seven")):
@@ -77,7 +77,7 @@ async def test_a_put_may_be_repeated(adapter, tmp_path):
 
 
 @every
-async def test_calls_at_one_time_are_answered_as_if_each_were_alone(adapter, tmp_path):
+async def test_concurrent_calls_have_the_results_of_separate_calls(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         await store.create_table("t")
         await store.create_table("u")
@@ -108,7 +108,7 @@ async def test_scans_of_many_batches(adapter, tmp_path):
 
 
 @every
-async def test_a_scan_sees_nothing_that_is_put_while_it_runs(adapter, tmp_path):
+async def test_a_scan_omits_later_puts(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         await filled(store, 5_000)
         seen = []
@@ -120,7 +120,7 @@ async def test_a_scan_sees_nothing_that_is_put_while_it_runs(adapter, tmp_path):
 
 
 @every
-async def test_prefixes_are_answered_in_order(adapter, tmp_path):
+async def test_rows_of_prefixes_come_in_the_order_of_the_prefixes(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         await filled(store, 30)
         await store.put({"t": [Put(k(11), TOMBSTONE)]}, 6)
@@ -131,7 +131,7 @@ async def test_prefixes_are_answered_in_order(adapter, tmp_path):
 
 
 @every
-async def test_tables_do_not_see_each_other(adapter, tmp_path):
+async def test_tables_are_separate(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         for name in ("a", "b", "c"):
             await store.create_table(name)
@@ -143,7 +143,9 @@ async def test_tables_do_not_see_each_other(adapter, tmp_path):
 
 
 @every
-async def test_check_and_put_compares_with_the_newest_and_comes_after_it(adapter, tmp_path):
+async def test_check_and_put_compares_with_the_newest_version_and_writes_after_it(
+    adapter, tmp_path
+):
     async with opened(adapter, tmp_path) as store:
         await store.create_table("t")
         assert not await store.check_and_put("t", b"k", b"x", b"y", 1)
@@ -157,7 +159,7 @@ async def test_check_and_put_compares_with_the_newest_and_comes_after_it(adapter
 
 
 @every
-async def test_size_follows_what_is_stored(adapter, tmp_path):
+async def test_size_follows_the_stored_versions(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         await filled(store, 100, ts=1)
         first = await store.size("t")
@@ -169,7 +171,7 @@ async def test_size_follows_what_is_stored(adapter, tmp_path):
 
 
 LARGE = BATCH_BYTES * 2 // 5
-"""Three such rows are one batch."""
+"""Three such rows fill a batch."""
 
 
 async def filled_with_large_rows(store):
@@ -190,7 +192,7 @@ def bytes_of(cells):
 
 @every
 @pytest.mark.parametrize("limit", [None, 100])
-async def test_a_batch_of_a_scan_ends_where_it_has_so_many_bytes(adapter, tmp_path, limit):
+async def test_a_batch_of_a_scan_ends_at_its_maximum_of_bytes(adapter, tmp_path, limit):
     async with opened(adapter, tmp_path) as store:
         cells = await filled_with_large_rows(store)
         for reverse in (False, True):
@@ -203,7 +205,7 @@ async def test_a_batch_of_a_scan_ends_where_it_has_so_many_bytes(adapter, tmp_pa
 
 
 @every
-async def test_a_get_that_is_given_room_answers_about_the_first_keys(adapter, tmp_path):
+async def test_a_get_with_limited_room_returns_the_first_keys(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         cells = await filled_with_large_rows(store)
         keys = [b"none", *(cell.key for cell in cells)]
@@ -220,7 +222,7 @@ async def test_a_get_that_is_given_room_answers_about_the_first_keys(adapter, tm
 
 
 @every
-async def test_prefixes_that_are_given_room_are_answered_as_far_as_it_goes(adapter, tmp_path):
+async def test_prefixes_with_limited_room_return_the_first_groups(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         cells = await filled_with_large_rows(store)
         by_group = [cells[i : i + 60] for i in (180, 0, 60, 120)]
@@ -236,7 +238,7 @@ async def test_prefixes_that_are_given_room_are_answered_as_far_as_it_goes(adapt
 
 
 @every
-async def test_scans_between_splits_are_the_whole(adapter, tmp_path):
+async def test_scans_between_splits_cover_the_table(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         await filled(store, 2_500)
         await store.flush()
@@ -253,7 +255,7 @@ async def test_scans_between_splits_are_the_whole(adapter, tmp_path):
 
 
 @every
-async def test_close_is_idempotent_and_nothing_works_after_it(adapter, tmp_path):
+async def test_close_is_idempotent_and_later_calls_fail(adapter, tmp_path):
     store = adapter.open(tmp_path)
     await filled(store, 5_000)
     scan = store.scan("t", b"", None, 9)
@@ -275,7 +277,7 @@ async def test_close_is_idempotent_and_nothing_works_after_it(adapter, tmp_path)
 
 
 @over(STORES, reopen=True)
-async def test_everything_is_there_after_opening_again(adapter, tmp_path):
+async def test_content_survives_closing_and_opening_again(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         await filled(store, 3_000)
         await store.create_table("gone")
@@ -301,7 +303,7 @@ def model_get(puts, key, at):
 
 
 def model_kept(puts, horizon):
-    """Versions that some snapshot ≥ horizon can tell from their absence."""
+    """The versions that some snapshot at or above `horizon` needs."""
     return {
         (key, ts): value
         for (key, ts), value in puts.items()
@@ -310,7 +312,7 @@ def model_kept(puts, horizon):
 
 
 @every
-def test_reads_before_and_after_a_purge_are_those_of_a_model(adapter, tmp_path_factory):
+def test_reads_before_and_after_a_purge_agree_with_a_model(adapter, tmp_path_factory):
     async def check_reads(store, puts, at, start, end, limit):
         keys = [b"a\x01", b"b\x01", b"c\x01"]
         cells = [model_get(puts, key, at) for key in keys]

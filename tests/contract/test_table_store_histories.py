@@ -31,7 +31,7 @@ TIMES = st.integers(1, 8)
 
 
 def model_rows(model, at):
-    """Of each key the newest version, if that is no tombstone."""
+    """The newest version of each key, unless it is a tombstone."""
     newest = {}
     for (key, ts), value in sorted(model.items()):
         if ts <= at:
@@ -51,7 +51,8 @@ def model_purge(model, horizon):
 
 
 class History:
-    """A table and its model. Nothing reads or writes before `horizon`, the last purge's."""
+    """A table and its model. Reads and writes stay at or above `horizon`, that of the last
+    purge."""
 
     def __init__(self, store, table):
         self.store, self.table = store, table
@@ -118,9 +119,9 @@ OPERATIONS = st.one_of(
 
 
 @every
-def test_every_history_reads_as_a_model_says(adapter, tmp_path):
-    """A table per history in one store, each beside one that holds all keys, to be seen if it
-    leaks; at the end the store is opened again and asked once more."""
+def test_every_history_agrees_with_a_model(adapter, tmp_path):
+    """Each history has a table in one store, between two tables that hold all keys, so that a leak
+    would show. At the end the store is opened and read again."""
     histories = []
 
     async def play(store, number, operations):
@@ -158,7 +159,7 @@ def test_every_history_reads_as_a_model_says(adapter, tmp_path):
 
 
 @every
-async def test_a_table_made_again_is_empty_also_after_opening_again(adapter, tmp_path):
+async def test_a_recreated_table_is_empty_also_after_opening_again(adapter, tmp_path):
     for _ in range(3):
         async with opened(adapter, tmp_path) as store:
             await store.create_table("t")
@@ -195,7 +196,7 @@ async def test_batches_are_bounded_and_never_empty(adapter, tmp_path):
 
 @every
 async def test_prefixes_of_many_rows_and_many_prefixes(adapter, tmp_path):
-    """Of one moment, however long they take to read."""
+    """All rows are of one snapshot, however long the read takes."""
     async with opened(adapter, tmp_path) as store:
         keys = [i.to_bytes(2) for i in range(3_000)]
         await store.create_table("t")
@@ -213,7 +214,7 @@ async def test_prefixes_of_many_rows_and_many_prefixes(adapter, tmp_path):
 
 
 @every
-async def test_a_scan_may_be_given_up(adapter, tmp_path):
+async def test_a_scan_may_be_abandoned(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         await store.create_table("t")
         await store.put({"t": [Put(i.to_bytes(4), b"v") for i in range(5_000)]}, 1)
@@ -224,7 +225,7 @@ async def test_a_scan_may_be_given_up(adapter, tmp_path):
 
 
 @every
-async def test_scans_beside_puts_and_purges_see_their_own_moment(adapter, tmp_path):
+async def test_scans_keep_their_snapshot_beside_puts_and_purges(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         keys = [i.to_bytes(4) for i in range(3_000)]
         await store.create_table("t")
@@ -245,7 +246,7 @@ async def test_scans_beside_puts_and_purges_see_their_own_moment(adapter, tmp_pa
 
 
 @every
-async def test_of_many_that_check_at_once_one_wins(adapter, tmp_path):
+async def test_one_of_many_concurrent_checks_succeeds(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         await store.create_table("t")
         for expected in (None, b"a", b"b"):
@@ -256,7 +257,7 @@ async def test_of_many_that_check_at_once_one_wins(adapter, tmp_path):
 
 
 @every
-async def test_a_purge_of_more_versions_than_fit_one_batch(adapter, tmp_path):
+async def test_a_purge_removes_more_versions_than_fit_one_batch(adapter, tmp_path):
     async with opened(adapter, tmp_path) as store:
         keys = [i.to_bytes(4) for i in range(4_000)]
         await store.create_table("t")
@@ -268,7 +269,7 @@ async def test_a_purge_of_more_versions_than_fit_one_batch(adapter, tmp_path):
 
 
 @every
-async def test_closing_ends_the_scans_that_run(adapter, tmp_path):
+async def test_closing_ends_running_scans(adapter, tmp_path):
     store = adapter.open(tmp_path)
     await store.create_table("t")
     await store.put({"t": [Put(i.to_bytes(4), b"v" * 50) for i in range(30_000)]}, 1)

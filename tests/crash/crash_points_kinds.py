@@ -1,7 +1,7 @@
 """Kinds of transactions and of schema changes to crash in, on a small shop.
 
-Each can be asked for again, as a client does that has had no answer: it has an idempotency key, or
-looks first whether it is done.
+Each can be repeated, as a client without an answer does: it has an idempotency key, or first checks
+whether it is done.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ VIEWS = (
 
 
 def shop(*, views: int = len(VIEWS), unique: str = "", base: Catalog | None = None) -> Catalog:
-    """The shop with the first so many of VIEWS, perhaps with a UNIQUE index more."""
+    """The shop with the first `views` of VIEWS; with `unique`, a UNIQUE index is added on it."""
     ddl = f"CREATE UNIQUE INDEX added ON {unique};" if unique else ""
     filters = [("customer__orders", "c_name"), ("customer__orders__line", "l_quantity")]
     return catalog_of(load_ddl(SHOP + ddl), views=VIEWS[:views], view_indexes=filters, base=base)
@@ -70,9 +70,9 @@ async def _nothing(_: Database) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """Each of `asks` gives an answer, the same each time; several of them are asked at the same
-    time and have effects of their own. `prepare` comes before, on `catalog`. `passes` are steps on
-    the way, `recovers` those that some recovery takes when it was cut."""
+    """Each of `asks` is a request that gives the same answer each time. Several run concurrently
+    and have effects of their own. `prepare` runs before them, on `catalog`. `passes` are the steps
+    that they reach, `recovers` the steps that a recovery reaches when it is cut."""
 
     name: str
     asks: tuple[Ask, ...]
@@ -87,7 +87,7 @@ class Kind:
 
 
 def told(result: TransactionResult) -> tuple[Any, ...]:
-    """All of an answer but how long it took."""
+    """The answer without its times."""
     return result.transaction_id, result.commit_ts, result.statements, dict(result.affected)
 
 
@@ -104,7 +104,7 @@ def _transaction(name: str, *statements: str) -> Kind:
 
 
 async def _ask_twice(database: Database) -> Any:
-    """A client that does not wait for the first answer before it asks again."""
+    """A client repeats its request before the first answer comes."""
     work = Statement("UPDATE product SET p_stock = p_stock + 1 WHERE p_id = 2")
     first, second = await asyncio.gather(*[_transact(database, "twice", work) for _ in range(2)])
     assert first == second
@@ -121,7 +121,7 @@ _STAFF = {"employee": [(1, None, "eve"), (2, 1, "al"), (3, 1, None)]}
 
 
 async def _load_initially(database: Database) -> None:
-    """What Spark does, with a relation that has an index."""
+    """Load a relation that has an index, as Spark does."""
     if await stored_rows(database, "employee", database.watermark()):
         return
     await database.initial_loads.begin(tuple(_STAFF), "staff", {})
@@ -136,7 +136,7 @@ _DAMAGED = "customer__orders"
 
 
 async def _damage(database: Database) -> None:
-    """The rows of one view are gone, behind everybody's back."""
+    """Delete the rows of one view in the store, without the database."""
     table = database.catalog.layout(_DAMAGED).table
     async for cells in database.store.scan(table, b"", None, NEWEST):
         puts = [Put(cell.key, TOMBSTONE) for cell in cells]
@@ -144,14 +144,14 @@ async def _damage(database: Database) -> None:
 
 
 async def _repair(database: Database) -> Any:
-    """What `verify --repair` does with what it has found."""
+    """Repair rows, as `verify --repair` does with the differences that it finds."""
     codec = database.manager.state.codecs(_DAMAGED)
     keys = tuple(codec.key_of((order,)) for order in (10, 11, 20))
     return await _transact(database, "repair", RepairRows(_DAMAGED, keys))
 
 
 async def _keep_house(database: Database) -> Any:
-    """Counts, old versions, old segments of the log."""
+    """Refresh counts, purge old versions, drop old segments of the log."""
     answer = await _transact(
         database, "stock", Statement("INSERT INTO product VALUES (5, 'a', 1), (6, 'b', 1)")
     )
@@ -166,7 +166,7 @@ async def _keep_house(database: Database) -> Any:
 
 
 def _change(name: str, passes: frozenset[Step], *, before: int = len(VIEWS), **wanted: Any) -> Kind:
-    """From the shop with `before` views to one that is `wanted`, while somebody writes."""
+    """Change the shop with `before` views to the `wanted` one, while a transaction writes."""
 
     async def ask(database: Database) -> None:
         catalog = shop(base=database.catalog, **wanted)
@@ -184,7 +184,7 @@ def _change(name: str, passes: frozenset[Step], *, before: int = len(VIEWS), **w
 
 
 async def _refuse(database: Database) -> None:
-    """Products are not unique among lines: the index is refused."""
+    """Add a UNIQUE index on the products of lines, which is refused because they repeat."""
     try:
         await database.keeper.apply(shop(unique="line (l_p_id)", base=database.catalog))
     except UniqueViolation:

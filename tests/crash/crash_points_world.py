@@ -1,14 +1,14 @@
-"""A world to crash in: what outlives a process, and the life of one process on it.
+"""A world for crashes: the state that outlives a process, and the life of one process on it.
 
 Fault model. A process dies at one *point* of its life and nothing of it runs after that: at a named
 step of the protocol (`txlayer.commit.failpoints`), just before or just after any one effect on
 store, log files or coordination, half way through a write of a file, or between any two callbacks
-of the event loop. With it its machine may die: of what was not synced remains nothing, or any rows
-and any sectors.
+of the event loop. Its machine may die with it: then nothing unsynced is left, or an arbitrary part
+of its rows and sectors.
 
-Everything else goes right, in no time, and in the same order each time. So two lives that begin on
-the same world and are cut at different points agree up to the earlier one, and all points of a life
-are found by living it once.
+Everything else succeeds, takes no time, and happens in the same order each time. So two lives that
+begin on the same world and are cut at different points agree up to the earlier one, and one whole
+life shows all points.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SLAVE = "a"
 POLL_S = 1.0
 CLOCK_BACK_MS = 3_600_000
 WRITES = {"put", "check_and_put", "flush", "create_table", "drop_table", "purge", "write", "join"}
-"""Calls of store and coordination that change something."""
+"""Calls of store and coordination that have an effect."""
 FILE_WRITES = {Kind.CREATE, Kind.APPEND, Kind.FINISH}
 NOBODY_READS = {Kind.NAMES, Kind.READ, Kind.TAIL}
 
@@ -57,7 +57,8 @@ def _no_fault(_: Operation) -> None:
 
 
 class World:
-    """What outlives a process. At rest it is bytes (`image`), so that it can be kept and copied."""
+    """The state that outlives a process. It can be stored as bytes (`image`), to be kept and
+    copied."""
 
     def __init__(self) -> None:
         self.tables = SimulatedTables()
@@ -76,7 +77,7 @@ class World:
         return pickle.dumps(self)
 
     def lose(self, seed: int) -> None:
-        """The machine dies. 0 leaves nothing that was not synced, other seeds leave a part."""
+        """Crash the machine. Seed 0 keeps nothing unsynced, other seeds keep a part."""
         rng = random.Random(seed)
         share = rng.random() if seed else 0.0
         self.tables.lose(lambda: rng.random() < share)
@@ -92,8 +93,8 @@ class World:
 
 @lru_cache(1_000)
 def left(image: bytes, machine: int | None) -> bytes:
-    """What the next process finds. `machine` None: it lives on. Otherwise a seed of what it loses;
-    its clock comes back an hour behind."""
+    """The world that the next process finds. With `machine` None the machine survives. Otherwise it
+    is the seed of the loss, and the clock comes back an hour behind."""
     if machine is None:
         return image
     world = World.of(image)
@@ -104,25 +105,25 @@ def left(image: bytes, machine: int | None) -> bytes:
 
 @dataclass
 class Life:
-    """What one process did before it ended: the points it passed, and what it told the world."""
+    """The record of one process: the points that it passed, and its answers."""
 
     points: list[str] = field(default_factory=list)
-    """Those that are steps of the protocol are `Step`s."""
+    """The points in order; steps of the protocol are `Step`s."""
     started: int = 0
-    """How many of them lie before the end of `Database.start`."""
+    """The number of points before the end of `Database.start`."""
     crashed: bool = False
     answers: dict[int, Any] = field(default_factory=dict)
-    """What was acknowledged."""
+    """The acknowledged answers, by number."""
     seen_ts: int = 0
-    """The latest snapshot that somebody may have read at."""
+    """The latest snapshot at which a client may have read."""
 
 
 Work = Callable[[Database, Life], Awaitable[None]]
 
 
 class _Calls:
-    """A process's way to a service: there is a point before and after every effect that changes
-    something."""
+    """A process's calls to a service. A call that writes has a point before its first effect and a
+    point after each effect."""
 
     late = False
 
@@ -142,7 +143,7 @@ class _Calls:
         for effect in effects:
             await asyncio.sleep(0)
             _require_alive(self._process)
-            if name in WRITES and not found:  # the others begin where the one before has ended
+            if name in WRITES and not found:  # the next effect begins where the one before ended
                 self._reach(f"before {name}")
             found.append(effect())
             if name in WRITES:
@@ -151,7 +152,7 @@ class _Calls:
 
 
 def _require_alive(process: Process) -> None:
-    """What a dead process unwinds must not reach the world."""
+    """Cancel the task of a dead process, so that its unwinding does not change the world."""
     if process.dead:
         raise asyncio.CancelledError
 
@@ -159,10 +160,10 @@ def _require_alive(process: Process) -> None:
 def live(
     world: World, work: Work, *, crash_at: int | None = None, callbacks: int | None = None
 ) -> Life:
-    """One process on `world`: `Database.start`, then `work`. It dies at the point with the number
-    `crash_at`, after so many `callbacks` of the event loop, or when its work is done.
+    """Run one process on `world`: `Database.start`, then `work`. The process dies at the point with
+    the number `crash_at`, after so many `callbacks` of the event loop, or when its work is done.
 
-    Points are counted from its birth. Raises what the work raises.
+    Points are counted from the start of the process. Raises what the work raises.
     """
     return run_simulated(_live(world, work, crash_at, callbacks))
 
@@ -173,7 +174,7 @@ async def _live(world: World, work: Work, crash_at: int | None, callbacks: int |
     life, databases = Life(), []
 
     def reach(point: str, at_death: Callable[[], object] = lambda: None) -> None:
-        """Passes a point, or dies there; `at_death` is what it does to the world in dying."""
+        """Pass a point, or die there; `at_death` is the last effect on the world."""
         _require_alive(process)
         if databases:
             life.seen_ts = max(life.seen_ts, databases[0].watermark())

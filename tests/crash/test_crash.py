@@ -1,8 +1,8 @@
-"""kill -9 in the middle of load: nothing acknowledged is lost, nothing is torn, views are right.
+"""kill -9 under load: no acknowledged commit is lost, none is torn, views are right.
 
-Clients move money between accounts over REST, each transfer in one transaction that also writes
-its two entries, and note what was acknowledged. The server is killed at random moments, once
-while it recovers. After each restart: every acknowledged transfer is there; the unanswered ones
+Clients move money between accounts over REST, each transfer in one transaction that also writes its
+two entries, and record what was acknowledged. The server is killed at random times, and once soon
+after its start. After the last restarts every acknowledged transfer is there; unanswered transfers
 are sent again under their keys and have one effect; all sums agree; `verify` finds no difference.
 """
 
@@ -27,7 +27,7 @@ CLIENTS, ROUNDS = 8, 3
 
 @contextmanager
 def server(folder):
-    """A running server process: (process, address). It is dead when the context ends."""
+    """Start a server process, and kill it when the context ends."""
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, str(HERE / "crash_server.py"), str(folder / "data")],
@@ -44,7 +44,7 @@ def server(folder):
 
 
 def address_of(process, folder):
-    """Waits until the server listens; its log lines come before the port."""
+    """The address of the server, once it listens; its log lines come before the port."""
     for line in process.stdout:
         if line.strip().isdigit():
             return f"http://127.0.0.1:{int(line)}"
@@ -52,7 +52,7 @@ def address_of(process, folder):
 
 
 class Journal:
-    """What was asked for, and what was acknowledged."""
+    """The requested and the acknowledged transfers."""
 
     def __init__(self):
         self.asked = {}

@@ -1,9 +1,10 @@
-"""A crash at every message between members: of whoever asks or whoever answers, before it is sent,
-when it arrives, when it is answered.
+"""A crash at every message between members: of the asking or the answering process, when the
+message is sent, when it arrives, and when it is answered.
 
 A node transfers between an account of its own and one of each of two others, so that every message
-of docs/protocols/locks.md is sent; one process dies at the first message of a kind. The client asks
-a survivor again under its key. Then there is one effect, no lock is left, and nobody is missing.
+of docs/protocols/locks.md is sent; one process dies at the first message of a kind. The client
+repeats its request with the same key at a survivor. Then there is one effect, no lock is left, and
+the living nodes share the slots again.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ KEY = "transfer"
 
 
 class Moment(enum.StrEnum):
-    """In the life of a message."""
+    """A stage in the life of a message."""
 
     SENT = "sent"
     ARRIVED = "arrived"
@@ -49,7 +50,7 @@ class Victim(enum.StrEnum):
 
 
 class Trap:
-    """Kills once, at the first message of a kind."""
+    """Kills a process once, at the first message of a kind."""
 
     def __init__(self, kind: type[Request], moment: Moment, victim: Victim) -> None:
         self.kind, self.moment, self.victim = kind, moment, victim
@@ -67,7 +68,7 @@ class Trap:
 
 
 class TrappedPeers(SimulatedPeers):
-    """Tells the trap of every message."""
+    """Peers that report every message to the trap."""
 
     trap: Trap
 
@@ -122,7 +123,7 @@ async def scenario(trap: Trap) -> None:
     await asked(first, first.database.transact(request))
     await asked(first, first.database.fetch("SELECT sum(a_balance) FROM account", strong=True))
     await asked(first, first.database.unfinished(transaction_id_for(KEY)))
-    await asyncio.sleep(1)  # releases go by themselves
+    await asyncio.sleep(1)  # releases are sent in the background
     assert trap.killed, "no such message"
     await world.settled()
     await persistently(world.living[-1], request)
@@ -142,7 +143,7 @@ async def scenario(trap: Trap) -> None:
 
 
 def account_of(owner, asked_at) -> int:
-    """One whose root `owner` has."""
+    """An account whose root lock `owner` grants."""
     roots = asked_at.database.manager.state.roots
     return next(
         number
@@ -158,7 +159,7 @@ def add(account: int, amount: int) -> Statement:
 
 
 async def asked(node, work) -> None:
-    """Ask a node that may die, and forget what it answers."""
+    """Run `work` at a node that may die, and ignore its result."""
     reply = asyncio.get_running_loop().create_future()
 
     async def run() -> None:
@@ -174,7 +175,7 @@ async def asked(node, work) -> None:
 
 
 async def persistently(node, request: TransactionRequest) -> None:
-    """As a client does that has had no answer."""
+    """Repeat a request until it succeeds, as a client without an answer does."""
     while True:
         try:
             await node.do(node.database.transact(request))

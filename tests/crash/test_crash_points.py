@@ -1,11 +1,11 @@
-"""Crashes at every point of every kind of transaction and schema change, and of every recovery.
+"""Crashes at every point of every kind of transaction and schema change, and of recovery.
 
-After each: what was asked for has happened wholly or not at all, and wholly if it was acknowledged;
-asked for again it happens once and has the same answer; base rows, views and indexes are right;
-nothing is locked; what is committed later has a later timestamp than all that was seen before.
+After each crash: a request has happened wholly or not at all, and wholly if it was acknowledged; a
+repeated request happens once and has the same answer; base rows, views and indexes are right;
+nothing is locked; later commits have later timestamps than every snapshot read before.
 
-The points are not listed here: a life that nothing cuts shows them. Crashes that leave the same
-bytes behind have the same future, which is lived once.
+The points are not listed here: a life without a crash shows them. Crashes that leave the same bytes
+have the same future, which runs once.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from hornbeam_server.txlayer.commit.failpoints import Step
 from hornbeam_server.txlayer.ddl import load_records
 
 MACHINES = (None, 0, 1)
-"""What becomes of the machine: it lives on, loses what was not synced, loses part of that."""
+"""The fate of the machine: it survives, loses everything unsynced, or loses a part of it."""
 VOLATILE = {"v_id", "v_at", "v_day"}
 """Columns whose defaults differ from one attempt to the next."""
 IDLE_S = 10
 """Longer than timestamps are reserved for."""
 APART = 5
-"""Turns of the event loop between asks: the first batch is not applied when the next is logged."""
+"""Turns of the event loop between requests: the second batch is logged before the first is
+applied."""
 KIND = {kind.name: kind for kind in KINDS}
 Contents = dict[str, Counter]
 
 
 @dataclass(frozen=True)
 class Told:
-    """What the world has seen of the lives so far: snapshots, and answers by number."""
+    """What clients know from all lives so far: the latest snapshot, and answers by number."""
 
     seen_ts: int = 0
     answers: dict[int, Any] = field(default_factory=dict)
@@ -55,8 +56,8 @@ class Told:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a restart has found: which of the asks had happened, the answers to asking again, the
-    timestamp of a later commit, and the points of its recovery."""
+    """The findings of a restart: which requests had happened, the answers to repeated requests, the
+    timestamp of a later commit, and the points of the recovery."""
 
     happened: frozenset[int]
     answers: dict[int, Any]
@@ -64,11 +65,11 @@ class Verdict:
     recovery: tuple[str, ...]
 
 
-# ------------------------------------------------------------ what must hold
+# ------------------------------------------------------------ invariants
 
 
 async def contents(database: Database) -> Contents:
-    """All rows of everything, which is readable."""
+    """All rows of all relations, views and indexes, which must be readable."""
     catalog, at = database.catalog, database.watermark()
     assert set(catalog.state.values()) <= {State.READABLE}
     found = {}
@@ -98,7 +99,8 @@ def require_nothing_stuck(database: Database) -> None:
 async def ask(
     kind: Kind, database: Database, among: Iterable[int], answers: dict[int, Any]
 ) -> None:
-    """All of the asks `among` at the same time, each a little after the one before."""
+    """Send the requests `among`, each a little after the one before, without waiting for
+    answers."""
 
     async def one(number: int) -> None:
         for _ in range(APART * number):
@@ -109,8 +111,8 @@ async def ask(
 
 
 class Case:
-    """One kind of work: the world before it, the whole life, and what is stored when some of it
-    has happened."""
+    """One kind of work: the world before it, the whole life, and the rows that are stored after
+    each subset of its requests."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
@@ -147,7 +149,7 @@ class Case:
         return found[0]
 
     async def work(self, database: Database, life: Life) -> None:
-        """To the end of everything: a checkpoint, idleness, and the close of the database."""
+        """Run all requests to the end: a checkpoint, idleness, and the close of the database."""
         await ask(self.kind, database, self.all, life.answers)
         await database.keeper.wait_built()
         await asyncio.sleep(IDLE_S)
@@ -155,10 +157,10 @@ class Case:
 
     @property
     def outcomes(self) -> set[frozenset[int]]:
-        """What crashes have left to have happened."""
+        """The sets of requests that had happened after some crash."""
         return {verdict.happened for verdict in self._verdicts.values()}
 
-    # ------------------------------------------------------------ judging
+    # ------------------------------------------------------------ verdicts
 
     def require(self, image: bytes, told: Told) -> Verdict:
         """Restart `image` and judge it. Raises AssertionError."""
@@ -207,11 +209,11 @@ class Case:
         await settled(database)
         return Verdict(happened, answers, later.commit_ts, recovery)
 
-    # ------------------------------------------------------------ crashing
+    # ------------------------------------------------------------ crashes
 
     def explore(self) -> None:
-        """Crash at every point of the work; where that is a step, at every step of the recovery
-        as well, once and twice; and once at all other points of the longest recovery."""
+        """Crash at every point of the work; where the point is a step, also at every step of the
+        recovery, once and twice; and once at every point of the longest recovery."""
         longest = self.image, Told(), ()
         for point in range(self.whole.started, len(self.whole.points)):
             world = World.of(self.image)
@@ -244,7 +246,7 @@ class Case:
     def _crash_again(
         self, image: bytes, told: Told, point: int, machine: int | None
     ) -> tuple[bytes, Told]:
-        """Cut the recovery from `image` at `point`; what it leaves is judged."""
+        """Cut the recovery from `image` at `point`, and judge the result."""
         if (image, point) not in self._cut_recoveries:
             world = World.of(image)
             life = live(world, _recover, crash_at=point)
@@ -264,7 +266,7 @@ async def _recover(database: Database, _: Life) -> None:
 
 
 def _subsets(numbers: frozenset[int]) -> list[frozenset[int]]:
-    """From the empty set to all."""
+    """All subsets, from the empty set to `numbers`."""
     sizes = range(len(numbers) + 1)
     return [frozenset(some) for size in sizes for some in combinations(sorted(numbers), size)]
 
@@ -284,13 +286,13 @@ def test_a_crash_anywhere_leaves_all_or_nothing(kind):
     assert {frozenset(), case.all} <= case.outcomes or kind.is_refused
 
 
-def test_every_step_of_the_registry_is_crashed_at():
+def test_crashes_reach_every_step_of_the_registry():
     cases = [explored(kind) for kind in KINDS]
     reached = {step for case in cases for step in case.crashed_at | case.crashed_at_in_recovery}
     assert set(Step) <= reached
 
 
-def test_transactions_at_once_share_batches_and_overlap():
+def test_concurrent_transactions_share_batches_and_overlap():
     steps = [point for point in Case(KIND["many at once"]).whole.points if isinstance(point, Step)]
     assert steps.count(Step.TICKED) < steps.count(Step.QUEUED)
     applying = steps.index(Step.APPLYING, steps.index(Step.FINISHED))
@@ -298,7 +300,7 @@ def test_transactions_at_once_share_batches_and_overlap():
 
 
 def test_a_crash_between_any_two_callbacks():
-    """Of one commit up to its checkpoint, and of one recovery."""
+    """Cut one commit up to its checkpoint, and one recovery."""
     case = Case(KIND["move of a subtree"])
 
     async def work(database: Database, life: Life) -> None:
@@ -317,7 +319,7 @@ def test_a_crash_between_any_two_callbacks():
 def _cut_anywhere(
     case: Case, image: bytes, work: Work, told: Told
 ) -> Iterator[tuple[bytes, Told, Verdict]]:
-    """Cut `work` after each number of callbacks, and judge what that leaves."""
+    """Cut `work` after each number of callbacks, and judge the results."""
     for callbacks in count():
         world = World.of(image)
         life = live(world, work, callbacks=callbacks)

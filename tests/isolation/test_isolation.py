@@ -1,14 +1,15 @@
-"""Isolation anomalies by name, after Hermitage (and Adya's thesis): which can happen, which not.
+"""Isolation anomalies by name, after Hermitage (and Adya's thesis): which ones can happen.
 
-Each history stands as SQL in the test's comment; time runs downwards. Two kinds of transaction:
+Each history is written as SQL in the test's docstring; time runs downwards. There are two kinds of
+transaction:
 
-- *one request*: all statements travel together and run under locks on the server;
+- *one request*: all statements are sent together and run under locks on the server;
 - *session*: an interactive transaction. Its reads are at one snapshot and traced, its writes are
   kept by the client and laid over its reads, and the commit validates every row version read.
 
-What does not happen: G0, G1a, G1b, G1c, OTV, lost update, read skew, write skew over rows read by
-key, phantoms of keys. What does happen: write skew over a predicate (snapshot isolation), and
-rows that begin to match a WHERE after the snapshot are not seen by it (PMP for writes).
+These do not happen: G0, G1a, G1b, G1c, OTV, lost update, read skew, write skew over rows read by
+key, phantoms of keys. These happen: write skew over a predicate (snapshot isolation), and a WHERE
+does not find rows that begin to match after its snapshot (PMP for writes).
 """
 
 import asyncio
@@ -78,8 +79,8 @@ async def history(folder):
 
 @asynccontextmanager
 async def paused_before(database, key, *statements, **options):
-    """One request that has run up to the row `key` and waits for it, until the context ends."""
-    # Younger than the request, which would begin anew instead of waiting.
+    """Run one request that waits for the lock of the row `key` until the context ends."""
+    # Younger than the request, which would otherwise start again instead of waiting.
     owner = LockOwner((1 << 62, 0, ""))
     name = database.manager.state.roots.name("test", (key,))
     await database.locks.acquire(owner, [name], Mode.EXCLUSIVE)
@@ -102,7 +103,7 @@ async def test_g0_write_cycles(tmp_path):
     T2: UPDATE test SET value = 22 WHERE id = 2
     T1: UPDATE test SET value = 21 WHERE id = 2
     T2: UPDATE test SET value = 12 WHERE id = 1
-    both commit: never (11, 22) nor (12, 21)
+    both commit: the result is never (11, 22) nor (12, 21)
     """
     async with history(tmp_path) as database:
         one = TransactionRequest((put(1, 11), put(2, 21)))
@@ -145,7 +146,7 @@ async def test_g1b_intermediate_reads(tmp_path):
     T2: SELECT value FROM test WHERE id = 1       -- 10
     T1: UPDATE test SET value = 11 WHERE id = 1
     T1: COMMIT
-    T2: SELECT value FROM test WHERE id = 1       -- 10 in T2's snapshot, 11 outside, 101 never
+    T2: SELECT value FROM test WHERE id = 1       -- 10 in T2's snapshot, 11 outside, never 101
     """
     async with history(tmp_path) as database:
         two = Session(database)
@@ -225,7 +226,8 @@ async def test_pmp_predicate_many_preceders_for_writes_happens(tmp_path):
     T1: UPDATE test SET value = value + 10        -- 10 → 20, 20 → 30, not committed yet
     T2: DELETE FROM test WHERE value = 20         -- finds 2, waits
     T1: COMMIT
-    T2: ...                                       -- 2 matches no more, 1 was not found: deletes 0
+    T2: COMMIT                                    -- deletes nothing: 2 no longer matches, and the
+                                                  -- search did not find 1; or 2, if T2 was first
     """
     async with history(tmp_path) as database:
         update = Statement("UPDATE test SET value = value + 10")
@@ -266,7 +268,7 @@ async def test_p4_lost_update_of_a_value_read_through_own_writes(tmp_path):
     T1: SELECT value FROM test WHERE id = 1       -- 11
     T2: UPDATE test SET value = 50 WHERE id = 1; COMMIT
     T1: UPDATE test SET value = 11 * 2 WHERE id = 1
-    T1: COMMIT                                    -- read conflict: it saw 11, which is not so now
+    T1: COMMIT                                    -- read conflict: its 11 no longer holds
     """
     async with history(tmp_path) as database:
         one = Session(database)
@@ -330,7 +332,7 @@ async def test_g2_phantoms_of_keys(tmp_path):
     T2: SELECT * FROM test WHERE id = 4           -- nothing
     T1: INSERT INTO test VALUES (4, 1)
     T2: INSERT INTO test VALUES (3, 1)
-    both commit: one has a read conflict
+    both COMMIT                                   -- exactly one has a read conflict
     """
     async with history(tmp_path) as database:
         one, two = Session(database), Session(database)

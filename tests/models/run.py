@@ -1,9 +1,9 @@
 """Check the protocol models: `python tests/models/run.py`, or `make models`.
 
 Every model is checked exhaustively (never by bitstate hashing) and must hold; every broken variant
-must break the property it is expected to break, shown by a shortest run (breadth-first search).
-Prints a table, with `--stories` the counter-examples too; exits with 1 if anything is otherwise.
-Spin's files go to a temporary folder.
+must violate the expected property, shown by a shortest run (breadth-first search). Prints a table,
+with `--stories` the counter-examples too; exits with 1 if a result is unexpected. Spin's files go
+to a temporary folder.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MAX_DEPTH = 10_000
 SMALL = ("SLAVES=2", "ROOTS=2", "CRASHES=1")
 FAULTLESS = ("SLAVES=2", "ROOTS=2", "CRASHES=0")
 CHAIN = ("SLAVES=3", "ROOTS=2", "CRASHES=2", "LAST_SNAPSHOT=0")
-# Two-phase commit has as many roots as slaves; CONFIGURATION chooses one of its beginnings.
+# Two-phase commit has as many roots as slaves; CONFIGURATION chooses one of its initial states.
 PAIR = ("SLAVES=2", "CRASHES=1", "CONFIGURATION=0", "LAST_SNAPSHOT=0")
 FAULTLESS_PAIR = ("SLAVES=2", "CRASHES=0")
 
-# The beginnings of travelling locks: CONFIGURATION is 2 * what the master does besides (nothing, a
-# member joins, a slot moves, the schema changes) + whether the transactions share one root instead
-# of two; HOMES is 3 * the coordinator of the first + that of the second.
+# The initial states of travelling locks: CONFIGURATION is 2 * what the master does besides
+# (nothing, a member joins, a slot moves, the schema changes) + 1 if the transactions share one root
+# instead of two; HOMES is 3 * the coordinator of the first transaction + that of the second.
 QUIET = ("CONFIGURATION=0", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=0")
 QUIET_APART = ("CONFIGURATION=1", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=0")
 DEATH = ("CONFIGURATION=0", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=1")
@@ -48,7 +48,7 @@ MOVING_DEATH = ("CONFIGURATION=4", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=1")
 CHANGING = ("CONFIGURATION=6", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=0")
 CHANGING_DEATH = ("CONFIGURATION=6", "LAST_SNAPSHOT=0", "HOMES=2", "CRASHES=1")
 
-# Broken variants: the bounds that suffice to show it, and the property that falls.
+# Broken variants: bounds that suffice to show the bug, and the violated property.
 BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
     "commit": {
         "NO_FENCE": (SMALL, "EXCLUSIVE"),
@@ -116,7 +116,7 @@ BROKEN: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {
     },
 }
 
-# Variants of travelling locks that the suite runs; all of them would take it too long.
+# Variants of travelling locks that the suite runs; all of them would take too long.
 IN_SUITE = {
     "GRANT_NOT_MERGED",
     "MEMBERSHIP_CHECKED_EARLY",
@@ -137,12 +137,12 @@ _PROPERTY = re.compile(r"([A-Z]{5,}): ")
 
 
 class MissingTool(Exception):
-    """Spin or the C compiler is not there."""
+    """Spin or the C compiler is missing."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One run. `expected` is the property that falls; None: all hold."""
+    """One run. `expected` is the property that is violated; None: all hold."""
 
     model: str
     defines: tuple[str, ...]
@@ -152,7 +152,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """`broken` is the property that fell, "" if Spin gave no reason; None: all hold."""
+    """`broken` is the violated property, "" if Spin gave no reason; None: all hold."""
 
     case: Case
     broken: str | None
@@ -168,7 +168,7 @@ class Result:
 
 
 def small_cases() -> list[Case]:
-    """All models at small bounds, and broken variants: what the suite runs."""
+    """All models at small bounds, and broken variants, for the test suite."""
     commit = [Case("commit", bounds) for bounds in (FAULTLESS, SMALL)]
     twophase = [Case("twophase", ("SLAVES=2", n)) for n in ("CRASHES=0", "CRASHES=1")]
     locks = [Case("locks", bounds) for bounds in (MOVING, DEATH)]
@@ -179,9 +179,9 @@ def small_cases() -> list[Case]:
 def all_cases() -> list[Case]:
     """Three slaves, three roots, up to two crashes, and every broken variant.
 
-    A run ends when its crashes are used up, so fewer crashes are runs of their own. The eight
-    beginnings of two-phase commit, and those of travelling locks, are checked one by one where
-    memory asks for it.
+    A run ends when its crashes are used up, so smaller numbers of crashes are runs of their own.
+    The eight initial states of two-phase commit, and those of travelling locks, are checked
+    separately where the memory does not suffice for all.
     """
     crashes = (("CRASHES=0",), ("CRASHES=1",), ("CRASHES=2",))
     beginnings = [f"CONFIGURATION={n}" for n in range(8)]
@@ -201,7 +201,7 @@ def _broken_cases() -> Iterator[Case]:
 
 
 def require_tools() -> None:
-    """Raises MissingTool."""
+    """Raises MissingTool unless Spin and a C compiler are installed."""
     missing = [tool for tool in ("spin", "gcc") if shutil.which(tool) is None]
     if missing:
         raise MissingTool(
@@ -211,7 +211,7 @@ def require_tools() -> None:
 
 
 def check(case: Case) -> Result:
-    """Have Spin write a verifier, compile it, run it. Raises RuntimeError if a tool fails."""
+    """Let Spin write a verifier, compile it, run it. Raises RuntimeError if a tool fails."""
     with tempfile.TemporaryDirectory(prefix="hornbeam-models-") as name:
         folder = Path(name)
         defines = [f"-D{define}" for define in (*case.defines, case.variant) if define]
@@ -253,7 +253,7 @@ def _story(trail: str) -> tuple[str, ...]:
 
 
 def _result(case: Case, output: str, story: tuple[str, ...]) -> Result:
-    """Raises RuntimeError for a search that neither found an error nor saw every state."""
+    """Raises RuntimeError for a search that neither found an error nor reached every state."""
 
     def number(pattern: str) -> float:
         found = re.search(pattern, output)
@@ -277,7 +277,7 @@ def _result(case: Case, output: str, story: tuple[str, ...]) -> Result:
 
 
 def check_all(cases: Sequence[Case], jobs: int) -> Iterator[Result]:
-    """In the order of `cases`, `jobs` at a time."""
+    """The results in the order of `cases`; `jobs` searches run at a time."""
     with ThreadPoolExecutor(jobs) as pool:
         yield from pool.map(check, cases)
 

@@ -1,7 +1,7 @@
-"""The protocol models hold at small bounds, and broken variants are found out.
+"""The protocol models hold at small bounds, and broken variants violate their properties.
 
-`make models` checks them at three slaves, three roots and two crashes, and all variants of
-locks.pml, of which the suite runs those in `IN_SUITE`.
+`make models` checks the models at three slaves, three roots and two crashes, and all variants of
+locks.pml; the suite runs the variants in `IN_SUITE`.
 """
 
 import re
@@ -15,7 +15,7 @@ CASES = small_cases()
 
 @pytest.fixture(scope="module", autouse=True)
 def tools():
-    """Spin and a C compiler. Without them nothing here is shown, so this is a failure."""
+    """Fail if Spin or a C compiler is missing: a skipped test would show nothing."""
     try:
         require_tools()
     except MissingTool as error:
@@ -32,8 +32,8 @@ def test_small_bounds(case):
 
 
 @pytest.mark.parametrize("model", BROKEN)
-def test_each_switch_in_a_model_is_a_broken_variant_that_is_run(model):
-    """A variant that nobody runs proves nothing, and one that the header hides is not found."""
+def test_each_switch_in_a_model_is_a_listed_variant(model):
+    """Every variant must be run and be listed in the model's header."""
     text = (HERE / f"{model}.pml").read_text()
     header, _, program = text.partition("*/")
     listed = header.partition("Broken variants, each by a -D:")[2]
@@ -43,8 +43,8 @@ def test_each_switch_in_a_model_is_a_broken_variant_that_is_run(model):
     assert set(switches) - bounds == set(BROKEN[model])
 
 
-def test_the_suite_shows_that_each_property_of_travelling_locks_can_fall():
-    """Variants that the suite runs exist, and none of the model's properties is idle in it."""
+def test_the_suite_breaks_every_property_of_travelling_locks():
+    """The variants that the suite runs exist, and together they violate every property."""
     text = (HERE / "locks.pml").read_text()
     variants = BROKEN["locks"]
     assert set(variants) >= IN_SUITE
@@ -53,13 +53,13 @@ def test_the_suite_shows_that_each_property_of_travelling_locks_can_fall():
     assert {variants[name][1] for name in IN_SUITE} == reported
 
 
-def test_a_tool_that_is_missing_is_named(monkeypatch):
+def test_a_missing_tool_is_named(monkeypatch):
     monkeypatch.setenv("PATH", str(Path("/nowhere")))
     with pytest.raises(MissingTool, match=r"spin and gcc not found.*apt-get install spin gcc"):
         require_tools()
 
 
-def test_a_search_that_is_cut_short_is_not_taken_for_proof(monkeypatch):
+def test_an_incomplete_search_is_no_proof(monkeypatch):
     monkeypatch.setattr("run.MAX_DEPTH", 20)
     with pytest.raises(RuntimeError, match="not exhaustive"):
         check(Case("commit", ("SLAVES=2", "ROOTS=2", "CRASHES=1")))

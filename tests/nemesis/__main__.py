@@ -1,9 +1,9 @@
 """Strike a real cluster: `make nemesis`, or FAULT="kill ZooKeeper" RUNS=5 MINUTES=60 SEED=7.
 
-Every run of a fault is a round under load with a verdict, told in a line and kept in
-`var/nemesis/verdicts.jsonl`. A run of all faults begins that file anew, a run of some adds to it;
-the table in `docs/nemesis.md` is made of all that it holds. A world in which a round has found
-something is left, and the next round gets a new one.
+Every run of a fault is a round under load with a verdict, which is printed and appended to
+`var/nemesis/verdicts.jsonl`. A run of all faults starts a new file, a run of some faults adds to
+it; the table in `docs/nemesis.md` is made of the whole file. After a round that is not sound the
+next round gets a new world.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def strike(plan: Sequence[str], seed: int, folder: Path, until: float) -> Iterator[Verdict]:
-    """The verdicts on the faults of `plan`, each as soon as it is there."""
+    """The verdicts on the faults of `plan`, each as soon as its round is over."""
     left = list(enumerate(plan, 1))
     worlds = 0
     while left and time.monotonic() < until:

@@ -1,8 +1,8 @@
-"""Clients of the nodes through the client library, and the journal of what they were told.
+"""Clients of the nodes through the client library, and the journal of their answers.
 
-Each client is a session that passes its bookmark on, and begins at a node of its own. A write is
-repeated under its key for as long as the library does so; what became of one that was given up is
-asked when all is over.
+Each client is a session that passes its bookmark on, and begins at a node of its own. The client
+library repeats a write under its key until its patience ends; the outcome of a write that was given
+up is determined at the end of the round.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
 TIMEOUT_S = 8.0
 TRIES = 5
-"""Of what took longer than that and had no effect."""
+"""The number of attempts of a request that exceeds its time limit and has no effect."""
 
 
 class Refused(Exception):
-    """A transaction that the database does not let through, for a reason: it has no effect."""
+    """The database has refused a transaction for a reason; the transaction has no effect."""
 
 
 class GivenUp(Exception):
-    """The library has no answer after all its patience."""
+    """The library has no answer after all its retries."""
 
 
 class _TooSlow(Exception):
-    """A transaction or query that took longer than its time limit, and has done nothing."""
+    """A transaction or query exceeded its time limit, and has no effect."""
 
 
 _KINDS: dict[str, type[Exception]] = {
@@ -52,8 +52,8 @@ _KINDS: dict[str, type[Exception]] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a committed transaction was answered with. `completed`: when everybody must see it; None
-    where it was not applied by then, or told only when all was over."""
+    """The answer to a committed transaction. `completed` is the time when all readers must see it;
+    None where it was not applied by then, or where the answer came only at the end of the round."""
 
     commit_ts: int
     rows: tuple[Rows, ...]
@@ -63,7 +63,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Found:
-    """Rows of queries at one snapshot, and the versions that they are of."""
+    """Rows of queries at one snapshot, and the versions of the rows read."""
 
     rows: list[Rows]
     snapshot: int
@@ -74,19 +74,19 @@ class Found:
 
 @dataclass
 class Journal:
-    """What was asked for and what was told, in one round. Outside of the database."""
+    """The requests and answers of one round, recorded outside of the database."""
 
     acknowledged: dict[str, Answer] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     unresolved: dict[str, tuple[dict[str, Any], float]] = field(default_factory=dict)
-    """Requests that were given up, and when they were begun."""
+    """Requests that were given up, and the times when they began."""
     written_at: list[float] = field(default_factory=list)
-    """When writes were acknowledged."""
+    """The times when writes were acknowledged."""
     newest: int = 0
-    """The latest commit that anybody has been told of as applied: everybody must see it."""
+    """The latest commit that a client knows to be applied: all later reads must include it."""
     failed: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
-    """What readers saw that must not be."""
+    """Reads that violate an invariant."""
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -108,13 +108,13 @@ class Client:
         self._requests = 0
 
     def next_key(self) -> str:
-        """Of the transaction that this client asks for next."""
+        """The key of the next transaction of this client."""
         return f"{self.name}/{self._requests + 1}"
 
     async def transact(
         self, *statements: Statement, reads: Sequence[list[Any]] = ()
     ) -> Answer | None:
-        """A write transaction; None when nobody answers. Raises Refused."""
+        """A write transaction; None when no answer comes. Raises Refused."""
         key, body = self.next_key(), _transaction(statements, reads)
         self._requests += 1
         invoked = time.monotonic()
@@ -135,7 +135,7 @@ class Client:
         return answer
 
     async def sent(self, key: str, body: dict[str, Any], invoked: float) -> Answer:
-        """Raises Refused and GivenUp."""
+        """Send a transaction under its key and return its answer. Raises Refused and GivenUp."""
         headers = {"Idempotency-Key": key}
         document = await self._asked(
             lambda: self._transport.json("POST", "/v1/transactions", body, headers=headers)
@@ -147,7 +147,7 @@ class Client:
     async def read(
         self, *queries: str | Statement, trace: bool = False, use_views: bool = True
     ) -> Found | None:
-        """Queries at one snapshot that holds all that anybody has been told; None when there is
+        """Run queries at one snapshot that includes every acknowledged commit; None when there is
         no answer."""
         bodies = [_query(query, trace, use_views) for query in queries]
         try:
@@ -157,7 +157,7 @@ class Client:
             return None
 
     async def _found(self, bodies: Sequence[dict[str, Any]]) -> Found:
-        """Raises Refused and GivenUp."""
+        """Run the queries and check their snapshot. Raises Refused and GivenUp."""
         invoked, told, at = time.monotonic(), self.journal.newest, None
         rows: list[Rows] = []
         reads: list[list[Any]] = []
@@ -178,7 +178,7 @@ class Client:
         return self._transport.json("POST", "/v1/query", body)
 
     async def _asked(self, send: Callable[[], T]) -> T:
-        """Raises Refused and GivenUp."""
+        """Send a request, again if it is too slow. Raises Refused and GivenUp."""
         loop = asyncio.get_running_loop()
         for _ in range(TRIES):
             try:
@@ -188,8 +188,8 @@ class Client:
         raise GivenUp(f"too slow, {TRIES} times")
 
     async def resolve(self, deadline: float) -> None:
-        """Ask what became of all that was given up: sent again under its key, it has one effect.
-        Raises GivenUp when `deadline` passes before all is known."""
+        """Determine the outcome of every request that was given up: it is sent again under its key,
+        and has one effect. Raises GivenUp when `deadline` passes before all outcomes are known."""
         for key, (body, invoked) in list(self.journal.unresolved.items()):
             while True:
                 try:

@@ -1,6 +1,6 @@
-"""What goes wrong: each fault strikes and is healed. `FAULTS` is the registry.
+"""The faults: each strikes and is healed. `FAULTS` is the registry.
 
-A fault may draw whom it meets; what it met it remembers, to heal it. Both calls block.
+A fault may draw its victims; it remembers them, to heal them. Both calls block.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ TAKE_OVER_S = 60.0
 
 class Fault(Protocol):
     hold_s: float
-    """From the end of the strike until healing begins."""
+    """The time from the end of the strike until healing begins."""
     silent: bool
-    """No request may fail, as clients see it."""
+    """No request of a client may fail."""
     taken_over: float | None
-    """When every root had an owner again, after a strike that takes nodes away (by the monotonic
-    clock). None: it takes none away."""
+    """The time (by the monotonic clock) when every root had an owner again, after a strike that
+    takes nodes away. None: it takes none away."""
 
     def strike(self, world: World, rng: random.Random) -> None: ...
 
     def heal(self, world: World) -> None:
-        """Everything is as before; what has to happen by itself may still be going on."""
+        """End the fault. Parts that recover by themselves may still be recovering."""
 
 
 # ---------------------------------------------------------------- nodes
@@ -63,8 +63,8 @@ def all_nodes(world: World, rng: random.Random) -> Sequence[Node]:
 
 @dataclass
 class TakeAway:
-    """Nodes go, the others take over, and they come back: killed or stopped and started again, or
-    frozen until the others take them for dead (then they are zombies)."""
+    """Nodes go, the others take over, and the nodes come back: killed or stopped and started again,
+    or frozen until the others declare them dead (then they are zombies)."""
 
     which: Choice
     how: Literal["kill", "stop", "freeze"]
@@ -86,7 +86,7 @@ class TakeAway:
                 node.thaw()
             else:
                 node.start()
-        if self.taken_over is None:  # nobody was left
+        if self.taken_over is None:  # no other node was left
             self._await(world, self._away)
 
     def _await(self, world: World, owners: Sequence[Node]) -> None:
@@ -174,7 +174,7 @@ class FreezeProcess:
 
 @dataclass
 class Disturb:
-    """Links of a node to gateways, ZooKeeper or the NameNode are cut, muted, slowed."""
+    """Links of a node to gateways, ZooKeeper or the NameNode are cut, muted, or slowed."""
 
     which: Choice
     to: str
@@ -195,7 +195,7 @@ class Disturb:
 
 @dataclass
 class Part:
-    """Links between nodes: of two with one another, or of one with all others."""
+    """Links between nodes are disturbed: of two with one another, or of one with all others."""
 
     which: Choice
     mode: Mode
@@ -235,8 +235,8 @@ class Regions:
 
 @dataclass
 class FullLog:
-    """No room for another block in the log's folder. The segments of the nodes are small, so that
-    a new one is needed soon."""
+    """The log's folder has no room for another block. The segments of the nodes are small, so they
+    soon need a new block."""
 
     hold_s: float = 10.0
     silent: bool = False

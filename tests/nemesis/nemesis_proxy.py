@@ -1,16 +1,16 @@
 """A network that can be disturbed: each link listens on a port and passes connections on.
 
-A process of its own. Arguments are links, `name=port:host:port`; every line on its standard input
-is `name mode`, answered with a line. It ends when its standard input does.
+It runs as a process of its own. Its arguments are links, `name=port:host:port`; every line on its
+standard input is `name mode`, answered with a line. It ends with its standard input.
 
 | mode | what the link does |
 | --- | --- |
 | pass | passes on |
-| cut | passes nothing on, either way; whoever waits, waits |
+| cut | passes nothing on, either way; both sides keep waiting |
 | mute | passes requests on and drops the replies |
 | slow | passes on, each piece after SLOW_S |
 
-A connection that has lost a reply makes no sense any more; it ends when its link is mended.
+A connection that has lost a reply cannot go on; it ends when its link is mended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIECE = 1 << 16
 
 
 class Link:
-    """One listening port, and where its connections go."""
+    """One listening port, and the target of its connections."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -68,7 +68,7 @@ class Link:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Until one side ends."""
+        """Pass pieces on until one side ends."""
         inner_reader, inner_writer = await asyncio.open_connection(*self._target)
         pumps = [
             asyncio.ensure_future(self._pump(reader, inner_writer, None)),

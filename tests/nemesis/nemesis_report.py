@@ -1,4 +1,4 @@
-"""The table of what the nemesis found, and where it was run."""
+"""The table of the nemesis's results, and where they were measured."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _seconds(times: Sequence[float], p: float) -> str:
 
 
 def where() -> str:
-    """Date, class of machine, versions."""
+    """The date, the class of machine, and versions."""
     about, pom = machine(Path()), artefacts.pom().read_text(encoding="utf-8")
     gigabytes = round(int(about["memory"].split()[0]) / (1 << 20))
     load = ", ".join(f"{average:.0f}" for average in about["load_average"])

@@ -27,21 +27,21 @@ from hornbeam.transport import Transport, open_transport, parse_url, persistentl
 from hornbeam_server.schema.errors import Unavailable
 
 SHARES = {"bank": 5, "appends": 5, "list": 3, "shop": 3}
-"""Of sixteen clients."""
+"""How many of the sixteen clients each workload has."""
 BEFORE_S, AFTER_S = 3.0, 4.0
 THINK_S = 0.03
 POLL_S = 0.2
 PATIENCE_S = 300.0
-"""For a schema of many tables."""
+"""Long enough for a schema of many tables."""
 STUCK_S = 60.0
-"""After healing nothing may be stuck for longer."""
+"""The maximum time after healing until locks are free, nodes settle and roots accept writes."""
 
 
 @dataclass
 class Verdict:
-    """What a round found. From the strike on: `outage_s` is the longest time in which no write was
-    acknowledged, `recovery_s`, where nodes are taken away, the time until every root had an owner
-    again."""
+    """The findings of a round. Counted from the strike, `outage_s` is the longest time without an
+    acknowledged write, and `recovery_s`, where nodes are taken away, the time until every root had
+    an owner again."""
 
     fault: str
     seed: int
@@ -58,7 +58,7 @@ class Verdict:
     ended: list[str] = field(default_factory=list)
     """Processes that ended by themselves; they are started again."""
     complaints: list[str] = field(default_factory=list)
-    """What clients were told of requests that failed; the first of them."""
+    """The first errors of failed requests."""
 
     @property
     def sound(self) -> bool:
@@ -66,7 +66,7 @@ class Verdict:
 
 
 class Database:
-    """What is asked of the database outside of the clients' work."""
+    """Requests to the database beside the clients' work."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self._transport: Transport = open_transport(parse_url(client_url(addresses)), PATIENCE_S)
@@ -75,7 +75,8 @@ class Database:
         ]
 
     def prepare(self, kinds: Sequence[str]) -> None:
-        """Schema, views, first rows. The views that the workloads look at must be among them."""
+        """Create the schema, the views and the first rows. The views that the workloads use must be
+        planned."""
         classes = [KINDS[kind] for kind in kinds]
         body = {
             "ddl": "\n".join(each.ddl for each in classes),
@@ -107,7 +108,7 @@ class Database:
         persistently(lambda: self._transport.post(f"/v1/load/{relation}", text.encode(), headers))
 
     def _statuses(self) -> list[dict[str, Any]]:
-        """Of every node."""
+        """The status of every node."""
         return [persistently(partial(node.json, "GET", "/v1/status")) for node in self._each]
 
     def differences(self) -> int:
@@ -121,7 +122,7 @@ class Database:
         return persistently(verify)
 
     def stuck(self, touched: Sequence[Statement], healed: float) -> list[str]:
-        """What has not come loose in time: a lock, a root, what a node may read."""
+        """The locks, roots and nodes that have not recovered within STUCK_S."""
         try:
             held = self._held(healed + STUCK_S)
             newest, found = self._touch(touched)
@@ -136,7 +137,8 @@ class Database:
         return [f"locks are held: {held()}"] if not _before(deadline, lambda: not held()) else []
 
     def _touch(self, touched: Sequence[Statement]) -> tuple[int, list[str]]:
-        """Ask for every root, by way of all nodes in turn. The last commit, and what failed."""
+        """Write to every root, through all nodes in turn. Returns the last commit, and the
+        failures."""
         newest, found = 0, []
         for (sql, parameters), node in zip(touched, itertools.cycle(self._each)):
             statement = {"sql": sql, "parameters": list(parameters)}
@@ -146,12 +148,13 @@ class Database:
             except Error as error:
                 found.append(f"{sql} {parameters}: {error.code}")
             else:
-                # What changed nothing is no commit: its timestamp is above all that it met.
+                # A transaction without changes is no commit: its timestamp is above all commits
+                # that it read.
                 newest = max(newest, told["commit_ts"] if told["affected"] else 0)
         return newest, found
 
     def _behind(self, newest: int) -> list[str]:
-        """Nodes that do not read up to that commit, which was acknowledged somewhere."""
+        """Nodes whose strong reads do not include this acknowledged commit."""
         body = {"sql": "SELECT COUNT(*) FROM account", "consistency": "strong"}
         found = []
         for number, node in enumerate(self._each, 1):
@@ -175,7 +178,7 @@ def _before(deadline: float, holds: Any) -> bool:
 
 
 class Round:
-    """One fault under load. `number` is unique in a world; all that is drawn comes from `seed`."""
+    """One fault under load. `number` is unique in a world; `seed` determines all that is drawn."""
 
     def __init__(
         self, world: World, database: Database, kinds: Sequence[str], number: int, seed: int
@@ -243,7 +246,7 @@ class Round:
         return verdict
 
     async def _struck_and_healed(self, fault: Fault, rng: random.Random) -> list[str]:
-        """What of the fault did not go as it should."""
+        """Strike and heal; return the parts of the fault that failed."""
         stuck = []
         try:
             await asyncio.to_thread(fault.strike, self._world, rng)
@@ -270,7 +273,8 @@ class Round:
         return sorted(t for journal in self._journals.values() for t in journal.written_at)
 
     async def _await_settled(self, healed: float) -> tuple[list[str], list[str]]:
-        """Wait until all nodes serve and own what there is. What is late, and what had ended."""
+        """Wait until all nodes serve and own all slots. Returns the failures, and the processes
+        that had ended."""
         ended: list[str] = []
         while not await asyncio.to_thread(self._world.is_settled):
             ended += await asyncio.to_thread(self._world.revive)
@@ -280,7 +284,7 @@ class Round:
         return [], ended
 
     async def _await_writes(self, healed: float) -> list[str]:
-        """Wait until each workload writes again. What does not."""
+        """Wait until each workload writes again. Returns the workloads that do not."""
         late: list[str] = []
         for kind, journal in self._journals.items():
             while not (journal.written_at and journal.written_at[-1] > healed):

@@ -1,7 +1,8 @@
-"""What clients do while things go wrong, and what must hold whatever goes wrong.
+"""The requests of clients during faults, and the invariants, which hold whatever fails.
 
-All workloads share one database. A workload lives for one round, a fault and what follows it: it
-begins on rows that are still or newly there, and judges what its clients were told in the round.
+All workloads share one database. A workload lives for one round, a fault and its aftermath: it
+begins on rows of earlier rounds or on new rows, and judges the answers that its clients got in the
+round.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from hornbeam_server.schema.workload import load_workload
 
 CHECKER_MS = 60_000
 ROUND = 1_000_000
-"""Keys of a round begin at its number times this."""
+"""The keys of a round begin at its number times this."""
 
 
 @dataclass
 class Findings:
-    """Acknowledged writes that are not there, and what else must not be, in words."""
+    """Acknowledged writes that are lost, and other violations, in words."""
 
     lost: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
@@ -54,19 +55,20 @@ class Workload(Protocol):
 
     @classmethod
     def rows(cls) -> Mapping[str, Rows]:
-        """First rows of the database, parents first."""
+        """The first rows of the database, parents first."""
 
     async def begin(self, client: Client) -> None:
-        """Before anything goes wrong."""
+        """Prepare the round, before any fault."""
 
     async def step(self, client: Client) -> None:
         """One transaction or read. Raises Refused, and AssertionError when an answer is wrong."""
 
     async def judge(self, client: Client) -> Findings:
-        """When all outcomes are known and nobody writes. Raises AssertionError as `step`."""
+        """Judge the round, when all outcomes are known and no client writes. Raises AssertionError
+        like `step`."""
 
     def touch(self) -> list[Statement]:
-        """Writes to every root that the round has used, which change nothing that is judged."""
+        """Writes to every root that the round has used, without effect on the verdict."""
 
 
 async def _rows(client: Client, *queries: str | Statement, **options: bool) -> list[Rows]:
@@ -81,7 +83,7 @@ async def _rows(client: Client, *queries: str | Statement, **options: bool) -> l
 class Bank:
     """Money moves between accounts under different roots; the sum never changes.
 
-    Each transfer changes two accounts and a page below each, and leaves a row that says so, under
+    Each transfer changes two accounts and a page below each, and inserts a row about itself, under
     a root of its own.
     """
 
@@ -211,7 +213,7 @@ class _Appended:
 
 
 class Appends:
-    """Lists that are appended to, and counters: histories for the checkers.
+    """Append-only lists, and counters: histories for the checkers.
 
     A list is a TEXT; the view shows it beside each of its tags. Each list and each counter is a
     root of its own, and new in each round.
@@ -364,7 +366,7 @@ class Appends:
                 )
             )
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def judge(self, client: Client) -> Findings:
         over, journal = time.monotonic(), client.journal
@@ -384,7 +386,7 @@ class Appends:
         return findings
 
     def _judge_counters(self, told: list[linearizable.Operation]) -> list[str]:
-        """What is wrong with them, with all that was done to them as evidence."""
+        """The errors of the counters, with all operations as evidence."""
         found = []
         for counter in map(str, self._counters):
             operations = [op for op in (*self.counts, *told) if op.key == counter]
@@ -408,7 +410,7 @@ class Appends:
         return Transaction(
             key,
             (*write.looked, *told),
-            # Who gives up goes on without it: it is nobody's predecessor.
+            # The client goes on without the result, so this write precedes none of its later ones.
             key if completed is None else write.process,
             write.invoked,
             over if completed is None else completed,
@@ -425,7 +427,7 @@ class Appends:
             rows = answer.rows[0]
             result = bool(rows) if begun.kind == "cas" else rows[0][0] if rows else NOT_TOLD
             known = replace(begun, result=result)
-            if begun.returned is None:  # by itself, since its client went on
+            if begun.returned is None:  # a process of its own: its client went on
                 known = replace(known, process=number, returned=_microseconds(over))
             yield known
 
@@ -456,8 +458,8 @@ def _microseconds(seconds: float) -> int:
 class LinkedList:
     """A ring of nodes, each under a root of its own, each pointer a foreign key to another root.
 
-    Two pointers never lead to one node, and each leads to one that is there: whoever believes in a
-    past list is refused, so the constraints keep the order.
+    Two pointers never lead to one node, and each leads to an existing node. So a transaction that
+    relies on a past list is refused, and the constraints keep the order.
     """
 
     ddl = """
@@ -479,7 +481,7 @@ class LinkedList:
     _AT_CURSORS = "SELECT k_id, n_id, n_label FROM node, cursor WHERE n_id = k_n_id"
 
     def __init__(self, number: int) -> None:
-        del number  # the list goes on from round to round
+        del number  # the list is kept from round to round
         self._length = 0
 
     @classmethod
@@ -492,7 +494,7 @@ class LinkedList:
         self._length = len(links)
 
     async def step(self, client: Client) -> None:
-        """Look, then change what was seen."""
+        """Read the list, then change it."""
         found = await client.read(self._LINKS, self._CURSORS, self._AT_CURSORS)
         if found is None:
             return
@@ -517,7 +519,7 @@ class LinkedList:
         )
 
     async def _remove(self, client: Client, after: dict[int, int]) -> None:
-        """Never the node that cursors lead to, nor the last two."""
+        """Remove neither the node of the cursors nor one of the last two nodes."""
         before = client.random.choice(sorted(after))
         node = after[before]
         if node != 0 and len(after) > 2:
@@ -580,7 +582,7 @@ class LinkedList:
 
 
 class Shop:
-    """TPC-W's shoppers; of what they create, all must be there that they were told of."""
+    """TPC-W's emulated browsers; every row whose creation was acknowledged must exist."""
 
     ddl = SCHEMA.read_text()
     queries = WORKLOAD.read_text()
@@ -590,7 +592,7 @@ class Shop:
         weight * (8 if name == "buy_confirm" else 1)
         for name, weight in zip(tpcw.INTERACTIONS, tpcw.MIXES["shopping"], strict=True)
     ]
-    """Of the shopping mix, with more orders: writes are what is at stake."""
+    """The shopping mix, with more orders: writes are at stake."""
     _KEYS: ClassVar = {
         "create_cart": ("shopping_cart", "sc_id"),
         "enter_order": ("orders", "o_id"),
@@ -657,11 +659,11 @@ class Shop:
 
 
 class _NoAnswer(Exception):
-    """An interaction that cannot go on."""
+    """An interaction cannot go on without an answer."""
 
 
 class _Store:
-    """What shoppers take for `bench.tpcw.sessions.Store`, over a client of the nemesis."""
+    """A replacement of `bench.tpcw.sessions.Store`, over a client of the nemesis."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""What the nemesis strikes: a real HBase, and Hornbeam's nodes, on this machine.
+"""The world that the nemesis strikes: a real HBase, and Hornbeam's nodes, on this machine.
 
-From each node to each gateway, to ZooKeeper, to the NameNode and to each other node leads a link of
-its own that can be cut (`nemesis_proxy.py`). Everything that is started here ends with the world.
+Each node reaches each gateway, ZooKeeper, the NameNode and each other node through a link of its
+own that can be cut (`nemesis_proxy.py`). Everything that is started here ends with the world.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ START_S, STOP_S, ADMIN_S = 240.0, 60.0, 180.0
 
 
 class Stuck(AssertionError):
-    """Something that should have happened by now has not."""
+    """An expected event has not happened in time."""
 
 
 def wait_for(what: str, look: Callable[[], T | None], seconds: float = START_S) -> T:
-    """What `look` finds, once it finds something. Raises Stuck."""
+    """The result of `look`, once it is not None. Raises Stuck."""
     give_up = time.monotonic() + seconds
     while (found := look()) is None:
         if time.monotonic() > give_up:
@@ -49,8 +49,7 @@ def wait_for(what: str, look: Callable[[], T | None], seconds: float = START_S) 
 
 @dataclass
 class Node(NodeProcess):
-    """A node with a clock that can be set. `links` are the names of its links by what they lead
-    to."""
+    """A node with a clock that can be set. `links` has the names of its links by their targets."""
 
     links: Mapping[str, list[str]] = field(default_factory=dict)
 
@@ -75,7 +74,7 @@ class Node(NodeProcess):
         self.process.send_signal(number)
 
     def seen(self) -> dict[str, Any] | None:
-        """The assignment as this node has seen it; None while it does not serve."""
+        """The assignment as this node knows it; None while the node does not serve."""
         try:
             httpx.get(f"{self.url}/readyz", timeout=2, trust_env=False).raise_for_status()
             return self.assignment()
@@ -83,7 +82,8 @@ class Node(NodeProcess):
             return None
 
     def sees_alone(self, members: Sequence[Node]) -> bool:
-        """Are those the members, all of them and nobody else, and do they own all for good?"""
+        """Whether this node knows exactly `members`, and they own all slots with no change under
+        way."""
         seen = self.seen()
         if seen is None or seen["dead"] or seen["moving_slots"] or seen["gate_closed"]:
             return False
@@ -132,7 +132,8 @@ class World:
     def _node(
         self, name: str, port: int, peers: Mapping[str, str], ways: Mapping[str, str]
     ) -> Node:
-        """`peers`: where each node listens for the others; `ways`: how this one reaches what."""
+        """`peers` has the address at which each node listens for others, `ways` the links of this
+        node."""
         folder = self.folder / name
         folder.mkdir(parents=True)
         settings = {
@@ -159,7 +160,7 @@ class World:
 
     @property
     def addresses(self) -> list[str]:
-        """Of the nodes, for the client library."""
+        """The addresses of the nodes, for the client library."""
         return [node.url.removeprefix("http://") for node in self.nodes]
 
     def close(self) -> None:
@@ -185,17 +186,18 @@ class World:
         return [node for node in self.nodes if node not in away]
 
     def is_settled(self, members: Sequence[Node] | None = None) -> bool:
-        """Do `members` (default: all) serve, they alone, and is every root theirs for good?"""
+        """Whether exactly `members` (default: all nodes) serve and own all slots with no change
+        under way."""
         expected = self.nodes if members is None else members
         return all(node.sees_alone(expected) for node in expected)
 
     def settle(self, members: Sequence[Node] | None = None, seconds: float = START_S) -> None:
-        """Wait until it is so. Raises Stuck."""
+        """Wait until `is_settled`. Raises Stuck."""
         wait_for("the nodes settle", lambda: self.is_settled(members) or None, seconds)
 
     def revive(self) -> list[str]:
-        """Start what has ended by itself, as whoever looks after it would: nodes, and processes of
-        the cluster (HBase's end when they lose their session with ZooKeeper)."""
+        """Start processes that have ended by themselves, as an operator would: nodes, and processes
+        of the cluster (HBase's processes end when they lose their session with ZooKeeper)."""
         ended = []
         for node in self.nodes:
             if node.process is not None and (code := node.process.poll()) is not None:
@@ -224,7 +226,8 @@ class World:
     # ------------------------------------------------------------ HBase and HDFS
 
     def admin(self, *words: str) -> int:
-        """Ask what Thrift cannot (see Admin.java); to how many it was done."""
+        """Run Admin.java, which does what Thrift cannot. Returns the number of objects that it
+        changed."""
         run = subprocess.run(
             [
                 *(str(artefacts.java()), "-Xmx128m", "-XX:TieredStopAtLevel=1"),
@@ -243,8 +246,8 @@ class World:
 
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
-    """Everything up, and all nodes serving an empty database. HORNBEAM_CLUSTER names the
-    folder of a cluster that is up and is to be used instead of a new one."""
+    """A world whose nodes serve an empty database. HORNBEAM_CLUSTER names the folder of a running
+    cluster to use instead of a new one."""
     with _cluster(folder) as cluster:
         made = World(cluster, folder / "nodes")
         try:

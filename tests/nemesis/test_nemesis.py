@@ -1,6 +1,6 @@
 """A few faults, drawn by seed, against a real cluster of its own. All of them: `make nemesis`.
 
-NEMESIS_SEED chooses; without it, the seed is the day's.
+NEMESIS_SEED sets the seed; by default it is today's date.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nemesis_run import Database, Round, as_line
 from nemesis_world import world
 
 KINDS = ("bank", "appends", "list")
-"""TPC-W's schema alone takes a minute."""
+"""Without TPC-W, whose schema alone takes a minute."""
 ALWAYS = ("kill a node", "kill the leader")
 DRAWN = 1
 

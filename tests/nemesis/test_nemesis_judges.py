@@ -1,5 +1,5 @@
-"""The judges find what is planted, and nothing where nothing is: rounds on an embedded database
-whose fault is somebody who changes rows behind the clients' backs."""
+"""The judges find planted errors, and nothing without them: rounds on an embedded database whose
+fault is another client that changes rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def world(tmp_path_factory):
 
 @dataclass
 class Tamper:
-    """Another client, of whom nobody knows."""
+    """A client that no journal records."""
 
     statements: list[str]
     hold_s: float = 0.2
@@ -62,7 +62,7 @@ class Tamper:
                         db.cursor().execute(statement)
                     db.commit()
                     return
-                except hornbeam.OperationalError:  # a client was quicker to change a row
+                except hornbeam.OperationalError:  # another client has changed a row first
                     if not left:
                         raise
                     db.rollback()
@@ -71,7 +71,7 @@ class Tamper:
 
 
 def judged(world, monkeypatch, number, *statements):
-    """The verdict on a short round in which `statements` were run."""
+    """The verdict on a short round that runs `statements` as its fault."""
     monkeypatch.setitem(FAULTS, "tampering", lambda: Tamper(list(statements)))
     monkeypatch.setattr(nemesis_run, "BEFORE_S", 1.0)
     monkeypatch.setattr(nemesis_run, "AFTER_S", 0.5)
@@ -79,7 +79,7 @@ def judged(world, monkeypatch, number, *statements):
     return asyncio.run(round_.run("tampering"))
 
 
-def test_nothing_is_found_where_nothing_is_wrong(world, monkeypatch):
+def test_a_round_without_errors_is_sound(world, monkeypatch):
     verdict = judged(world, monkeypatch, 1)
     assert verdict.sound, verdict
     assert verdict.acknowledged > 20
@@ -112,9 +112,9 @@ def test_a_lost_write_is_found(world, monkeypatch, number, statement, words):
             "sum up to",
         ),  # last: it stays so
     ],
-    ids=["counter", "entries", "payments", "money"],  # the last one stays wrong
+    ids=["counter", "entries", "payments", "money"],  # the last error stays
 )
-def test_what_must_not_be_is_found(world, monkeypatch, number, statement, words):
+def test_violations_are_found(world, monkeypatch, number, statement, words):
     verdict = judged(world, monkeypatch, number, statement)
     assert any(words in torn for torn in verdict.torn), verdict
     assert not verdict.sound

@@ -26,12 +26,12 @@ from simulation import Report, simulate
 from hornbeam_server.storage.simulated.chaos import Fault
 
 ENOUGH_SEEDS = 50
-"""From so many seeds on every fault of the mixes must have fired."""
+"""With this many seeds every fault of the mixes must have fired."""
 
 
 @dataclass
 class Totals:
-    """What all runs did together."""
+    """The totals over all runs."""
 
     seeds: int = 0
     committed: int = 0
@@ -40,7 +40,7 @@ class Totals:
     processes: int = 0
     stopped: int = 0
     followed: int = 0
-    """Transactions that whoever follows the logs was told of."""
+    """Commits that followers of the logs learned of."""
     simulated_s: float = 0.0
     cpu_s: float = 0.0
     fired: Counter[str] = field(default_factory=Counter)
@@ -64,7 +64,7 @@ class Totals:
 
     @property
     def transactions(self) -> int:
-        """All whose outcome is known: committed, refused for good, and reads."""
+        """All transactions of known outcome: committed, refused for good, and reads."""
         return self.committed + self.refused + self.reads
 
     @property
@@ -80,7 +80,7 @@ def main() -> int:
         return 2
     began, totals = time.monotonic(), Totals()
     pools = multiprocessing.get_context("fork")
-    # What is loaded before the first run stays: no run has to search it for garbage.
+    # Objects loaded before the first run stay: no run has to search them for garbage.
     with pools.Pool(options.jobs, gc.freeze, maxtasksperchild=50) as pool:
         work = ((seed, options) for seed in _seeds(options, began))
         for chosen, outcome in pool.imap_unordered(_run, work):
@@ -116,7 +116,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _seeds(options: argparse.Namespace, began: float) -> Iterator[int]:
-    """Seeds to run; with --minutes until they are over."""
+    """The seeds to run; with --minutes until the time is over."""
     if options.minutes is None:
         yield from range(options.first_seed, options.first_seed + options.seeds)
         return
@@ -125,7 +125,7 @@ def _seeds(options: argparse.Namespace, began: float) -> Iterator[int]:
             return
         yield seed
         while seed - options.first_seed - _done.value > 4 * options.jobs:
-            time.sleep(0.05)  # the pool would take all seeds there are
+            time.sleep(0.05)  # otherwise the pool would take all seeds at once
 
 
 _done = multiprocessing.Value("q", 0)
@@ -152,7 +152,7 @@ def _run(work: tuple[int, argparse.Namespace]) -> tuple[Scenario, Report | str]:
 
 
 def _silent_faults(totals: Totals, options: argparse.Namespace) -> list[str]:
-    """Faults that should have fired and never did: such a run proves less than it says."""
+    """Faults that should have fired and never did: such a run proves less than it claims."""
     if totals.seeds < ENOUGH_SEEDS:
         return []
     used = [mix for mix in load_mixes() if not options.mix or mix.name in options.mix]

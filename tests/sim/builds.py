@@ -1,4 +1,4 @@
-"""What must hold of views and indexes that were built while things went wrong."""
+"""Invariants of views and indexes that were built during faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hornbeam_server.schema.catalog import State
 
 
 async def require_built(database: Database) -> None:
-    """Everything that is wanted has been built, and is what it is defined to be."""
+    """Check that every view and index of the catalog is built and equals its definition."""
     await database.keeper.wait_built()
     unbuilt = [name for name, life in database.catalog.states if life is not State.READABLE]
     errors = {name: build.error for name, build in database.keeper.builds.items()}

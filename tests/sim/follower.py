@@ -1,7 +1,7 @@
-"""Somebody who follows the logs while things go wrong: what a node says was committed between two
-snapshots is exactly that, whatever happened meanwhile.
+"""A follower of the logs during faults: the commits that a node reports between two snapshots are
+exactly the commits between them, whatever happened meanwhile.
 
-The answers are kept, and compared in the end, when all that was ever logged is known. So a segment
+The answers are kept, and compared at the end, when all records ever logged are known. So a segment
 that still grew after a node had called it final shows, too.
 """
 
@@ -39,7 +39,7 @@ class Follower:
             await asyncio.sleep(PAUSE_S)
 
     async def catch_up(self) -> None:
-        """Once everything works again."""
+        """Follow once more, after all faults have ended."""
         for _ in range(TRIES):
             if await self._step():
                 return
@@ -50,7 +50,7 @@ class Follower:
         after = self._at
         try:
             found: Changes = await self._cluster.ask(lambda database: database.changes(after))
-        except (SnapshotTooOld, Corruption) as error:  # a bit has flipped
+        except (SnapshotTooOld, Corruption) as error:  # a bit has flipped, or segments are dropped
             self._counts[f"follows: {type(error).__name__}"] += 1
             self._at, self._anew = None, True
             return False
@@ -63,7 +63,7 @@ class Follower:
         return after is not None
 
     def check(self, acknowledged: Mapping[str, TransactionResult]) -> None:
-        """Raises AssertionError with the interval of which something is missing, or too much."""
+        """Raises AssertionError with the interval in which commits are missing or surplus."""
         committed = sorted(
             (batch.ts, commit.transaction_id)
             for batch in every_batch(self._cluster)

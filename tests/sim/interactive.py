@@ -1,9 +1,9 @@
-"""Optimistic transactions, as the client library runs them: look, decide, commit if it still holds.
+"""Optimistic transactions, as the client library runs them: read, decide, commit if it still holds.
 
-What a transaction looks at is one snapshot, and it notes the version of every row that was read.
-Writes can be tried, to see their results. Its commit is refused (ReadConflict) when a row that was
-looked at has changed, or a write that was tried would have another result. Writes may also be left
-pending: later looks see them, and the commit does them.
+All reads of a transaction are of one snapshot, and it records the version of every row read. Writes
+can be tried, to get their results. The commit is refused (ReadConflict) when a row that was read
+has changed, or a write that was tried would have another result. Writes may also be left pending:
+later reads include them, and the commit executes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hornbeam_server.txlayer.transactions.requests import (
 
 
 class Interactive:
-    """One transaction of `client`; a `stranger` begins without the bookmark that it has."""
+    """One transaction of `client`; a `stranger` begins without the client's bookmark."""
 
     def __init__(self, client: Client, *, stranger: bool = False) -> None:
         self.client = client
@@ -62,9 +62,10 @@ class Interactive:
         return rows
 
     async def attempt(self, *statements: Statement) -> list[StatementResult] | None:
-        """What writes would do, without doing them; None when they would fail, or had no answer.
+        """The results that writes would have, without executing them; None when they would fail, or
+        had no answer.
 
-        `commit` must be given the same, and may be given more after them.
+        `commit` must get the same writes, and may get more after them.
         """
         request = TransactionRequest(
             statements, dry_run=True, bookmark=self._bookmark, replay=self._replay
@@ -78,7 +79,7 @@ class Interactive:
         return list(answer.statements)
 
     async def write(self, *statements: Statement) -> list[StatementResult] | None:
-        """`attempt`, and leave them pending."""
+        """`attempt` the writes, and leave them pending."""
         tried = await self.attempt(*self._pending, *statements)
         if tried is None:
             return None
@@ -86,8 +87,8 @@ class Interactive:
         return tried[-len(statements) :]
 
     async def commit(self, *statements: Statement) -> TransactionResult | None:
-        """As `Client.transact`, what is pending first, if what was looked at and tried is as it
-        was."""
+        """Commit like `Client.transact`, pending writes first, provided that reads and trials still
+        hold."""
         reads = tuple(self._reads.values())
         return await self.client.transact(
             *self._pending, *statements, reads=reads, replay=self._replay

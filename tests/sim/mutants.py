@@ -1,11 +1,11 @@
 """The tester is tested: protocol bugs are planted in the production code, and must all be found.
 
-A mutant is a small change of the production source (`mutants.toml`). It is run seed after seed, as
-`make sim` draws them, until a run fails; the same seed without the mutant must pass. `make mutants`
-prints how many seeds each one took, and fails if one survives.
+A mutant is a small change of the production source (`mutants.toml`). It runs with seed after seed,
+as `make sim` draws them, until a run fails; the same seed without the mutant must pass. `make
+mutants` prints the seed that found each mutant, and fails if a mutant survives.
 
 A change names the text that it replaces. That text must be there exactly once, inside a function: a
-mutant that no longer fits the source is an error, not a survivor.
+mutant that does not fit the source is an error, not a survivor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from scenarios import WORKLOADS, Scenario, scenario
 from simulation import simulate
 
 SEEDS = 200
-"""Every mutant must be found within so many."""
+"""Every mutant must be found within this many seeds."""
 TRANSACTIONS = 500
 CPU_LIMIT_S = 120.0
 """A run that takes longer has hung: without mutants it takes a second or two."""
@@ -44,12 +44,12 @@ class Misfit(Exception):
 
 
 class Hung(KeyboardInterrupt):
-    """A run does not end. A KeyboardInterrupt, because an event loop lets nothing else pass."""
+    """A run does not end. A KeyboardInterrupt, because an event loop lets nothing else through."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Replace `old`, which is in the source of `module` once, by `new`."""
+    """Replace `old`, which the source of `module` has once, by `new`."""
 
     module: str
     old: str
@@ -58,8 +58,8 @@ class Edit:
 
 @dataclass(frozen=True)
 class Mutant:
-    """`broken` says in a sentence what no longer holds. `workloads`, `mixes` and `nodes` restrict
-    the seeds' draw; empty: any, as in `make sim`."""
+    """`broken` describes the bug in a sentence. `workloads`, `mixes` and `nodes` restrict
+    what seeds draw from; empty: anything, as in `make sim`."""
 
     name: str
     broken: str
@@ -74,7 +74,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Hunt:
-    """How a mutant was found: the seed, and what the run failed with; `seed` 0: it was not."""
+    """How a mutant was found: the seed, and the failure of the run; `seed` 0: it was not found."""
 
     mutant: str
     seed: int = 0
@@ -83,7 +83,7 @@ class Hunt:
 
 
 def load_mutants(file: Path = _FILE) -> list[Mutant]:
-    """All of them, in the order of the file."""
+    """All mutants, in the order of the file."""
     return [_mutant(entry) for entry in tomllib.loads(file.read_text())["mutant"]]
 
 
@@ -98,7 +98,7 @@ def _mutant(entry: Mapping[str, Any]) -> Mutant:
 
 @contextlib.contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
-    """The production code has the bug while the context lasts. Raises Misfit."""
+    """Plant the bug in the production code while the context lasts. Raises Misfit."""
     changed = _changed_code(mutant)
     healthy = [(function, function.__code__) for function, _ in changed]
     try:
@@ -129,7 +129,7 @@ def _changed_code(mutant: Mutant) -> list[tuple[FunctionType, CodeType]]:
 
 
 def _enclosing(source: str, edit: Edit) -> str:
-    """Qualified name of the function or method that holds the text of `edit`."""
+    """The qualified name of the function or method that holds the text of `edit`."""
     count = source.count(edit.old)
     if count != 1:
         raise Misfit(f"{edit.module} has {count} times: {edit.old}")
@@ -189,7 +189,7 @@ def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunt:
                 violated = failure(chosen)
             by_itself = failure(chosen) if violated is not None else None
         except CheckerError:
-            continue  # without a verdict it is neither found nor passed
+            continue  # without a verdict the mutant is neither found nor passed
         if violated is None:
             continue
         if by_itself is None:
@@ -199,7 +199,7 @@ def hunt(mutant: Mutant, seeds: Sequence[int]) -> Hunt:
 
 
 def failure(chosen: Scenario) -> str | None:
-    """What a run fails with, in a line; None: it passes. Raises CheckerError for no verdict."""
+    """The failure of a run, in one line; None: it passes. Raises CheckerError for no verdict."""
     try:
         with _limited(CPU_LIMIT_S):
             simulate(
@@ -219,7 +219,7 @@ def failure(chosen: Scenario) -> str | None:
 
 @contextlib.contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """Raises Hung after so much CPU time."""
+    """Raise Hung after this much CPU time."""
 
     def hang(*_: object) -> None:
         raise Hung(f"the run does not end: {seconds:.0f} s")
@@ -252,7 +252,7 @@ def main() -> int:
         return 2
     mutants = [m for m in load_mutants() if not options.only or m.name in options.only]
     for mutant in mutants:
-        _changed_code(mutant)  # those that do not fit are told before the long work
+        _changed_code(mutant)  # reports a misfit before the long work
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     hunts: dict[str, Hunt] = {}
     with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
@@ -283,7 +283,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _hunt(work: tuple[Mutant, Sequence[int]]) -> Hunt:
-    """In a process of its own: nothing of one mutant is left for the next."""
+    """Hunt in a separate process, so that no mutant affects the next."""
     return hunt(*work)
 
 

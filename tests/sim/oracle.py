@@ -1,10 +1,10 @@
 """The oracle: at every commit, every view and index equals its definition over the base rows.
 
-The logs hold what was committed, with all bytes that were written. They are replayed here together,
-timestamp by timestamp (several nodes may have committed at one; no snapshot is in between); after
-each the views that it could have changed are recomputed from the base rows: those whose own rows or
-base rows are in it. At the end the store must hold exactly what the logs say, and so must every
-snapshot have that was read meanwhile.
+The logs hold what was committed, with all bytes that were written. The oracle replays them
+together, timestamp by timestamp; several nodes may commit at one timestamp, and no snapshot lies in
+between. After each timestamp it recomputes from the base rows the views whose own rows or base rows
+have changed. At the end the store must hold exactly what the logs say, and so must every snapshot
+that was read meanwhile.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from hornbeam_server.storage.snapshot import ReadItem
 async def check_every_commit(
     cluster: Cluster, database: Database, acknowledged: Mapping[str, int]
 ) -> None:
-    """Raises AssertionError with the commit at which something differs. `acknowledged` says when
-    a transaction was committed, by its id."""
+    """Raises AssertionError with the commit at which something differs. `acknowledged` has the
+    commit timestamps that clients know, by transaction id."""
     catalog, codecs = database.catalog, database.manager.state.codecs
     maintained = [n for n in (*catalog.view, *catalog.index) if catalog.maintained(n)]
     names = {codecs(name).layout.table: name for name in (*catalog.schema.names, *maintained)}
@@ -62,7 +62,8 @@ async def check_every_commit(
 def _take(
     commit: Commit, names: Mapping[str, str], codecs: Codecs, rows: Mapping[str, dict[bytes, Row]]
 ) -> set[str]:
-    """Put what a commit wrote into `rows`; the names of what it changed."""
+    """Apply the writes of a commit to `rows`; return the names of the changed relations and
+    views."""
     changed = {names[table]: puts for table, puts in commit.writes.items() if table in names}
     for name, puts in changed.items():
         codec, stored = codecs(name), rows[name]
@@ -75,7 +76,7 @@ def _take(
 
 
 def _bases(catalog: Catalog, name: str) -> Sequence[str]:
-    """The relations that a view or index is made of."""
+    """The base relations of a view or index."""
     source = catalog.layout(name).source
     return catalog.view[source].path if source in catalog.view else (source,)
 
@@ -83,8 +84,8 @@ def _bases(catalog: Catalog, name: str) -> Sequence[str]:
 def check_every_snapshot(
     cluster: Cluster, database: Database, seen: Iterable[tuple[int, Sequence[ReadItem]]]
 ) -> None:
-    """Raises AssertionError unless each row that was read at a snapshot is the newest one that the
-    log has up to there, however late it came into the log."""
+    """Raises AssertionError unless each row that was read at a snapshot is the newest in the logs
+    at or below it, however late it came into a log."""
     codecs, names = database.manager.state.codecs, database.catalog.schema.names
     tables = {name: codecs(name).layout.table for name in names}
     written: dict[tuple[str, bytes], list[tuple[int, bool]]] = {}
@@ -105,7 +106,7 @@ def check_every_snapshot(
 
 
 def every_batch(cluster: Cluster) -> list[Batch]:
-    """Everything that was committed, in the order of the timestamps, which is that of each log."""
+    """All batches, in the order of their timestamps, which is also the order of each log."""
     found: list[Batch] = []
     for segments in cluster.whole_logs().values():
         of_one = list(_batches_of(segments))

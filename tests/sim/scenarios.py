@@ -44,7 +44,7 @@ _OF_A_MIX = {"name", "groups", "weight", "clients"}
 
 @dataclass(frozen=True)
 class Mix:
-    """A fault workload by name, and how many clients there are."""
+    """A fault workload by name, and its number of clients."""
 
     name: str
     weight: float
@@ -54,13 +54,13 @@ class Mix:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What one seed runs."""
+    """The scenario of one seed."""
 
     seed: int
     workload: str
     mix: Mix
     nodes: int
-    """That serve at the same time."""
+    """The number of nodes that serve at the same time."""
 
     @property
     def name(self) -> str:
@@ -68,13 +68,13 @@ class Scenario:
 
 
 def load_mixes(file: Path = _FILE) -> list[Mix]:
-    """Raises ValueError for a fault that does not exist, KeyError for such a group or setting."""
+    """Raises ValueError for an unknown fault, KeyError for an unknown group or setting."""
     data = tomllib.loads(file.read_text())
     return [_mix(entry, data["group"]) for entry in data["mix"]]
 
 
 def load_weights(file: Path = _FILE) -> dict[str, float]:
-    """How often each workload is drawn; 1 where nothing is said. Raises KeyError for another."""
+    """The weight of each workload; 1 by default. Raises KeyError for an unknown workload."""
     given = tomllib.loads(file.read_text()).get("workload", {})
     if unknown := given.keys() - WORKLOADS.keys():
         raise KeyError(*unknown)
@@ -82,7 +82,7 @@ def load_weights(file: Path = _FILE) -> dict[str, float]:
 
 
 def load_nodes(file: Path = _FILE) -> dict[int, float]:
-    """How often each number of nodes is drawn."""
+    """The weight of each number of nodes."""
     given = tomllib.loads(file.read_text())["nodes"]
     return {int(number): weight for number, weight in given.items()}
 
@@ -114,7 +114,7 @@ def scenario(
     mixes: Sequence[str] = (),
     nodes: Sequence[int] = (),
 ) -> Scenario:
-    """The one that `seed` means, among those that are allowed (default: all)."""
+    """The scenario that `seed` draws from the allowed ones (default: all)."""
     known, weight, count_weights = _composed()
     allowed = [mix for mix in known if not mixes or mix.name in mixes]
     rng = random.Random(f"scenario {seed}")

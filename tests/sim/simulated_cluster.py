@@ -1,11 +1,10 @@
-"""A simulated cluster: one database, the processes that serve it in turn, and all that goes wrong.
+"""A simulated cluster: one database, the processes that serve it in turn, and all faults.
 
 The table store, the log's disk and the coordination service live in the world; they outlive every
-process. One process at a time owns the database, as far as the coordination service knows. When
-that has given the owner up (dead, frozen, cut off), the supervisor starts a successor under the
+process. One process at a time owns the database, as far as the coordination service knows. When the
+service has given the owner up (dead, frozen, cut off), the supervisor starts a successor under the
 next epoch, which fences the log and recovers. The old owner may still run: a zombie.
-
-Several that serve at the same time are in `simulated_members`, which shares the world with this.
+`simulated_members` has several nodes that serve at the same time, in the same world.
 
 Clients are part of the world. They never fail; their requests and the answers may get lost.
 """
@@ -50,7 +49,7 @@ AT_STEP = 0.05
 """Probability of a fault just when a schema change reaches one of its steps."""
 SCHEMA_STEPS = frozenset(list(Step)[list(Step).index(Step.TABLES_CREATED) :])
 ZOMBIE_S = 20.0
-"""A process that has been replaced is killed for good so long after."""
+"""A process that was replaced is killed after this time."""
 
 
 class NoAnswer(Exception):
@@ -58,27 +57,28 @@ class NoAnswer(Exception):
 
 
 class Node:
-    """One process that serves the database, or wants to, or did."""
+    """A process that serves the database, is about to, or did."""
 
     def __init__(self, process: Process, clock: SimulatedClock) -> None:
         self.process = process
         self.clock = clock
         self.services: list[RemoteCalls] = []
-        """Its ways to them."""
+        """Its calls to the services."""
         self.log = ""
-        """The name of the one that it commits in, once it has opened it."""
+        """The name of the log that it commits in, once it has opened the log."""
         self.database: Database | None = None
         self.failure: BaseException | None = None
         self.replaced_at: float | None = None
         self.requests = 0
-        """Under way."""
+        """Requests under way."""
         self.idle = asyncio.Event()
         self.idle.set()
         self.stopping = self.refuses = False
-        """In good order: first all goes on, then nothing new is begun."""
+        """`stopping`: the node is being stopped, and still works. `refuses`: it begins nothing
+        new."""
 
     def begin(self) -> None:
-        """A request."""
+        """Begin a request."""
         self.requests += 1
         self.idle.clear()
 
@@ -93,12 +93,12 @@ class Node:
 
     @property
     def healthy(self) -> bool:
-        """Does it serve, and will it go on?"""
+        """Whether the node serves, and will go on."""
         return self.serves and not self.process.frozen and self.database.ready()
 
 
 class WatchedLog(SegmentedLog):
-    """One whose damage the world is told of, by whomever it is found."""
+    """A log that reports every corruption it meets to the world."""
 
     found: Callable[[Corruption], None]
 
@@ -115,7 +115,7 @@ class Cluster:
     """`start` it, `ask` it, `heal` it, `stop` it. All inside one `SimulatedLoop`."""
 
     several = False
-    """Do several nodes serve at the same time?"""
+    """Whether several nodes serve at the same time."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Cluster:
         calm: float = 1.0,
         **options: Any,
     ) -> None:
-        """`calm`: faults that strike by themselves do so that many times as seldom."""
+        """`calm` multiplies the mean time between faults that strike by themselves."""
         self.loop = loop
         self.chaos = chaos
         self.settings = Settings(data=Path("simulated"), slave=SLAVE, **_OPTIONS | options)
@@ -138,9 +138,9 @@ class Cluster:
         self.registry = SimulatedRegistry(loop.time)
         self.nodes: list[Node] = []
         self.stopped = 0
-        """Nodes that were stopped in good order."""
+        """The number of nodes that were stopped in order."""
         self.steps: Steps = no_steps
-        """Told of each step of the protocol that a process reaches
+        """Called with each step of the protocol that a process reaches
         (txlayer/commit/failpoints.py)."""
         self.healed = False
         self._unleashed = False
@@ -166,7 +166,7 @@ class Cluster:
         await self.leader()
 
     def unleash(self) -> None:
-        """Let things go wrong from now on."""
+        """Let faults happen from now on."""
         self.chaos.unleash()
         self._unleashed = True
         for fault in self._strikes():
@@ -174,7 +174,7 @@ class Cluster:
                 self._world.append(asyncio.ensure_future(self._strike(fault)))
 
     async def heal(self) -> Database:
-        """No more faults, no zombies; the database as its last owner serves it."""
+        """End all faults and zombies; return the database as its last owner serves it."""
         self.healed = True
         self.chaos.calm()
         self._restore_bit()
@@ -184,7 +184,7 @@ class Cluster:
             node.process.thaw()
             for way in node.services:
                 _end_lag(way)
-        await asyncio.sleep(2 * SESSION_S)  # until everybody knows who has lost a session
+        await asyncio.sleep(2 * SESSION_S)  # until all processes know which sessions have ended
         await self._until("nobody serves", self._is_whole)
         for node in self.nodes:
             if node not in self.serving:
@@ -194,20 +194,20 @@ class Cluster:
 
     @property
     def serving(self) -> list[Node]:
-        """Those that are to serve now."""
+        """The nodes that should serve now."""
         return self.nodes[-1:]
 
     def _is_whole(self) -> bool:
-        """Is everything as it is to be when nothing goes wrong?"""
+        """Whether the cluster works as without faults."""
         return self.nodes[-1].healthy
 
     async def leader(self) -> Node:
-        """Waits until there is a healthy one: the node that changes the schema."""
+        """The healthy node that changes the schema; waits until there is one."""
         await self._until("nobody leads", lambda: any(map(_leads, self.serving)))
         return next(filter(_leads, self.serving))
 
     async def owner(self) -> Database:
-        """That of the `leader`."""
+        """The database of the `leader`."""
         database = (await self.leader()).database
         assert database is not None
         return database
@@ -220,11 +220,11 @@ class Cluster:
         raise AssertionError(f"{failure}: {self._told()}")
 
     def _told(self) -> str:
-        """What there is to say when nothing goes on."""
+        """The state to report when a wait fails."""
         return repr(self.nodes[-1].failure)
 
     async def stop(self) -> None:
-        """End everything and unwind what is left of it."""
+        """Crash all nodes and end their tasks."""
         for task in self._world:
             task.cancel()
         for node in self.nodes:
@@ -235,7 +235,7 @@ class Cluster:
                 node.database.engine.close()
 
     def whole_logs(self) -> dict[str, dict[str, bytes]]:
-        """Every segment of every log there ever was, by name, those that have been dropped too."""
+        """Every segment that every log ever had, by name, dropped ones included."""
         return {
             log: dropped | self._segments(log, list(self.disk.files(log)))
             for log, dropped in self._logs.items()
@@ -246,7 +246,7 @@ class Cluster:
         return {name: self._undamaged(log, name) for name in names if name in stored}
 
     def _undamaged(self, log: str, name: str) -> bytes:
-        """What was written, a bit that has flipped since turned back."""
+        """The bytes as they were written, without a bit flip since."""
         data = bytearray(self.disk.files(log)[name].data)
         if self._flipped is not None and self._flipped[:2] == (log, name):
             _, _, offset, mask = self._flipped
@@ -297,7 +297,7 @@ class Cluster:
         return await self.ask(work)
 
     def _addressed(self) -> Node:
-        """Mostly the newest process; some clients have not heard of it yet."""
+        """Mostly the newest process; some clients do not know it yet."""
         known = [node for node in self.nodes if not node.process.dead] or self.nodes
         if len(known) > 1 and self.chaos.random.random() < 0.3:
             return self.chaos.random.choice(known)
@@ -380,11 +380,12 @@ class Cluster:
         )
 
     def _peers(self, node: Node) -> Peers | None:
-        """Who serves alone has none."""
+        """A node that serves alone has no peers."""
         return None
 
     def _reached(self, node: Node, step: str) -> None:
-        """Schema changes are rare and so are faults: some strike just when they would not meet."""
+        """Strike at some steps of schema changes: both are rare, and would seldom meet by
+        chance."""
         self.steps(step)
         likely = AT_STEP if step in SCHEMA_STEPS else 0.0
         if self._unleashed and not self.healed and self.chaos.random.random() < likely:
@@ -405,7 +406,7 @@ class Cluster:
                 self._launch()
 
     def _has_failed(self, node: Node) -> bool:
-        """Would the process have ended by itself?"""
+        """Whether the process would have ended by itself."""
         if node.process.dead or node.process.frozen:
             return False
         committer = node.database.committer if node.serves else None
@@ -417,10 +418,10 @@ class Cluster:
             if since is not None and self.loop.time() - since > ZOMBIE_S:
                 node.process.crash()
 
-    # ------------------------------------------------------------ faults that strike by themselves
+    # ------------------------------------------------------------ random faults
 
     def _strikes(self) -> Mapping[Fault, Callable[[Node], Awaitable[bool]]]:
-        """Each is told whom to strike, if it strikes a single process."""
+        """Each function gets the node to strike, if its fault strikes a single process."""
         return {
             Fault.CRASH: self._crash,
             Fault.MACHINE_CRASH: self._crash_machine,
@@ -457,7 +458,7 @@ class Cluster:
         return not node.process.dead
 
     async def _crash_machine(self, _: Node) -> bool:
-        """The machine under everything: what nobody has synced is lost in part."""
+        """Crash all nodes and the machine, which loses a part of the unsynced data."""
         for node in self.nodes:
             node.process.crash()
         keep = self.chaos.random.random()
@@ -480,7 +481,7 @@ class Cluster:
         return True
 
     async def _lag(self, node: Node) -> bool:
-        """Of one service, or of several."""
+        """Delay calls to one service, or to several."""
         if not node.serves or any(way.lag_s for way in node.services):
             return False
         draw, lagging = self.chaos.random, self.chaos.profile.lagging
@@ -492,7 +493,7 @@ class Cluster:
         return True
 
     async def _part(self, node: Node) -> bool:
-        """Who serves alone has nobody to be parted from."""
+        """A node that serves alone cannot be parted from others."""
         return False
 
     async def _expire(self, node: Node) -> bool:
@@ -538,8 +539,8 @@ class Cluster:
         return None
 
     async def _flip(self, node: Node) -> bool:
-        """Turn one stored bit of a log over, but not in the last append of an unsealed segment:
-        damage there cannot be told from a write that never finished."""
+        """Flip one stored bit of a log, but not in the last append of an unsealed segment: there,
+        damage looks like a write that never finished."""
         if self._flipped is not None:
             return False
         stored = self.disk.files(node.log)
@@ -561,11 +562,11 @@ class Cluster:
         return True
 
     def _mend(self, found: Corruption) -> None:
-        """Recovery has noticed damage: put the bit back, as an operator would from a replica."""
+        """Recovery has found damage: restore the bit, as an operator would from a replica."""
         if self._flipped is not None:
             self._mended.append(found)
             self._restore_bit()
-        elif self.several:  # nobody drops the logs of others
+        elif self.several:  # no other process drops this log
             self._unexplained.append(found)
 
     def _restore_bit(self) -> None:
@@ -585,8 +586,8 @@ def _leads(node: Node) -> bool:
 
 
 def drawn_options(rng: random.Random) -> dict[str, Any]:
-    """How a cluster may be set up: who waits how long, what comes in pieces, and how often what is
-    old is cleared away. No query may last longer than the retention, so clients wait no longer."""
+    """Options of a cluster: how long clients wait, in how many rows a scan comes, and how often old
+    versions are purged. No query may last longer than the retention, so clients wait no longer."""
     patience_s = rng.choice([2.0, 12.0])
     return {
         "patience_s": patience_s,
@@ -601,8 +602,8 @@ _OPTIONS: dict[str, Any] = {
     "snapshot_retention_s": 5.0,
     "log_retention_s": 3.0,
     "query_memory_mb": 64,
-    "max_clock_skew_s": 1e6,  # clocks go wrong, and nobody sets them
-    "slot_idle_rate": 1,  # little is done in a slot, and is to move it nevertheless
+    "max_clock_skew_s": 1e6,  # clocks go wrong, and no operator sets them
+    "slot_idle_rate": 1,  # slots move although their load is low
 }
 
 __all__ = ["Cluster", "NoAnswer", "Node", "Profile", "drawn_options"]

@@ -1,12 +1,12 @@
 """A simulated cluster whose database several nodes serve at the same time.
 
-There are so many places, and a process at each: a member, or one that would be. Nobody decides who
-owns what: the members do. When a process has failed, or its term has ended, another is started in
-its place; some of those that were replaced live on for a while as zombies, some of which know that
-their term is over and answer what they still may. Now and then a node is stopped in good order, so
-that what it owns moves to the others, and back to its successor.
+There is a fixed number of places, and a process at each: a member, or a node that joins. The
+members alone decide which of them owns a slot. When a process has failed, or its term has ended,
+another starts in its place. Some replaced processes live on for a while as zombies; some zombies
+know that their term is over and answer only the requests that they still may. At intervals a node
+is stopped in order, so that its slots move to the others, and some back to its successor.
 
-A fault that strikes a process strikes any. Clients ask any node, zombies too.
+A fault may strike the process at any place. Clients send requests to any node, also to zombies.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from hornbeam_server.storage.simulated.peers import SimulatedNetwork, SimulatedP
 from hornbeam_server.txlayer.cluster.assignment import PATH, Assignment
 
 ZOMBIE_S = 10.0
-"""A process that has been replaced is killed for good so long after."""
+"""A process that was replaced is killed after this time."""
 TRIES = 40
-"""To find the node that leads; there may be none for a while."""
+"""Attempts to find the node that leads; there may be none for a while."""
 STOP_S = 30.0
 
 
 class MembersCluster(Cluster):
-    """`places` nodes serve. One is stopped in good order about every `stops_s`; None: never."""
+    """`places` nodes serve. One is stopped in order about every `stops_s`; None: never."""
 
     several = True
 
@@ -68,12 +68,13 @@ class MembersCluster(Cluster):
         return self._places
 
     def assignment(self) -> Assignment:
-        """The newest, as the coordination service has it."""
+        """The newest assignment of the coordination service."""
         known = self.registry.read(PATH)
         return Assignment.decode(known.value) if known is not None else Assignment.founded("", 0)
 
     def _is_whole(self) -> bool:
-        """All serve, nobody else does, nobody is dead, all slots have owners, nothing moves."""
+        """Whether exactly these nodes are members and healthy, none is dead, all slots have owners,
+        and nothing moves."""
         known = self.assignment()
         return (
             all(node.healthy for node in self._places)
@@ -97,7 +98,7 @@ class MembersCluster(Cluster):
     # ------------------------------------------------------------ clients
 
     async def ask_leader(self, work: Callable[[Database], Awaitable[Any]]) -> Any:
-        """At one after the other, until one does not say that another leads."""
+        """Ask one node after another, until the answer is not that another node leads."""
         for _ in range(TRIES):
             try:
                 return await self.ask(work)
@@ -121,7 +122,7 @@ class MembersCluster(Cluster):
         return SimulatedPeers(self.network, node.process)
 
     async def _keep(self, place: int) -> None:
-        """Somebody is to serve at this place."""
+        """Keep a node running at this place."""
         while True:
             await asyncio.sleep(SUPERVISION_S)
             node = self._places[place]
@@ -138,12 +139,14 @@ class MembersCluster(Cluster):
             self._places[place] = self._launch()
 
     def _look_for_strangers(self, node: Node) -> None:
-        """Clients may not notice: the next version of the assignment frees these locks."""
+        """Report locks held for unknown members; clients may not notice, as the next version frees
+        them."""
         if node.healthy and (strangers := node.database.member.strangers):
             self._unexplained.append(f"{node.log} has locks held for {sorted(strangers)}")
 
     def _is_over(self, node: Node) -> bool:
-        """Has it failed, its term ended, or has the coordination service given it up?"""
+        """Whether it has failed, its term has ended, or the coordination service has given it
+        up."""
         if node.process.dead or node.failure is not None:
             return True
         if node.database is None or node.stopping:
@@ -161,7 +164,8 @@ class MembersCluster(Cluster):
                 await self._stop_one(node)
 
     async def _stop_one(self, node: Node) -> None:
-        """In good order, if nothing strikes it meanwhile: what was begun is finished."""
+        """Stop a node in order, if no fault strikes it meanwhile: requests under way are
+        finished."""
         node.stopping = True
         self.chaos.note(f"{self.loop.time():.6f} stop {node.process.name}")
         closing = node.process.start(_close(node))
@@ -176,7 +180,7 @@ class MembersCluster(Cluster):
         return self.chaos.random.choice(self._places)
 
     async def _part(self, node: Node) -> bool:
-        """From another that serves."""
+        """Part the node from another that serves."""
         other = self.chaos.random.choice([place for place in self._places if place is not node])
         if self.network.are_parted(node.process, other.process):
             return False
@@ -186,7 +190,7 @@ class MembersCluster(Cluster):
         return True
 
     async def _flip(self, node: Node) -> bool:
-        """A bit that nobody will read any more does not keep others from flipping."""
+        """Flip a bit; a flipped bit that no process will read any more does not prevent another."""
         if self._flipped is not None:
             read = {other.log for other in self._places}
             read |= {member.name for member in self.assignment().dead}
@@ -204,5 +208,5 @@ async def _close(node: Node) -> None:
     await node.database.leave()
     node.refuses = True
     await node.idle.wait()
-    with suppress(HornbeamError):  # a service was away: what was not finished is recovered
+    with suppress(HornbeamError):  # a service was away: recovery finishes the rest
         await node.database.close()

@@ -1,12 +1,12 @@
 """One simulated run: a workload and a fault workload, from a seed to a verdict.
 
-    clients ask for transactions and reads while things go wrong
+    clients send transactions and reads while faults happen
     → faults end, the cluster heals
     → nothing is stuck, no acknowledged commit is lost, every view equals its definition at every
-      commit, every snapshot that was read is what the log says, and the workload's own invariants
+      commit, every snapshot that was read agrees with the log, and the workload's own invariants
       hold
 
-The run is a function of all arguments of `simulate`: `trace_hash` tells.
+All arguments of `simulate` together determine a run; its `trace_hash` shows it.
 """
 
 from __future__ import annotations
@@ -52,34 +52,35 @@ CLIENTS = 8
 PAUSE_S, MAX_PAUSE_S = 0.01, 1.0
 TRIES, READ_TRIES = 25, 8
 SETTLED_S, STUCK_AFTER_S = 15.0, 60.0
-"""After the last fault: what is old has been purged, whatever the retention; nothing goes on."""
+"""After the last fault: when the cluster must be quiet, and when it counts as stuck if it is
+not."""
 LIES = (Corruption, InvalidRequest)
-"""Nothing is damaged for good, and no client asks for anything wrong: nobody may be told so."""
+"""Errors that no client may get: nothing is damaged for good, and every request is valid."""
 
 
 class Workload(Protocol):
-    """What clients do, and what must hold whatever goes wrong."""
+    """The requests of clients, and the invariants, which hold whatever fails."""
 
     oracle: bool
-    """Does the log hold all that is stored? Not where views are built over rows."""
+    """Whether the log holds everything stored. It does not where views are built over rows."""
 
     def catalog(self) -> Catalog:
-        """Schema, views and indexes."""
+        """The schema, views and indexes at the start."""
 
     async def set_up(self, database: Database) -> None:
-        """First rows, before anything goes wrong."""
+        """Insert the first rows, before any fault."""
 
     async def step(self, client: Client) -> None:
         """One transaction or read of one client. Raises AssertionError when an answer is wrong."""
 
     async def check(self, database: Database, journal: Journal) -> None:
-        """Invariants over the final state."""
+        """Check the invariants over the final state."""
 
 
 @dataclass
 class Journal:
-    """What clients were told. `acknowledged` holds answers by idempotency key, `unresolved` the
-    requests whose outcome nobody has been told yet."""
+    """The answers that clients got. `acknowledged` holds results by idempotency key, `unresolved`
+    the requests whose outcome no client knows yet."""
 
     acknowledged: dict[str, TransactionResult] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
@@ -87,12 +88,13 @@ class Journal:
     seen: list[tuple[int, list[ReadItem]]] = field(default_factory=list)
     """Snapshots, and the versions of rows that were read in them."""
     newest: int = 0
-    """The latest commit that any client has been told of as applied: strong reads must see it."""
+    """The latest commit that a client knows to be applied: strong reads must include it."""
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
     def returned(self) -> int:
-        """The sum of what all acknowledged statements returned, where rows are one number each."""
+        """The sum of all numbers that acknowledged statements returned, where each row is one
+        number."""
         return sum(
             number
             for answer in self.acknowledged.values()
@@ -102,7 +104,8 @@ class Journal:
 
 
 class Client:
-    """One client: a session that passes its bookmark on and asks again until it knows."""
+    """One client: a session that keeps a bookmark and repeats a request until it knows its
+    outcome."""
 
     def __init__(self, name: str, cluster: Cluster, journal: Journal, rng: random.Random) -> None:
         self.name = name
@@ -114,12 +117,12 @@ class Client:
 
     @property
     def is_strong(self) -> bool:
-        """Is the next read to see all that anybody has been told of? If one node serves, all are;
-        if several do, it is drawn: others are cheaper, and must see what this client knows of."""
+        """Whether the next read is strong. With one node every read is; with several it is drawn. A
+        weak read is cheaper, and must include what this client knows of."""
         return not self._cluster.several or self.random.random() < 0.5
 
     async def change(self, change: Awaitable[T]) -> T | None:
-        """A change of the schema: what `change` gives; None when it was not acknowledged."""
+        """Await a change of the schema and return its result; None when it was not acknowledged."""
         try:
             result = await change
         except LIES:
@@ -131,8 +134,8 @@ class Client:
         return result
 
     async def transact(self, *statements: Statement, **options: Any) -> TransactionResult | None:
-        """A write transaction, retried under one key until its outcome is known; None when it
-        was refused or aborted for good. Raises ConstraintViolation."""
+        """A write transaction, retried under one key until its outcome is known; None when it was
+        refused or aborted for good. Raises ConstraintViolation."""
         self._requests += 1
         key = f"{self.name}/{self._requests}"
         request = TransactionRequest(tuple(statements), idempotency_key=key, **options)
@@ -165,7 +168,7 @@ class Client:
         return None
 
     async def _pause(self, attempt: int) -> None:
-        """Back off, as well-behaved clients do."""
+        """Wait before a retry, longer after each attempt."""
         most_s = min(PAUSE_S * 2**attempt, MAX_PAUSE_S)
         await asyncio.sleep(most_s * self.random.uniform(0.5, 1))
 
@@ -184,8 +187,8 @@ class Client:
     async def read(
         self, *queries: str | tuple[str, Sequence[Any]], strong: bool | None = None
     ) -> list[list[tuple]] | None:
-        """Queries at one snapshot that holds all this client knows of, and if it is `strong` all
-        that anybody does; None when refused. Without a word about it, `is_strong` says so, and
+        """Run queries at one snapshot. It includes what this client knows of and, if the read is
+        `strong`, what any client knows of; None when refused. By default `is_strong` decides, and
         some strong reads begin without a bookmark, as those of new clients do."""
         bookmark = self.bookmark
         if strong is None:
@@ -223,8 +226,8 @@ class Client:
         return found
 
     async def ask_persistently(self, what: str, work: Callable[[Database], Awaitable[Any]]) -> Any:
-        """The answer to what changes nothing, asked for again while nobody serves; None when it is
-        refused, or does not come."""
+        """The answer to a request without effects, repeated while no node serves; None when the
+        request is refused, or no answer comes."""
         for attempt in range(READ_TRIES):
             try:
                 return await self._cluster.ask(work)
@@ -242,7 +245,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Report:
-    """What a run did and found."""
+    """The result of a run."""
 
     seed: int
     committed: int
@@ -251,7 +254,7 @@ class Report:
     fired: Counter[Fault]
     processes: int
     stopped: int
-    """In good order."""
+    """The number of nodes that were stopped in order."""
     simulated_s: float
     cpu_s: float
     trace_hash: str
@@ -268,11 +271,11 @@ def simulate(
     follow: bool = False,
     **options: Any,
 ) -> Report:
-    """Run it, with so many `nodes` that serve at the same time, and somebody who follows their logs
-    if `follow` says so. Raises AssertionError, or whatever
-    the cluster could not handle."""
+    """Run the simulation with `nodes` nodes that serve at the same time, and with a follower of
+    their logs if `follow` is set. Raises AssertionError, and any error that the cluster could not
+    handle."""
     gc.collect()
-    gc.disable()  # when it runs depends on what ran before, and it runs finalizers
+    gc.disable()  # its time depends on earlier runs, and it runs finalizers
     began = time.process_time()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
@@ -377,20 +380,20 @@ async def _prepare(cluster: Cluster, workload: Workload) -> None:
 
 
 async def _all(work: Any) -> None:
-    """Until all are done; the first failure ends the others."""
+    """Wait until all are done; the first failure cancels the others."""
     async with asyncio.TaskGroup() as group:
         for coroutine in work:
             group.create_task(coroutine)
 
 
 async def _resolve(cluster: Cluster, journal: Journal) -> None:
-    """Ask once more for everything of which nobody knows what became of it: now it must be told."""
+    """Repeat every request of unknown outcome: now the database must report the outcome."""
     for key, request in list(journal.unresolved.items()):
         try:
             result = await cluster.ask(lambda db, request=request: db.transact(request))
         except (Unavailable, OutcomeUnknown):
             raise
-        except HornbeamError:  # it has not been done, and cannot be any more
+        except HornbeamError:  # it has no effect, and can have none any more
             journal.refused.add(key)
         else:
             journal.acknowledged[key] = result
@@ -400,8 +403,8 @@ async def _resolve(cluster: Cluster, journal: Journal) -> None:
 
 
 async def _find_late_copies(cluster: Cluster, journal: Journal) -> None:
-    """A refusal is no outcome: another copy of the request, from the network or from a client who
-    asked again, may commit later."""
+    """Find late commits of refused requests: another copy of a request, from the network or from a
+    client's retry, may commit after a refusal."""
     for key in sorted(journal.refused):
         done = await cluster.ask(lambda db, key=key: db.outcome(transaction_id_for(key)))
         if done is not None:
@@ -410,7 +413,7 @@ async def _find_late_copies(cluster: Cluster, journal: Journal) -> None:
 
 
 def _stuck(database: Database) -> str:
-    """What goes on though nobody asks for anything."""
+    """Locks and transactions that are left although no client sends requests."""
     locks, manager = database.locks, database.manager
     found = {
         "locks are held": locks.held_count,
@@ -422,8 +425,8 @@ def _stuck(database: Database) -> str:
 
 
 async def _require_nothing_stuck(cluster: Cluster) -> None:
-    """Soon after the last fault no lock is held and the watermark moves, at every node
-    that serves."""
+    """Check that soon after the last fault no node that serves holds a lock or has an unfinished
+    transaction, and that no watermark falls."""
     await asyncio.sleep(SETTLED_S)
     databases = [node.database for node in cluster.serving]
     if any(map(_stuck, databases)):

@@ -1,16 +1,16 @@
-"""What the stories share that are told of one hole each."""
+"""Helpers of the tests that replay one violation each."""
 
 from database_world import catalog_of
 from workload_bank import SCHEMA
 
 
 async def opened(database):
-    """Three accounts of 100 in a database that was empty."""
+    """Create three accounts of 100 in an empty database."""
     await database.keeper.apply(catalog_of(SCHEMA))
     await database.keeper.wait_built()
     await database.load("account", ["a_id", "a_balance"], [(n, 100) for n in range(3)])
 
 
 def run(node, work):
-    """`work` as the node's process does it; it ends with the process."""
+    """Run `work` in the node's process; it ends with the process."""
     return node.process.start(work)

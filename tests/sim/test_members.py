@@ -1,4 +1,4 @@
-"""Several nodes that serve at a time: each hole that the simulation found, as its own story."""
+"""Several nodes that serve at a time: one test for each violation that the simulation found."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ from hornbeam_server.txlayer.transactions.requests import Statement, Transaction
 
 @asynccontextmanager
 async def three_nodes(**options):
-    """Their cluster, with three accounts of 100."""
+    """A cluster of three nodes, with three accounts of 100."""
     cluster = MembersCluster(asyncio.get_running_loop(), Chaos(1, Profile()), places=3, **options)
     try:
         await cluster.start()
@@ -27,9 +27,9 @@ async def three_nodes(**options):
         await cluster.stop()
 
 
-def test_what_may_have_been_committed_is_not_done_again_elsewhere():
-    """The log has the commit, and says that it failed. Who asks another node with the same key
-    waits until that log is recovered."""
+def test_a_commit_of_unknown_outcome_is_not_repeated_at_another_node():
+    """The log has the commit, but its append reports a failure. A retry with the same key at
+    another node waits until that log is recovered."""
 
     async def scenario():
         async with three_nodes() as cluster:

@@ -1,4 +1,4 @@
-"""Every planted bug fits the source, leaves no trace, and some that are quickly found are found."""
+"""Every planted bug fits the source, leaves no trace, and some that are easy to find are found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_mutant_fits_the_source(name):
         pass
 
 
-def test_planting_changes_what_runs_and_is_taken_back():
+def test_planting_changes_the_running_code_and_is_undone():
     from hornbeam_server.txlayer.commit.hlc import HybridClock
 
     healthy = HybridClock.tick.__code__

@@ -20,7 +20,7 @@ COMMITTED_SEEDS = tomllib.loads((HERE / "seeds.toml").read_text())["seed"]
 
 
 def simulated(*arguments, expect=0):
-    """Totals of a run in a process of its own, where the order of sets is fixed."""
+    """The totals of a run in a process of its own, where the order of sets is fixed."""
     paths = [ROOT, ROOT / "tests", ROOT / "tests/txlayer", ROOT / "tests/checkers"]
     done = subprocess.run(
         [sys.executable, str(HERE), "--json", *map(str, arguments)],
@@ -49,8 +49,8 @@ def test_no_seed_finds_a_violation(capsys):
     assert totals["stopped"]
 
 
-def test_who_follows_the_logs_is_told_what_was_committed_and_nothing_else():
-    """What a fault makes nodes refuse is asked for again."""
+def test_a_follower_of_the_logs_learns_of_all_commits_and_nothing_else():
+    """The follower repeats requests that nodes refuse because of a fault."""
     arguments = ("--seeds", 4, "--first-seed", 100, "--transactions", 120)
     totals = simulated(*arguments, "--nodes", 2, "--nodes", 3, "--follow")
     assert totals["failures"] == []
@@ -68,7 +68,7 @@ def test_a_seed_always_runs_the_same_way():
     "known", COMMITTED_SEEDS, ids=lambda known: f"{known['workload']}-{known['seed']}"
 )
 def test_seeds_that_once_failed(known):
-    """What they found is told in docs/protocols/found.md."""
+    """docs/protocols/found.md describes the bugs that these seeds found."""
     totals = simulated(
         "--seeds", 1, "--first-seed", known["seed"], "--transactions", known["transactions"],
         "--workload", known["workload"], "--mix", known["mix"], "--nodes", known["nodes"],
@@ -90,7 +90,7 @@ def test_a_mix_may_have_few_clients():
     assert set(clients.values()) == {CLIENTS}
 
 
-def test_mixes_name_what_exists(tmp_path):
+def test_unknown_names_in_mixes_are_refused(tmp_path):
     file = tmp_path / "scenarios.toml"
     file.write_text('[group.x.rate]\nbad_luck = 1\n[[mix]]\nname = "m"\ngroups = ["x"]\nweight = 1')
     with pytest.raises(ValueError, match="bad luck"):

@@ -1,4 +1,4 @@
-"""Processes that were replaced and do not know it: each hole that was found, as its own story."""
+"""Processes that were replaced and do not know it: one test for each violation that was found."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -38,7 +38,8 @@ async def one_owner(**options):
 
 @asynccontextmanager
 async def two_owners(*, skew_ms=0):
-    """(zombie that has just thawed, its successor, cluster). The successor's clock is off."""
+    """(zombie that has just thawed, its successor, cluster). The successor's clock is off by
+    `skew_ms`."""
     async with one_owner() as (first, cluster):
         first.process.freeze()
         await asyncio.sleep(SESSION_S + 2)
@@ -67,7 +68,7 @@ def test_a_zombie_refuses_nothing_for_good_and_answers_no_read_of_the_newest():
         async with two_owners() as (zombie, owner, _):
             await run(owner, owner.database.execute("DELETE FROM account WHERE a_id = 1"))
             requests = (
-                "INSERT INTO account VALUES (2, 0)",  # there is such a row, as far as it knows
+                "INSERT INTO account VALUES (2, 0)",  # the zombie still has this row
                 "UPDATE account SET a_balance = 0 WHERE a_id = 1",  # changes nothing
                 "INSERT INTO page VALUES (1, 0, 0, 0)",  # has no parent
             )
@@ -83,7 +84,7 @@ def test_a_zombie_refuses_nothing_for_good_and_answers_no_read_of_the_newest():
 
 
 @pytest.mark.parametrize("skew_ms", [-3_600_000, -400, 0, 400])
-def test_a_snapshot_once_read_stays_as_it_was(skew_ms):
+def test_a_snapshot_keeps_its_rows_after_a_take_over(skew_ms):
     async def scenario():
         async with two_owners(skew_ms=skew_ms) as (zombie, owner, _):
             at, sql = zombie.database.watermark(), "SELECT a_id, a_balance FROM account"
@@ -97,12 +98,12 @@ def test_a_snapshot_once_read_stays_as_it_was(skew_ms):
     run_simulated(scenario())
 
 
-def test_a_zombie_does_not_answer_for_a_bookmark_or_a_snapshot_of_its_successor():
+def test_a_zombie_does_not_accept_bookmarks_or_snapshots_of_its_successor():
     async def scenario():
         async with two_owners() as (zombie, owner, _):
             done = await run(owner, owner.database.execute(INSERT, (9, 9)))
             sql = "SELECT count(*) FROM account"
-            for ahead in (0, 10_000):  # a little later than its own clock, and much
+            for ahead in (0, 10_000):  # slightly later than its own clock, and much later
                 bookmark = done.commit_ts + ahead
                 with pytest.raises(Unavailable):
                     await run(zombie, zombie.database.fetch(sql, bookmark=bookmark))
@@ -117,7 +118,7 @@ def test_a_zombie_does_not_answer_for_a_bookmark_or_a_snapshot_of_its_successor(
     run_simulated(scenario())
 
 
-def test_a_zombie_calls_nothing_damaged_that_its_successor_has_dropped():
+def test_a_zombie_reports_no_corruption_for_a_view_that_its_successor_dropped():
     async def scenario():
         async with one_owner(scan_rows=1) as (zombie, cluster):
             pages = [(n, 0, 0, 0) for n in range(3)]
@@ -127,7 +128,7 @@ def test_a_zombie_calls_nothing_damaged_that_its_successor_has_dropped():
 
             def one_row(*which):
                 brought.append(which)
-                if len(brought) == 2:  # it has read some rows, and not all
+                if len(brought) == 2:  # it has read a part of the rows
                     zombie.process.freeze()
                 return chunk(*which)
 
@@ -147,7 +148,8 @@ def test_a_zombie_calls_nothing_damaged_that_its_successor_has_dropped():
 
 
 def test_a_zombie_puts_no_catalog_into_force():
-    """It has checked that balances are unique, and is frozen before it says so."""
+    """The zombie has checked that balances are unique, and freezes before it writes the new
+    version."""
 
     async def scenario():
         async with one_owner() as (zombie, cluster):
@@ -172,7 +174,7 @@ def test_a_zombie_puts_no_catalog_into_force():
     run_simulated(scenario())
 
 
-def test_a_zombie_calls_no_change_damaged_whose_tables_its_successor_has_dropped():
+def test_a_zombie_reports_no_corruption_for_tables_that_its_successor_dropped():
     async def scenario():
         async with one_owner(scan_rows=1) as (zombie, cluster):
             await run(
@@ -191,9 +193,9 @@ def test_a_zombie_calls_no_change_damaged_whose_tables_its_successor_has_dropped
     run_simulated(scenario())
 
 
-def test_a_zombie_brings_nothing_to_light_that_its_successor_has_purged():
-    """It is frozen while it builds an index. Its successor builds it, too, and later purges a row
-    with the tombstone that hides it."""
+def test_a_zombie_does_not_restore_rows_that_its_successor_purged():
+    """The zombie freezes while it builds an index. Its successor builds it too, and later purges a
+    row together with the tombstone that hides it."""
 
     async def scenario():
         async with one_owner(snapshot_retention_s=2.0) as (zombie, cluster):
@@ -239,7 +241,7 @@ def _unique(catalog):
     )
 
 
-def test_a_key_sent_ten_times_at_once_and_again_after_a_take_over_has_one_effect():
+def test_a_key_sent_ten_times_and_again_after_a_take_over_has_one_effect():
     async def scenario():
         async with one_owner() as (first, cluster):
             move = Statement("UPDATE account SET a_balance = a_balance + 1 WHERE a_id = 0")

@@ -1,13 +1,13 @@
-"""Lists that are appended to, and counters: histories for the checkers, which know nothing of us.
+"""Append-only lists, and counters: histories for the checkers, which know nothing of the database.
 
-Clients append to one to three lists, some after they have looked at others (optimistic), read
-several at one snapshot, by the view and without, and retire a list that has become long. A list is
-a TEXT, or rows below the list's row; each list is a root of its own. Beside them are counters, each
-a root: read, added to, compared and set, deleted and inserted.
+Clients append to one to three lists, some after reading other lists (optimistic), read several at
+one snapshot, by the view and without, and retire a list that has become long. A list is a TEXT, or
+rows below the list's row; each list is a root of its own. Beside them are counters, each a root:
+clients read them, add to them, compare and set, delete and insert them.
 
-Everything is recorded as the clients saw it, in virtual time. Transactions whose clients gave up
-are filled in when it is known what became of them. In the end the lists must be serializable in all
-orders that are promised (serializable.py), and each counter linearizable (linearizable.py).
+Everything is recorded as clients observe it, in virtual time. Transactions whose clients gave up
+are completed once their outcome is known. At the end the lists must be serializable in all orders
+that are promised (serializable.py), and each counter linearizable (linearizable.py).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from hornbeam_server.txlayer.transactions.requests import (
 )
 
 LONG = 12
-"""A list of that length is retired, so that neither rows nor histories grow for ever."""
+"""A list of this length is retired, so that neither rows nor histories grow without limit."""
 Query = tuple[str, tuple[int, ...]]
 Values = tuple[int, ...]
 _COUNTER = "CREATE TABLE counter (c_id INTEGER PRIMARY KEY, c_value INTEGER NOT NULL);"
@@ -94,7 +94,7 @@ class _Text:
 
 
 class _Rows:
-    """A list is a row that says how long it is, and a row below it for each of its values."""
+    """A list is a row with its length, and a row below it for each of its values."""
 
     ddl = """
         CREATE TABLE list (l_id INTEGER PRIMARY KEY, l_length INTEGER NOT NULL);
@@ -107,7 +107,7 @@ class _Rows:
         return [Statement("INSERT INTO list VALUES (?, 0)", (number,))]
 
     def queries(self, number: int, by_view: bool) -> list[Query]:
-        """Entries that come later are no rows that were read: the length is what is validated."""
+        """Later entries are not among the rows read, so the length is what is validated."""
         entries = "SELECT e_no, e_value FROM entry WHERE e_l_id = ?"
         if by_view:
             entries = "SELECT e_no, e_value FROM list, entry WHERE l_id = e_l_id AND l_id = ?"
@@ -138,7 +138,8 @@ class _Rows:
         return (a for a, result in zip(appends, results, strict=False) if result.rows)
 
     def drop(self, number: int) -> list[Statement]:
-        """Refused by the foreign key if an entry has come that the first did not see."""
+        """The foreign key refuses this if there is an entry that the first statement did not
+        find."""
         return [
             Statement("DELETE FROM entry WHERE e_l_id = ? RETURNING e_no, e_value", (number,)),
             Statement("DELETE FROM list WHERE l_id = ? RETURNING l_length", (number,)),
@@ -151,7 +152,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Write:
-    """A write as its client began it. What it did is told by its answer."""
+    """A write as its client began it. Its answer has the result."""
 
     process: str
     invoked: float
@@ -165,14 +166,15 @@ class ListAppend:
     oracle = True
 
     judge_counts = True
-    """False: somebody else judges `counts`, starting from `initial`, for many runs at once."""
+    """False: the caller judges `counts`, starting from `initial`, for many runs at once."""
 
     def __init__(self, rng: random.Random) -> None:
         self.form = rng.choice([_Text, _Rows])()
         self.counters = rng.choice([1, 2, 4])
         self.history: list[Transaction] = []
         self.counts: list[linearizable.Operation] = []
-        """Of the counters, complete after `check`, for who wants to judge many runs at once."""
+        """The history of the counters, complete after `check`, for a caller that judges many runs
+        at once."""
         self.initial = {str(n): 0 for n in range(self.counters)}
         self._lists = list(range(rng.choice([2, 3, 6])))
         self._numbers = itertools.count(len(self._lists))
@@ -231,14 +233,14 @@ class ListAppend:
         key = next_key(client)
         try:
             told = await look.commit(*statements)
-        except UniqueViolation:  # somebody else's entry is there
+        except UniqueViolation:  # another client's entry is there
             client.journal.counts["UniqueViolation"] += 1
             told = None
         self._writes[key] = _Write(client.name, invoked, _completed(told), looked, appends)
 
     async def _read(self, client: Client) -> None:
-        """A stranger has heard of nothing yet: what it must see is real time's alone, and that
-        only if it asks for it."""
+        """Read some lists. A stranger has no bookmark: only real time binds its reads, and only
+        strong ones."""
         invoked, numbers, stranger = _now(), self._some(client, 4), client.random.random() < 0.4
         strong = client.is_strong
         asked = [self.form.queries(n, client.random.random() < 0.5) for n in numbers]
@@ -267,7 +269,7 @@ class ListAppend:
     async def _found(
         self, client: Client, queries: Sequence[Query], stranger: bool, strong: bool = True
     ) -> tuple[list[list[tuple]] | None, int | None]:
-        """Rows of all queries at one snapshot, and which; None when there was no answer."""
+        """Rows of all queries at one snapshot, and its timestamp; None when there was no answer."""
         if not stranger:
             return await client.read(*queries, strong=strong), client.bookmark
         look, found = Interactive(client, stranger=True), []
@@ -289,7 +291,7 @@ class ListAppend:
         return [] if values is None else [Read(str(number), values)]
 
     async def _retire(self, client: Client, number: int) -> None:
-        """Delete a list, which tells what it was, and begin another, in one transaction."""
+        """Delete a list, which returns its values, and create another, in one transaction."""
         if number not in self._lists:
             return
         self._retiring.add(number)
@@ -325,7 +327,7 @@ class ListAppend:
         try:
             told = await client.transact(statement)
         except UniqueViolation:
-            # `begun` stays: a refusal is no outcome, and an earlier copy may commit yet.
+            # `begun` stays: a refusal is no outcome, and an earlier copy may still commit.
             self.counts.append(replace(begun, returned=_now_us(), result=False))
         else:
             if _completed(told) is not None:
@@ -334,7 +336,7 @@ class ListAppend:
     def _counting(
         self, rng: random.Random, counter: int, amount: int
     ) -> tuple[Statement, str, int | None, int | None]:
-        """A statement; what it is for the checker, with what is expected and its argument."""
+        """A statement; its kind for the checker, with the expected value and the argument."""
         last = self._last[counter] if rng.random() < 0.8 else amount
         if last is None:
             insert = "INSERT INTO counter VALUES (?, ?) RETURNING c_value"
@@ -353,7 +355,7 @@ class ListAppend:
         delete_if = f"{delete} AND c_value = ? RETURNING c_value"
         return Statement(delete_if, (counter, last)), "cas", last, None
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def check(self, database: Database, journal: Journal) -> None:
         over = _now()
@@ -378,7 +380,7 @@ class ListAppend:
     def _recorded(
         self, key: str, write: _Write, answer: TransactionResult | None, over: float
     ) -> Values | None:
-        """Put a write into the history; what a retired list held at its end."""
+        """Add a write to the history; return the last values of a list that it retired."""
         dropped, told = None, write.appends
         if answer is not None and write.dropped is not None:
             dropped = self.form.dropped(answer.statements)
@@ -390,7 +392,8 @@ class ListAppend:
             Transaction(
                 key,
                 (*write.looked, *told),
-                # Who gives up goes on without it: it is nobody's predecessor.
+                # The client goes on without the result, so this transaction precedes none of its
+                # later ones.
                 write.process if known else key,
                 write.invoked,
                 write.completed if known else over,
@@ -402,7 +405,7 @@ class ListAppend:
         return dropped
 
     def _complete_counts(self, journal: Journal, over: float) -> None:
-        """Results of what was answered; what has failed is left out."""
+        """Add the results of answered requests; failed ones are left out."""
         for number, (key, begun) in enumerate(self._counted.items(), CLIENTS):
             answer = journal.acknowledged.get(key)
             if answer is None:
@@ -427,7 +430,7 @@ def _operation(
 
 
 def _completed(told: TransactionResult | None) -> float | None:
-    """When everybody must see it; None: that is not known."""
+    """The time when all readers must see the result; None: unknown."""
     return _now() if told is not None and told.applied else None
 
 

@@ -1,9 +1,9 @@
 """Bank: money moves between accounts under different roots; the sum never changes.
 
 Each transfer changes two accounts and a page of the account book below each, in one transaction. A
-view joins accounts with their pages, an index sorts it by balance. Readers see at every snapshot:
-the sum of balances is what it was, and each balance is the opening plus what its pages say, by the
-view and without it. Pages count their entries, so a transfer that is done twice shows.
+view joins accounts with their pages, an index sorts it by balance. Readers check at every snapshot:
+the sum of balances is constant, and each balance is the opening balance plus the amounts of its
+pages in the view. Pages count their entries, so a transfer that is executed twice shows.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Bookings: what may be done depends on what is not there, and on what the transaction has changed.
+"""Bookings: a transaction depends on the absence of rows, and on its own changes.
 
 Guests book rooms by the hour and pay for them. A room is loud, so it may be booked only while the
-rooms beside it are free. A guest looks whether they are, pays, looks what is left, and gives up
-rather than owe. Others look at the rooms beside, so that two who look at once must not both book.
+rooms beside it are free. A guest reads that they are, pays, reads the credit left, and gives up if
+it is negative. Two guests that read neighbouring rooms at the same time must not both book.
 
-Readers see at every snapshot: no rooms beside one another are booked for one hour; nobody owes;
-what a guest has, and what his bookings cost, is what he began with.
+Readers check at every snapshot: no neighbouring rooms are booked for one hour; no guest owes; the
+credit of a guest and the price of his bookings add up to his opening credit.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Bookings:
     def _some_room(self, client: Client) -> tuple[int, int]:
         return client.random.randrange(self.rooms), client.random.randrange(self.hours)
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         found = await client.read(_GUESTS, _BOOKINGS, _JOINED)

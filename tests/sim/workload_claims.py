@@ -1,11 +1,12 @@
-"""Claims: jobs that workers look for, take and give back by what the jobs say, not by their keys.
+"""Claims: workers search for jobs, take them and give them back, by content and not by key.
 
-Searches look at a snapshot and change what is there now, so everybody finds the same free jobs and
-only one may have each. Workers are hired and fired: whoever goes leaves his jobs free, and nobody
-else's. The seed draws whether a job lies below its worker, and so moves from root to root.
+A search reads a snapshot and then changes the current rows, so all workers find the same free jobs
+and only one worker may get each job. Workers are hired and fired; when a worker is fired, its own
+jobs become free, and no others. The seed draws whether a job lies below its worker, and so moves
+from root to root.
 
-The answers tell who took and who gave back what. In the order of their timestamps a job is taken
-when it is free, by a worker who is there, and given back by the one who has it.
+The answers say which worker took or gave back which job. In the order of their timestamps, a hired
+worker takes a job while it is free, and the worker that has a job gives it back.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Claims:
 
 
 class _Model:
-    """Jobs and workers as the answers tell it."""
+    """Jobs and workers according to the answers."""
 
     def __init__(self, jobs: int) -> None:
         self.hired = set(range(WORKERS))

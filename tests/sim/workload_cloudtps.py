@@ -3,9 +3,9 @@
 After P. Nikolov, "Aggregate Queries in NoSQL Cloud Data Stores" (2011), section 6.2. Each client is
 a load generator with a value of its own, a multiple of `divisor`. It inserts and deletes sales of
 that value at shops, each a root, and shifts capital, in multiples as well, among two to four shops.
-Readers see at every snapshot: each number is divisible, the capital of all shops is what it was,
-a shop's income is the sum of its sales, by the view, its index and without. At the end the income
-of all shops is what the generators were told: (inserted − deleted) × value.
+Readers check at every snapshot: each number is divisible, the capital of all shops is constant, a
+shop's income is the sum of its sales, and the view and its index show the sales. At the end the
+income of all shops follows from the answers: (inserted − deleted) × value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hornbeam_server.schema.ddl import load_ddl
 from hornbeam_server.txlayer.transactions.requests import Statement
 
 UNITS = 100
-"""Capital of a shop at first, in multiples of the divisor."""
+"""The capital of a shop at first, in multiples of the divisor."""
 LIVE_SALES = 5
 SCHEMA = load_ddl(
     """
@@ -55,8 +55,8 @@ class CloudTps:
         self.shops = rng.choice([2, 3, 5, 8])
         self.divisor = rng.choice([7, 10, 97])
         self._numbers: Counter[str] = Counter()
-        # by generator, what it knows to be there: (shop, number). What became of a request that
-        # was given up is not known; its sale is left alone.
+        # by generator, the sales that it knows to exist: (shop, number). The outcome of a request
+        # that was given up is unknown; its sale is left alone.
         self._live: dict[str, list[tuple[int, int]]] = defaultdict(list)
 
     def catalog(self) -> Catalog:
@@ -103,7 +103,7 @@ class CloudTps:
         return None
 
     async def _shift(self, client: Client) -> None:
-        """Any shares that add up to nothing."""
+        """Shift capital among shops by shares that add up to zero."""
         count = client.random.randint(2, min(4, self.shops))
         among = client.random.sample(range(self.shops), count)
         units = [client.random.randint(-9, 9) for _ in among[1:]]
@@ -112,7 +112,7 @@ class CloudTps:
             *(Statement(_SHIFT, (share, shop)) for share, shop in zip(shares, among, strict=True))
         )
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         found = await client.read(_SHOPS, _SALES, _JOINED, (_VALUED, (self._value(client.name),)))

@@ -1,17 +1,17 @@
 """A linked list: each node under a root of its own, each pointer a foreign key to another root.
 
-Transactions insert, remove and splice anywhere, over two to four roots. What they look like is
-drawn: the pointer is a column of the node that references the same relation, or a row that lives
-below the node it comes from, or below the node it leads to, and moves when it is turned. The list
-is closed (its end leads back to the head, deletes are restricted) or open (its end leads nowhere,
-deleting a node turns the pointer to it to NULL).
+Transactions insert, remove and splice anywhere. The form is drawn: the pointer is a column of the
+node that references the same relation, or a row that lives below the node it comes from, or below
+the node it leads to, and then moves when it changes. The list is closed (its end leads back to the
+head, deletes are restricted) or open (its end leads nowhere, deleting a node sets the pointer to it
+to NULL).
 
-In a closed list the constraints keep order: two pointers never lead to one node, so whoever
-believes in a past list is refused, and inserting and removing need no more. Other transactions are
-optimistic.
+In a closed list the constraints keep order: two pointers never lead to one node, so a transaction
+that relies on a past list is refused, and inserting and removing need no more. Other transactions
+are optimistic.
 
-Readers see at every snapshot: from the head the pointers lead to each node once; the back links, by
-index and by view, are the inverse; what points to nodes points to nodes that exist.
+Readers check at every snapshot: from the head the pointers lead to each node once; the back links,
+by index and by view, are the inverse; cursors lead to existing nodes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hornbeam_server.txlayer.transactions.requests import Statement
 
 HEAD = 0
 IDS = 12
-"""Nodes have ids below this; inserting one that is there is refused."""
+"""Nodes have ids below this; inserting an id that is there is refused."""
 CURSORS = 3
 _IN_NODE = """
     CREATE TABLE node (
@@ -143,7 +143,8 @@ class LinkedList:
         look = _Look(self, client)
         after = await look.next(before)
         work = [self._turn(before, node), self._add(node, after, client.name)]
-        # Should all be gone by then, nothing would keep a node from following itself.
+        # If all other nodes were gone by then, no constraint would keep a node from following
+        # itself.
         await self._commit(look, work, guarded=node not in (before, after))
 
     async def _remove(self, client: Client) -> None:
@@ -155,7 +156,7 @@ class LinkedList:
             await self._commit(look, work)
 
     async def _splice(self, client: Client) -> None:
-        """Cut out `first` to `last` and put them after `place`."""
+        """Cut out a few nodes from `first` on and put them after `place`."""
         first, place = (client.random.choice(self._seen) for _ in range(2))
         look = _Look(self, client)
         part = [first]
@@ -175,7 +176,8 @@ class LinkedList:
     async def _commit(
         self, look: _Look, work: list[list[Statement]], *, guarded: bool = True
     ) -> None:
-        """`guarded`: in a closed list the constraints refuse it if the list is another by now."""
+        """`guarded`: in a closed list the constraints refuse the transaction if the list has
+        changed."""
         client = look.client
         client.random.shuffle(work)
         statements = [statement for part in work for statement in part]
@@ -195,7 +197,7 @@ class LinkedList:
             Statement("UPDATE node SET n_label = ? WHERE n_id = ?", (label, node))
         )
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         node = client.random.choice(self._seen)
@@ -231,7 +233,8 @@ class LinkedList:
             assert sorted(joined) == sorted(shown), "the view is not the join"
 
     def _walked(self, after: dict[int, int | None]) -> list[int]:
-        """The nodes from the head to the end, sorted; without end if one comes twice."""
+        """The nodes from the head to the end, sorted. Raises AssertionError if a node comes
+        twice."""
         way, node = [HEAD], after[HEAD]
         while node != (HEAD if self.closed else None):
             assert node in after, f"{way} leads to {node}, which is not there"
@@ -248,7 +251,7 @@ class LinkedList:
 
 
 class _Elsewhere(Exception):
-    """A node is not where it was, or there was no answer."""
+    """A node has moved or is gone, or there was no answer."""
 
 
 class _Look(Interactive):

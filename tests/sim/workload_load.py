@@ -1,12 +1,13 @@
-"""Initial loads, again and again, beside everybody's work.
+"""Initial loads, again and again, beside other work.
 
-Books stand on shelves. One client empties the shelves, and has new books loaded: it begins a load,
-executors put books, their index and the rows of views over them wherever they find a node, some of
-them twice, late, or in vain; then it ends the load, or gives it up. The others rearrange what there
-is, and are refused while a load is under way.
+Books stand on shelves. One client deletes all books, and has new ones loaded: it begins a load,
+executors put books, their index and the rows of views over them through any node, some of them
+twice, late, or in vain; then the client ends the load, or cancels it. Other clients change shelves
+and books, and are refused while a load is under way.
 
-Readers see at every snapshot: all books of a load or none of it, the view is the join, and the
-index finds what it should. At the end every book has its shelf, and what was acknowledged is there.
+Readers check at every snapshot: all books of a load are there or none, the view is the join, and
+the index finds the right books. At the end every book has its shelf, and views and indexes equal
+their definitions.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ _JOINED = "SELECT s_id, s_name, b_id, b_copies FROM shelf, book WHERE s_id = b_s
 
 class Loads:
     oracle = False
-    """No log has what is loaded."""
+    """The logs do not have loaded rows."""
 
     def __init__(self, rng: random.Random) -> None:
         self.load_rate = rng.choice([0.1, 0.3])
         self.cancel_rate = rng.choice([0.0, 0.3])
         self.parts = rng.choice([1, 3])
         self._loaded: dict[int, int] = {}
-        """How many books the loads have that may be there, by their `b_load`."""
+        """The number of books of each load, by its `b_load`; -1 before it is known."""
         self._late: set[asyncio.Future[None]] = set()
 
     def catalog(self) -> Catalog:
@@ -76,7 +77,7 @@ class Loads:
     async def set_up(self, database: Database) -> None:
         await database.load("shelf", ["s_id", "s_name"], [(n, "first") for n in range(SHELVES)])
 
-    # ------------------------------------------------------------ what clients do
+    # ------------------------------------------------------------ transactions of clients
 
     async def step(self, client: Client) -> None:
         rng = client.random
@@ -108,7 +109,7 @@ class Loads:
     # ------------------------------------------------------------ loading
 
     async def _load(self, client: Client) -> None:
-        """What a driver does. Whatever it is not answered it asks again."""
+        """Load books as a driver does. It repeats each request that has no answer."""
         number = len(self._loaded) + 1
         self._loaded[number] = -1
         emptied = await client.transact(Statement("DELETE FROM book"))
@@ -143,7 +144,8 @@ class Loads:
     async def _put(
         self, client: Client, number: int, rows: dict[int, Row], start: int | None, end: int | None
     ) -> bool:
-        """One range of keys, until it is finished. Some executors are only taken for dead."""
+        """Put one range of keys until it is finished. Some executors only appear to be dead and put
+        too."""
         mine = [
             row
             for key, row in sorted(rows.items())
@@ -151,7 +153,7 @@ class Loads:
         ]
         for _ in range(TRIES):
             task = _putting(number, mine)
-            if client.random.random() < 0.3:  # taken for dead
+            if client.random.random() < 0.3:  # an executor that only appears to be dead
                 self._late.add(asyncio.ensure_future(_unheard(client._cluster.ask(task))))
             accepted = await client.ask_persistently("put", task)
             if accepted is None:
@@ -164,7 +166,7 @@ class Loads:
         return False
 
     async def _asked(self, client: Client, work: Callable[[Database], Awaitable[Any]]) -> Any:
-        """The leader's answer; None when it refuses, or none comes."""
+        """The leader's answer; None when the leader refuses, or no answer comes."""
         for _ in range(TRIES):
             try:
                 return await client._cluster.ask_leader(work)
@@ -175,7 +177,7 @@ class Loads:
             await asyncio.sleep(client.random.uniform(0.05, 0.5))
         return None
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         copies = client.random.randrange(5)
@@ -210,12 +212,12 @@ class Loads:
 
 
 async def _unheard(work: Awaitable[Any]) -> None:
-    """Nobody waits for what becomes of it."""
+    """Run `work` and ignore its result."""
     with contextlib.suppress(HornbeamError, NoAnswer):
         await work
 
 
-# ---------------------------------------------------------------- what is asked of nodes
+# ---------------------------------------------------------------- requests to nodes
 
 
 def _beginning(identity: str) -> Callable[[Database], Awaitable[Load | None]]:
@@ -227,7 +229,7 @@ def _beginning(identity: str) -> Callable[[Database], Awaitable[Load | None]]:
 
 
 def _putting(number: int, rows: list[Row]) -> Callable[[Database], Awaitable[list[Row]]]:
-    """An executor: it puts the rows that have a parent, and returns them."""
+    """The work of an executor: it puts the rows that have a parent, and returns them."""
 
     async def work(database: Database) -> list[Row]:
         loop, patience_s = asyncio.get_running_loop(), database.settings.snapshot_retention_s / 2
@@ -245,7 +247,7 @@ def _putting(number: int, rows: list[Row]) -> Callable[[Database], Awaitable[lis
             codec = codecs(name)
             made = recompute(catalog.loaded, base, name)
             puts = [Put(codec.key(row), codec.encode(row)) for row in made]
-            if loop.time() - began > patience_s:  # pipeline.sink: versions may be purged by now
+            if loop.time() - began > patience_s:  # as in pipeline.sink: it may be purged
                 raise Unavailable("It is too late to put anything.")
             await database.store.put({codec.layout.table: puts}, at)
         await database.store.flush()

@@ -2,12 +2,12 @@
 
 New customers compete for few e-mails, of which each may be taken once. An order takes from the
 stock of its items if there is enough, cancelling it gives it back; an order moves with its lines
-from customer to customer; a customer with orders cannot be deleted. Names and cities change under
-the views.
+from customer to customer; a customer with orders cannot be deleted. Names, e-mails and prices
+change under the views.
 
-Readers see at every snapshot: an item's stock and what the lines sold are its opening; an order's
-total is the sum of its lines; every line has its order and every order its customer; e-mails are
-unique; the views are the joins.
+Readers check at every snapshot: an item's stock and the sold quantities add up to its opening
+stock; an order's total is the sum of its lines; every line has its order and every order its
+customer; e-mails are unique; the views are the joins.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Orders:
         return f"{client.random.randrange(EMAILS)}@example.org"
 
     async def _order(self, client: Client) -> None:
-        """Take the items if there are enough, see what they cost, and order them."""
+        """Take the items if there are enough, read their prices, and order them."""
         order, look = client.random.randrange(ORDERS), Interactive(client)
         chosen = client.random.sample(range(self.items), client.random.randint(1, 2))
         wanted = [(item, client.random.randint(1, 5)) for item in chosen]
@@ -167,7 +167,7 @@ class Orders:
             back = [Statement(_GIVE_BACK, (quantity, item)) for item, quantity in lines]
             await look.commit(Statement(_CANCEL, (order,)), *back)
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         item = client.random.randrange(self.items)

@@ -1,14 +1,15 @@
-"""Anything goes: a drawn schema, drawn transactions, and views that come and go under them.
+"""Random schemas and transactions, and views that come and go under them.
 
 The seed draws two to four relations (trees and DAGs, composite keys, foreign keys in keys, nullable
-ones with every ON DELETE, self-references, UNIQUE), what lies below what, views and view-indexes.
-Clients insert, update (keys and foreign keys as well) and delete rows whose values are few, so that
-they meet; they add and drop views and indexes while others write, and builds run through faults.
+foreign keys with every ON DELETE, self-references, UNIQUE), the forest, views and view-indexes.
+Clients insert, update (keys and foreign keys as well) and delete rows that have few different
+values, so that they conflict; they add and drop views and indexes while others write, and builds
+run during faults.
 
-Readers see at every snapshot: each view is the join of the base rows, whether it is stored or not.
-At the end everything that was wanted has been built, `verify` finds no difference, and neither does
-the reference implementation. Where rows are only met by their keys, what was acknowledged has the
-effects that it has on a model, one transaction after another in the order of their timestamps.
+Readers check at every snapshot: each view is the join of the base rows, whether it is stored or
+not. At the end every wanted view is built, and neither `verify` nor the reference implementation
+finds a difference. Where writes find rows by key alone, acknowledged transactions have the effects
+that they have on a model, one after another in the order of their timestamps.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ FEW = {
 
 class Random:
     oracle = False
-    """The log does not hold what builds write."""
+    """The log does not contain the rows that builds write."""
 
     def __init__(self, rng: random.Random) -> None:
         self.views: list[JoinView] = []
@@ -78,7 +79,7 @@ class Random:
         return self._first.catalog(self, None)
 
     async def set_up(self, database: Database) -> None:
-        """Rows come with the transactions."""
+        """Transactions insert all rows."""
 
     # ------------------------------------------------------------ transactions
 
@@ -129,7 +130,7 @@ class Random:
 
         await client.change(client._cluster.ask_leader(work))
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         view = client.random.choice(self.views)
@@ -164,7 +165,8 @@ class Random:
             await self._check_model(database, journal)
 
     async def _check_model(self, database: Database, journal: Journal) -> None:
-        """Each does to the model what it did to the database. Raises Refused if it does not."""
+        """Apply each acknowledged transaction to the model; the rows must agree. Raises Refused
+        when the model refuses one."""
         state: State = {name: [] for name in self.schema.names}
         answers = sorted(journal.acknowledged.items(), key=lambda item: item[1].commit_ts)
         for key, _ in answers:
@@ -174,7 +176,7 @@ class Random:
             assert Counter(stored) == Counter(state[relation.name]), relation.name
 
 
-# ---- what is drawn
+# ---- random values and schemas
 
 
 def _value(rng: random.Random, column: Column) -> Value:
@@ -216,7 +218,7 @@ class _Drawn:
         self.foreign_keys: list[ForeignKey] = []
 
     def reference(self, parent: Relation) -> None:
-        """A foreign key to `parent`, in one case of three as part of the key."""
+        """Add a foreign key to `parent`, in one case of three as part of the key."""
         in_key = self.rng.random() < 1 / 3
         nullable = not in_key and self.rng.random() < 0.5
         referenced = [parent.column(name) for name in parent.primary_key]
@@ -269,12 +271,12 @@ def _draw_indexes(rng: random.Random, relation: Relation) -> list[DeclaredIndex]
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The views and indexes of one version of the catalog that need not be there."""
+    """The optional views and indexes of one version of the catalog."""
 
     paths: frozenset[tuple[str, ...]] = frozenset()
     view_indexes: frozenset[tuple[str, str]] = frozenset()
     plain: frozenset[str] = field(default=frozenset())
-    """Declared indexes that are not UNIQUE, by name."""
+    """The names of declared indexes that are not UNIQUE."""
 
     @classmethod
     def draw(cls, rng: random.Random, schema: Schema, views: Sequence[JoinView]) -> _Wanted:
@@ -285,7 +287,7 @@ class _Wanted:
 
     @classmethod
     def of(cls, catalog: Catalog, views: Sequence[JoinView]) -> _Wanted:
-        """What of it a catalog has."""
+        """The optional views and indexes that a catalog has."""
         indexed = {
             (view.name, column.name)
             for view in views
@@ -297,7 +299,7 @@ class _Wanted:
         return cls(frozenset(paths), frozenset(indexed), frozenset(plain))
 
     def changed(self, rng: random.Random, schema: Schema, views: Sequence[JoinView]) -> _Wanted:
-        """With one thing more or less. An index of a view goes with it."""
+        """Add or remove one view or index. The indexes of a removed view go with it."""
         things: list[tuple[str, Any]] = [("paths", view.path) for view in views]
         there = [view for view in views if view.path in self.paths]
         things += [
@@ -328,7 +330,7 @@ class _Wanted:
 
 
 def _incarnated(made: Catalog, base: Catalog) -> Catalog:
-    """With a new table for everything that comes back after it was dropped."""
+    """Give a new table to everything that comes back after it was dropped."""
     numbers = dict(base.incarnations)
     for name, _ in made.states:
         if name not in base.state:

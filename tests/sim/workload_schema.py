@@ -1,13 +1,13 @@
-"""Changes of the schema, all day or at night, over rows enough that builds and reads take long.
+"""Changes of the schema, all day or at night, over enough rows that builds and reads take long.
 
 Books stand on shelves. Three clients are administrators too: each has a view with its index, an
-index or a UNIQUE index of its own, which comes and goes. They change the schema at the same time,
-through whichever process answers them. The seed draws whether they do so while everybody works, now
-and then or with every other step, or one a night, in the last hours, when nobody else does.
+index or a UNIQUE index, which comes and goes. They change the schema at the same time, through any
+process that answers them. The seed draws when: while all clients work, at a rate from rarely to
+every other step, or once a night, in its last hours, while the others are idle.
 
-Readers see at every snapshot: the view is the join and the index finds what it should, stored or
-not; while the UNIQUE index is known to be in force no two books have one place. At the end what an
-administrator was told to be in force is in force, has been built, and is what it is defined to be.
+Readers check at every snapshot: the view is the join and the index finds the right books, stored or
+not; while the UNIQUE index is known to be in force no two books have one place. At the end every
+acknowledged change is in force and built, and views and indexes equal their definitions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from hornbeam_server.txlayer.transactions.requests import Statement
 SHELVES = 10
 MOST_COPIES = 6
 DAY_S, NIGHT_S, CHANGES_S = 1.0, 6.0, 1.5
-"""A day, the night after it, and the end of that in which the schema is changed."""
+"""The lengths of a day, of the night after it, and of the last part of the night, which has the
+changes."""
 SCHEMA = load_ddl(
     """
     CREATE TABLE shelf (s_id INTEGER PRIMARY KEY, s_name TEXT NOT NULL);
@@ -53,7 +54,7 @@ _PUT_IN_PLACE = "UPDATE book SET b_place = b_id WHERE b_place <> b_id"
 
 
 class Thing(enum.Enum):
-    """What administrators have, by the name of the client."""
+    """The object that each administrator changes, by the name of the client."""
 
     VIEW = "c0"
     INDEX = "c1"
@@ -62,7 +63,7 @@ class Thing(enum.Enum):
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What of it a catalog has."""
+    """The views and indexes of this workload that a catalog has."""
 
     view: bool = False
     view_index: bool = False
@@ -112,7 +113,7 @@ class _Wanted:
 
 class ChangingSchema:
     oracle = False
-    """The log does not hold what builds write."""
+    """The log does not contain the rows that builds write."""
 
     def __init__(self, rng: random.Random) -> None:
         self.books = rng.choice([40, 120, 300])
@@ -120,7 +121,7 @@ class ChangingSchema:
         self.think_s = rng.choice([0.6, 1.0]) if self.nights else rng.choice([0.0, 0.0, 0.1])
         self.change_rate = rng.choice([0.04, 0.1, 0.5])
         self._known: dict[Thing, tuple[bool, ...] | None] = dict.fromkeys(Thing)
-        """What is in force for certain."""
+        """The known state of each object; None if the outcome of its last change is unknown."""
 
     def catalog(self) -> Catalog:
         return _Wanted(view=True).catalog(None)
@@ -153,14 +154,14 @@ class ChangingSchema:
         return DAY_S + NIGHT_S - hour if hour >= DAY_S else 0.0
 
     def _on_duty(self) -> Thing:
-        """Whose night it is."""
+        """The administrator of this night."""
         return list(Thing)[int(asyncio.get_running_loop().time() / (DAY_S + NIGHT_S)) % len(Thing)]
 
     # ------------------------------------------------------------ schema changes
 
     async def _change(self, client: Client) -> None:
-        """What is known is what was answered: whatever the plan was made for has been passed by
-        then, so that no copy of an earlier request can still be done."""
+        """Only acknowledged changes count as known: by then the version of the plan has passed, so
+        no copy of an earlier request can still be executed."""
         thing = Thing(client.name)
         before, self._known[thing] = self._known[thing], None
         if thing is Thing.UNIQUE and before != (True,):
@@ -202,7 +203,7 @@ class ChangingSchema:
         except ConstraintViolation as error:
             client.journal.counts[type(error).__name__] += 1
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     async def _read(self, client: Client) -> None:
         copies = client.random.randrange(MOST_COPIES)
@@ -216,7 +217,7 @@ class ChangingSchema:
         self._verify(shelves, books, joined)
         assert sorted(indexed) == sorted(b for b in books if b[3] == copies), "the index lies"
         assert sorted(selected) == sorted(j for j in joined if j[3] == copies), "the index lies"
-        if unique == (True,) and self._known[Thing.UNIQUE] is unique:  # and no change began since
+        if unique == (True,) and self._known[Thing.UNIQUE] is unique:  # no change since
             self._require_places(books)
 
     async def _read_shelf(self, client: Client) -> None:
@@ -258,7 +259,7 @@ async def _catalog(database: Database) -> Catalog:
 
 
 def _changing(version: int, wanted: _Wanted) -> Callable[[Database], Awaitable[None]]:
-    """Put `wanted` into force, if that of `version` still is."""
+    """Put `wanted` into force, if `version` is still in force."""
 
     async def other(current: Catalog) -> Catalog:
         if current.version != version:

@@ -1,4 +1,4 @@
-"""Stand-ins for Thrift gateways: one that answers what a test says, and a proxy that can be cut."""
+"""Stand-ins for Thrift gateways: one with prepared answers, and a proxy that can be cut."""
 
 import contextlib
 import socket
@@ -9,7 +9,7 @@ from hornbeam_server.storage.hbase.gateways import Address
 
 TWO = bytes.fromhex("80010002 00000013") + b"getThriftServerType" + bytes.fromhex("00000000")
 TWO += bytes.fromhex("08 0000 00000002 00")
-"""A Thrift 2 gateway's answer to the question who it is."""
+"""A Thrift 2 gateway's answer to the question for its type."""
 
 
 class Listener:
@@ -49,7 +49,7 @@ class Listener:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def cut(self):
-        """As if the process had been killed: nobody listens, and all connections are gone."""
+        """Refuse and close all connections, as if the process had been killed."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

@@ -1,4 +1,5 @@
-"""A process that owns a log on HDFS: a line for each record acknowledged, then why it ends."""
+"""A process that owns a log on HDFS: it prints each acknowledged record, then the reason of its
+end."""
 
 import asyncio
 import sys

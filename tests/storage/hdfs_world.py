@@ -1,10 +1,10 @@
-"""HDFS as a client sees it, in memory: one NameNode, files by inode, leases, bytes not yet synced.
+"""HDFS as a client observes it, in memory: one NameNode, files by inode, leases, unsynced bytes.
 
 Every request may be lost, refused, answered late or never; it may take effect long after its sender
-has given it up. What was written but not synced is partly lost when a lease is recovered, and what
-remains of it is lost when the machines lose power.
+has given it up. A part of the unsynced bytes is lost when a lease is recovered, and the rest when
+the machines lose power.
 
-`Hdfs.fault(kind)` is asked for the fault of each request.
+`Hdfs.fault(kind)` gives the fault of each request.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 
 class Panic(BaseException):
-    """As the client library raises it: no Exception."""
+    """A panic as the client library raises it: it is no Exception."""
 
 
 Panic.__name__ = "PanicException"
@@ -26,11 +26,11 @@ class Fault(Enum):
     ANSWER_LOST = auto()
     """The effect, and an error."""
     SILENCE = auto()
-    """No effect, and nothing is heard."""
+    """No effect, and no answer."""
     ANSWER_SILENT = auto()
-    """The effect, and nothing is heard."""
+    """The effect, and no answer."""
     LATE = auto()
-    """Nothing is heard, and the effect comes later."""
+    """No answer, and the effect comes later."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Inode:
     data: bytearray = field(default_factory=bytearray)
     synced: int = 0
     writer: object = None
-    """Who has it open, if somebody has."""
+    """The writer that has the file open, or None."""
     linked: bool = True
 
 
@@ -89,7 +89,7 @@ class Hdfs:
         task.add_done_callback(self.coming.discard)
 
     def lose_power(self):
-        """All machines at once, and they come back; nobody has a file open any more."""
+        """All machines lose power at once and come back; no file is open any more."""
         for file in self.files.values():
             del file.data[file.synced :]
             file.writer = None
@@ -152,7 +152,7 @@ class Hdfs:
 
 
 class Client:
-    """As `storage.hdfs.client.HdfsClient`."""
+    """A client like `storage.hdfs.client.HdfsClient`."""
 
     def __init__(self, hdfs):
         self._hdfs = hdfs
@@ -209,7 +209,7 @@ class Writer:
             raise RuntimeError('RPCError("org.apache.hadoop.hdfs.server.namenode.LeaseExpired")')
 
     async def write(self, data):
-        """Some of it may reach the DataNodes before it is synced."""
+        """Write, then sync; between the two, unsynced bytes may be lost."""
 
         def effect():
             self._require_lease()

@@ -12,7 +12,7 @@ PLAIN = {
 
 
 def layout(types, descending=()):
-    """One layout whose columns are all key, `descending` by position."""
+    """A layout whose columns are all in the key, `descending` by position."""
     columns = tuple(Column(f"c{i}", type_) for i, type_ in enumerate(types))
     key = tuple(KeyPart(c.name, i in descending) for i, c in enumerate(columns))
     return Layout("t", "t", columns, key, "t")

@@ -1,5 +1,5 @@
-"""What of the HBase adapter needs no HBase: names, keys, values, ranges, and gateways that are
-none."""
+"""The parts of the HBase adapter that need no HBase: names, keys, values, ranges, and servers that
+are no gateways."""
 
 import asyncio
 import gc
@@ -47,19 +47,19 @@ KEYS = st.lists(st.sampled_from([0, 1, 0x61, 0xFE, 0xFF]), max_size=5).map(bytes
 
 
 @given(st.text() | st.text("-_.aB5", max_size=6))
-def test_names_are_such_as_hbase_takes_and_come_back(name):
+def test_stored_names_are_valid_in_hbase_and_decode_to_themselves(name):
     stored = names.encode(name)
     assert re.fullmatch(rb"[A-Za-z0-9_][A-Za-z0-9_.-]*", stored)
     assert names.decode(stored) == name
 
 
-def test_ordinary_names_stay_as_they_are():
+def test_ordinary_names_are_stored_unchanged():
     for name in ("order_line", "s.outcomes", "Customer2"):
         assert names.encode(name) == name.encode()
 
 
 @given(st.lists(KEYS))
-def test_stored_keys_are_never_empty_keep_the_order_and_come_back(keys):
+def test_stored_keys_are_not_empty_keep_their_order_and_decode_to_themselves(keys):
     stored = [stored_key(key) for key in keys]
     assert all(stored)
     assert [key_of(key) for key in stored] == keys
@@ -67,7 +67,7 @@ def test_stored_keys_are_never_empty_keep_the_order_and_come_back(keys):
 
 
 @given(KEYS)
-def test_values_come_back_signed_or_not_and_are_never_empty_cells(value):
+def test_stored_values_are_not_empty_and_decode_to_themselves_signed_or_not(value):
     stored = stored_value(value)
     assert stored
     assert value_of(stored) == value
@@ -79,7 +79,7 @@ def test_values_come_back_signed_or_not_and_are_never_empty_cells(value):
 
 
 @given(st.lists(KEYS), st.lists(KEYS), KEYS)
-def test_ranges_of_prefixes_hold_exactly_the_keys_under_them(prefixes, keys, last):
+def test_ranges_of_prefixes_contain_exactly_the_keys_under_them(prefixes, keys, last):
     found = ranges.of_prefixes(prefixes)
 
     def held(parts):
@@ -106,7 +106,7 @@ def test_ranges_of_prefixes_hold_exactly_the_keys_under_them(prefixes, keys, las
         ({"name": b"cf"}, "its families are cf, not d"),
     ],
 )
-def test_a_table_that_differs_is_told_apart(change, told):
+def test_differences_of_a_table_definition_are_reported(change, told):
     found = definition(THRIFT.TTableName(ns=b"n", qualifier=b"t"))
     assert difference(found) == ""
     for name, value in change.items():
@@ -121,14 +121,14 @@ def test_a_table_that_differs_is_told_apart(change, told):
 
 
 def call_of(function, **arguments):
-    """As thriftpy2 sends it."""
+    """A call as thriftpy2 sends it."""
     sent = bytearray()
     Client(SimpleNamespace(write=sent.extend, flush=lambda: None))._send(function, **arguments)
     return bytes(sent)
 
 
 @given(st.lists(st.tuples(KEYS, st.binary(), st.integers(0, NEWEST))))
-def test_a_call_to_put_rows_is_what_thriftpy2_sends(versions):
+def test_a_call_to_put_rows_equals_that_of_thriftpy2(versions):
     puts = [
         THRIFT.TPut(
             row=row,
@@ -145,7 +145,7 @@ def test_a_call_to_put_rows_is_what_thriftpy2_sends(versions):
 
 
 @given(st.lists(KEYS), st.integers(0, NEWEST))
-def test_a_call_to_get_rows_is_what_thriftpy2_sends(rows, behind):
+def test_a_call_to_get_rows_equals_that_of_thriftpy2(rows, behind):
     gets = [
         THRIFT.TGet(
             row=row,
@@ -173,7 +173,7 @@ def test_an_answer_is_incomplete_until_its_last_byte():
 
 
 def answer_of(function, **told):
-    """As a gateway writes it."""
+    """An answer as a gateway writes it."""
     written = bytearray()
     client = Client(SimpleNamespace(write=written.extend, flush=lambda: None))
     protocol = client._oprot
@@ -194,7 +194,8 @@ def row_of(key, value=b"v", ts=7, **more):
 
 
 def scanned(answer, size):
-    """What a client makes of an answer that comes in pieces, and whether thriftpy2 has read it."""
+    """The cells that a client reads from an answer in pieces, and whether thriftpy2 has decoded
+    it."""
     pieces = [answer[i : i + size] for i in range(0, len(answer), size)]
 
     class Stream:
@@ -225,7 +226,7 @@ PARTS = st.binary(max_size=9) | st.sampled_from([scan_answer(row_of(b"k"))[-30:]
 
 
 @given(st.lists(st.tuples(PARTS, PARTS, st.integers(0, NEWEST))), st.integers(1, 400))
-def test_rows_are_taken_out_of_a_scans_answer_however_it_is_cut(rows, size):
+def test_rows_of_a_scan_answer_are_found_in_pieces_of_any_size(rows, size):
     cells, by_thriftpy2 = scanned(scan_answer(*(row_of(k, v, ts) for k, v, ts in rows)), size)
     assert cells == [Cell(key, ts, value) for key, value, ts in rows]
     assert not by_thriftpy2 or size < 60  # a piece of the head may look like another answer
@@ -244,7 +245,7 @@ def test_rows_are_taken_out_of_a_scans_answer_however_it_is_cut(rows, size):
         THRIFT.TResult(columnValues=row_of(b"").columnValues),
     ],
 )
-def test_answers_that_look_otherwise_are_read_by_thriftpy2(place, size, other):
+def test_unfamiliar_answers_are_decoded_by_thriftpy2(place, size, other):
     rows = [row_of(b"a"), row_of(b"b")]
     rows.insert(place, other)
     cells, by_thriftpy2 = scanned(scan_answer(*rows), size)
@@ -264,7 +265,7 @@ FOUND = st.none() | st.builds(Cell, PARTS, st.integers(0, NEWEST), PARTS)
 
 
 @given(st.lists(FOUND), FOUND, st.data())
-def test_what_gets_find_is_taken_out_of_the_answer(cells, one, data):
+def test_rows_of_answers_to_gets_are_found(cells, one, data):
     answers = {
         "getMultiple": (answer_of("getMultiple", success=[gotten(c) for c in cells]), cells),
         "get": (answer_of("get", success=gotten(one)), [one]),
@@ -276,7 +277,7 @@ def test_what_gets_find_is_taken_out_of_the_answer(cells, one, data):
 
 
 @pytest.mark.parametrize("other", [row_of(b"k", tags=b"some"), row_of(b"k", type=None)])
-def test_what_gets_find_that_looks_otherwise_is_read_by_thriftpy2(other):
+def test_unfamiliar_answers_to_gets_are_decoded_by_thriftpy2(other):
     told = answer_of("getMultiple", success=[row_of(b"a"), other, THRIFT.TResult(columnValues=[])])
     with pytest.raises(Unfamiliar):
         cells_gotten(told)
@@ -285,18 +286,18 @@ def test_what_gets_find_that_looks_otherwise_is_read_by_thriftpy2(other):
 
 
 @pytest.mark.parametrize("function", ["get", "getMultiple", "put", "putMultiple"])
-def test_an_answer_that_tells_of_an_error_raises_it(function):
+def test_an_error_in_an_answer_is_raised(function):
     with pytest.raises(THRIFT.TIOError):
         answer_to(function, answer_of(function, io=THRIFT.TIOError(message="no")))
 
 
 @pytest.mark.parametrize("function", ["put", "putMultiple"])
-def test_an_answer_that_says_nothing_is_known_by_its_bytes(function, monkeypatch):
+def test_an_empty_answer_is_recognised_by_its_bytes(function, monkeypatch):
     monkeypatch.setattr(messages, "Client", None)
     assert answer_to(function, answer_of(function)) is None
 
 
-def test_a_scan_that_is_refused_raises_what_hbase_says():
+def test_a_refused_scan_raises_the_error_of_hbase():
     message = bytes.fromhex("80010002 00000011") + FUNCTION.encode() + bytes(4)
     message += bytes.fromhex("0c 0001 0b 0001 00000002") + b"no" + bytes.fromhex("00 00")
     for size in (1, 7, 1_000):
@@ -311,8 +312,8 @@ def test_an_answer_that_goes_on_behind_its_rows_is_read_to_the_end(size):
 
 
 @pytest.mark.parametrize(("taken", "read"), [(1, 1), (2, 3), (3, 4)])
-def test_a_scan_reads_ahead_of_who_has_come_for_a_second_batch(taken, read):
-    """And what nobody takes any more does not keep the store from closing."""
+def test_a_scan_reads_ahead_from_its_second_batch_on(taken, read):
+    """Batches that no reader takes do not keep the store from closing."""
     begun, ahead = [], threading.Event()
 
     def rows(table, part, count, at):
@@ -336,7 +337,7 @@ def test_a_scan_reads_ahead_of_who_has_come_for_a_second_batch(taken, read):
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_what_fails_while_it_is_read_ahead_fails_for_who_wants_it_and_nobody_else(wanted):
+def test_an_error_in_reading_ahead_is_raised_only_to_the_reader_of_that_batch(wanted):
     failed, told = threading.Event(), []
 
     def rows(table, part, count, at):
@@ -367,11 +368,11 @@ def test_what_fails_while_it_is_read_ahead_fails_for_who_wants_it_and_nobody_els
     assert not told
 
 
-# ---------------------------------------------------------------- gateways that are none
+# ---------------------------------------------------------------- no gateway, failing gateways
 
 
 def refusal(address, timeout_s=5.0):
-    """What a read through the gateway at `address` raises: one line, and what to do."""
+    """The error of a read through the gateway at `address`: its message is one line."""
 
     async def scenario():
         store = HBaseStore([address], timeout_s=timeout_s)
@@ -385,7 +386,7 @@ def refusal(address, timeout_s=5.0):
     return error
 
 
-def test_nobody_listens():
+def test_an_address_without_listener_is_reported():
     with Listener(lambda connection: None) as gone:
         pass
     error = refusal(gone.address)
@@ -394,7 +395,8 @@ def test_nobody_listens():
 
 
 def answering(*answers):
-    """Serves connections on which the answers come one after the other, whatever is asked."""
+    """A server that gives these answers one after the other on each connection, whatever is
+    asked."""
 
     def handle(connection):
         for answer in answers:
@@ -412,7 +414,7 @@ def test_a_web_server_is_no_gateway():
         assert "speaks something else" in refusal(server.address).message
 
 
-def test_thrift_1_is_told_apart():
+def test_thrift_1_is_recognised():
     with answering(TWO.replace(b"\0\0\0\2\0", b"\0\0\0\1\0")) as server:
         assert "serves Thrift 1, not Thrift 2" in refusal(server.address).message
 
@@ -424,7 +426,7 @@ def test_a_gateway_that_does_not_know_the_question_is_too_old():
         assert "too old" in refusal(server.address).message
 
 
-def test_who_says_nothing_is_not_waited_for_longer_than_the_deadline():
+def test_a_silent_gateway_is_given_up_at_the_deadline():
     for answers in ((), (TWO,)):
         with answering(*answers) as server:
             began = time.monotonic()
@@ -432,7 +434,7 @@ def test_who_says_nothing_is_not_waited_for_longer_than_the_deadline():
             assert time.monotonic() - began < 1.5
 
 
-def test_who_answers_byte_by_byte_does_not_outlast_the_deadline():
+def test_a_gateway_that_answers_byte_by_byte_is_given_up_at_the_deadline():
     def handle(connection):
         connection.recv(1 << 16)
         connection.sendall(TWO)
@@ -447,7 +449,7 @@ def test_who_answers_byte_by_byte_does_not_outlast_the_deadline():
         assert time.monotonic() - began < 1.5
 
 
-def test_calls_that_find_no_free_connection_do_not_wait_for_ever():
+def test_calls_without_a_free_connection_end_at_the_deadline():
     async def scenario(address):
         store = HBaseStore([address], timeout_s=0.5)
         calls = [store.get("t", [b"k"], at) for at in range(4 * THREADS)]
@@ -465,7 +467,7 @@ def test_calls_that_find_no_free_connection_do_not_wait_for_ever():
 ASKED = call_of("getThriftServerType")
 
 
-def test_a_connection_that_is_opened_while_all_are_given_up_is_not_used():
+def test_a_connection_opened_during_an_abort_is_not_used():
     asked, let = threading.Event(), threading.Event()
 
     def handle(connection):
@@ -498,7 +500,7 @@ def test_a_connection_that_is_opened_while_all_are_given_up_is_not_used():
                 opening.result(5)
 
 
-def test_gateways_are_asked_at_once_only_over_a_free_connection():
+def test_calls_at_once_need_a_free_connection():
     let = threading.Event()
 
     def handle(connection):
@@ -515,7 +517,7 @@ def test_gateways_are_asked_at_once_only_over_a_free_connection():
             await gateways.call_at_once("getThriftServerType", ASKED, deadline)
         gateways.call(lambda client: None, deadline)
         first = asyncio.ensure_future(gateways.call_at_once("getThriftServerType", ASKED, deadline))
-        await asyncio.sleep(0)  # it has the connection, and waits for the answer
+        await asyncio.sleep(0)  # it has the connection and awaits the answer
         with pytest.raises(CallFailed, match="free") as failed:
             await gateways.call_at_once("getThriftServerType", ASKED, deadline)
         assert not failed.value.sent
@@ -527,7 +529,7 @@ def test_gateways_are_asked_at_once_only_over_a_free_connection():
         run(scenario(server.address))
 
 
-def test_who_does_not_answer_at_once_is_given_up_at_the_deadline_and_set_aside():
+def test_a_call_at_once_without_answer_ends_at_the_deadline_and_drops_its_connection():
     async def scenario(address):
         gateways = Gateways([address])
         gateways.call(lambda client: None, time.monotonic() + 5)
@@ -542,15 +544,15 @@ def test_who_does_not_answer_at_once_is_given_up_at_the_deadline_and_set_aside()
         run(scenario(server.address))
 
 
-def test_answers_that_make_no_sense_are_unavailable_and_nothing_else():
-    """Not so a message whose beginning is sound: thriftpy2 believes the sizes in it."""
+def test_nonsense_answers_raise_unavailable():
+    """Messages with a valid beginning are not covered: thriftpy2 trusts the sizes in them."""
     random = Random(5)
     for size in range(1, 40):
         with answering(TWO, random.randbytes(size)) as server:
             refusal(server.address, timeout_s=0.2)
 
 
-def test_an_answer_that_ends_too_early_is_unavailable():
+def test_an_answer_that_ends_too_early_raises_unavailable():
     answer = bytes.fromhex("80010002 0000000b") + b"tableExists" + bytes(4)
     answer += bytes.fromhex("02 0000 01 00")
     for size in range(len(answer)):
@@ -571,7 +573,7 @@ def refused(message):
     return answer + bytes.fromhex("02 0002 00 00 00")
 
 
-def test_a_refusal_is_told_in_one_line_without_hbases_stack():
+def test_a_refusal_is_reported_in_one_line_without_hbases_stack():
     message = (
         b"org.apache.hadoop.hbase.security.AccessDeniedException: Insufficient permissions"
         b" (user=hornbeam, scope=t)\n\tat org.apache.hadoop.hbase.Secret.java:7\n"
@@ -583,7 +585,7 @@ def test_a_refusal_is_told_in_one_line_without_hbases_stack():
     assert error.lasting
 
 
-def test_a_namespace_that_is_being_created_is_waited_for():
+def test_a_namespace_that_is_being_created_is_awaited():
     message = b"org.apache.hadoop.hbase.NamespaceNotFoundException: hornbeam\n\tat org.apache\n"
     with answering(TWO, refused(message)) as server:
         assert not refusal(server.address).lasting

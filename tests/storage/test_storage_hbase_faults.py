@@ -1,5 +1,5 @@
-"""The HBase adapter on a real cluster: gateways that die, answers that are lost, regions that
-split and are opened anew, tables that others have made."""
+"""The HBase adapter on a real cluster: gateways die, answers are lost, regions split and reopen,
+and others change tables."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ def k(number):
 
 @asynccontextmanager
 async def opened(*gateways, timeout_s=15.0, splits=()):
-    """A store with a table `t` in a namespace of its own; afterwards neither is left."""
+    """A store with a table `t` in a namespace of its own; both are removed at the end."""
     store = HBaseStore(gateways, namespace=f"faults_{uuid4().hex}", timeout_s=timeout_s)
     try:
         await store.create_table("t", splits)
@@ -42,12 +42,12 @@ async def opened(*gateways, timeout_s=15.0, splits=()):
 
 
 async def define(store, work):
-    """What only an operator does."""
+    """Do administrative work, which only operators do."""
     return await store._definitions._define("", work)
 
 
 def put_at_once(store, put, ts):
-    """From a thread."""
+    """Put from a thread, without the adapter's shared calls."""
     row, value = stored_key(put.key), stored_value(put.value)
     column = THRIFT.TColumnValue(family=FAMILY, qualifier=QUALIFIER, value=value)
     wanted = THRIFT.TPut(row=row, columnValues=[column], timestamp=ts)
@@ -59,7 +59,7 @@ def name_of(store, table="t"):
 
 
 async def load(store, until, written):
-    """Writes and reads until `until` is set; no call may fail. Every tenth row goes at once."""
+    """Write and read until `until` is set; no call may fail."""
     number = len(written)
     while not until.is_set():
         puts = [Put(k(i), b"v%d" % i) for i in range(number, number + 10)]
@@ -84,7 +84,7 @@ async def under_load(store, disturb):
 # ---------------------------------------------------------------- gateways
 
 
-def test_one_of_two_gateways_dies_and_comes_back_under_load(real_cluster):
+def test_under_load_one_of_two_gateways_may_die_and_come_back(real_cluster):
     async def scenario(first, second):
         async with opened(first.address, second.address) as store:
 
@@ -102,7 +102,7 @@ def test_one_of_two_gateways_dies_and_comes_back_under_load(real_cluster):
         run(scenario(first, second))
 
 
-async def test_a_gateway_that_is_down_is_unavailable_and_then_serves_again(real_cluster):
+async def test_a_dead_gateway_is_unavailable_and_serves_again_after_a_restart(real_cluster):
     async with opened(real_cluster.thrift) as store:
         await store.put({"t": [Put(b"k", b"v")]}, 1)
         real_cluster.kill("thrift")
@@ -114,7 +114,7 @@ async def test_a_gateway_that_is_down_is_unavailable_and_then_serves_again(real_
 
 
 def test_connections_that_died_while_idle_are_not_used(real_cluster):
-    """Or else a check-and-put over one would have an unknown outcome."""
+    """Otherwise a check-and-put over one would have an unknown outcome."""
 
     async def scenario(gateway):
         async with opened(gateway.address) as store:
@@ -155,7 +155,7 @@ def test_a_lost_answer_leaves_the_outcome_unknown(real_cluster):
         run(scenario(gateway))
 
 
-def test_closing_does_not_wait_longer_than_the_deadline(real_cluster):
+def test_closing_waits_no_longer_than_the_deadline(real_cluster):
     async def scenario(gateway):
         async with opened(gateway.address) as store:
             pass
@@ -177,9 +177,9 @@ def test_closing_does_not_wait_longer_than_the_deadline(real_cluster):
 # ---------------------------------------------------------------- regions
 
 
-async def test_regions_are_opened_anew_and_split_during_scans_and_puts(real_cluster):
-    """Changing a table's definition closes and opens its regions; a region that has grown beyond
-    the size that the definition allows is split."""
+async def test_regions_reopen_and_split_during_scans_and_puts(real_cluster):
+    """Changing a table's definition closes and opens its regions; a region larger than the
+    definition allows is split."""
     async with opened(real_cluster.thrift, timeout_s=60, splits=[k(1_000)]) as store:
         keys = [k(i) for i in range(6_000)]
         rows = dict(zip(keys, distinct(6_000), strict=True))
@@ -214,7 +214,7 @@ async def test_regions_are_opened_anew_and_split_during_scans_and_puts(real_clus
 
 
 def distinct(count):
-    """Values that HBase's encoding makes no smaller."""
+    """Values that HBase's encoding does not make smaller."""
     random = Random(count)
     return [random.randbytes(1_000) for _ in range(count)]
 
@@ -224,14 +224,14 @@ async def reopen(store, region_bytes):
     changed.attributes = {
         b"MAX_FILESIZE": b"%d" % region_bytes,
         b"MEMSTORE_FLUSHSIZE": b"%d" % (1 << 20),
-        b"hbase.table.sanity.checks": b"false",  # else so small a size is refused
+        b"hbase.table.sanity.checks": b"false",  # otherwise so small a size is refused
     }
     await define(store, lambda client: client.modifyTable(changed))
 
 
 async def until_split(store, regions):
-    """HBase looks whether a region is to be split when it has flushed or compacted one: what is put
-    meanwhile, below all that is read, has it do so."""
+    """HBase checks whether to split a region when it has flushed or compacted one. The puts, below
+    all timestamps that are read, make it flush."""
     name, rows = store._calls.full_name("t"), list(map(Put, map(k, range(6_000)), distinct(6_000)))
     for _ in range(40):
         found = await define(store, lambda client: client.getAllRegionLocations(name))
@@ -242,9 +242,9 @@ async def until_split(store, regions):
     raise AssertionError(f"{len(found)} regions")
 
 
-async def test_versions_outlive_flushes_and_what_was_purged_stays_hidden(real_cluster):
-    """Age is no reason for HBase to drop a version. A late copy of a put below the horizon does
-    not show, although compactions have removed what it is a copy of."""
+async def test_versions_outlive_flushes_and_purged_ones_stay_hidden(real_cluster):
+    """HBase drops no version because of its age. A late copy of a put below the horizon stays
+    hidden, although compactions have removed the original."""
     async with opened(real_cluster.thrift) as store:
         await reopen(store, 1 << 30)
         now = int(time.time() * 1_000)
@@ -264,12 +264,12 @@ async def test_versions_outlive_flushes_and_what_was_purged_stays_hidden(real_cl
 
 
 async def flushed(store, ts):
-    """More than fits the memory that the definition allows is put, far behind."""
+    """Put more than fits the memory that the definition allows, far behind the other keys."""
     await store.put({"t": [Put(b"z%04d" % i, v) for i, v in enumerate(distinct(3_000))]}, ts)
     await asyncio.sleep(1)
 
 
-def test_a_purge_waits_for_what_hbase_looks_for_and_ends_with_the_store(real_cluster):
+def test_a_purge_waits_for_hbase_and_ends_with_the_store(real_cluster):
     async def scenario(gateway):
         async with opened(real_cluster.thrift) as other:
             store = HBaseStore([gateway.address], namespace=other._calls.namespace, timeout_s=1.0)
@@ -322,7 +322,7 @@ async def marks(store):
     return [(row.row, row.columnValues[0].timestamp) for row in rows]
 
 
-def test_a_flush_forces_each_servers_log_once_and_leaves_nothing_to_see(real_cluster):
+def test_a_flush_forces_each_servers_log_once_and_stays_invisible(real_cluster):
     async def scenario(gateway):
         async with opened(gateway.address, splits=[k(i) for i in range(100, 900, 100)]) as store:
             await store.flush()
@@ -339,14 +339,14 @@ def test_a_flush_forces_each_servers_log_once_and_leaves_nothing_to_see(real_clu
             assert await store.size("t") == sum(len(c.key) + len(c.value) for c in rows)
             assert await store.purge("t", 9) == 0
             gateway.cut()
-            await store.flush()  # nothing was put since
+            await store.flush()  # no put since the last flush
             gateway.mend()
 
     with Proxy(real_cluster.thrift) as gateway:
         run(scenario(gateway))
 
 
-def test_a_flush_that_fails_is_still_to_be_done(real_cluster):
+def test_a_failed_flush_is_repeated_later(real_cluster):
     async def scenario(gateway):
         async with opened(gateway.address) as store:
             await store.check_and_put("t", b"k", None, b"v", 1)
@@ -367,7 +367,7 @@ def test_a_flush_that_fails_is_still_to_be_done(real_cluster):
 
 
 def interfering(store, actions):
-    """Before each comparison that `store` asks for, the next of `actions` takes place."""
+    """Run the next of `actions` before each comparison that `store` requests."""
     swap = store._swap
 
     def interfered(*arguments):
@@ -379,7 +379,7 @@ def interfering(store, actions):
 
 
 @pytest.mark.parametrize("moment", [0, 1])
-async def test_what_is_compared_is_hidden_even_if_it_went_and_came_back(real_cluster, moment):
+async def test_a_compared_value_that_left_and_came_back_is_hidden(real_cluster, moment):
     async with opened(real_cluster.thrift) as store:
         await store.put({"t": [Put(b"k", b"a")]}, 5)
 
@@ -393,7 +393,7 @@ async def test_what_is_compared_is_hidden_even_if_it_went_and_came_back(real_clu
         assert [cell.value for cell in seen] == [b"a", b"b", b"b", b"b", b"a", b"ours"]
 
 
-async def test_what_went_away_meanwhile_is_not_overwritten(real_cluster):
+async def test_a_value_that_changed_meanwhile_is_not_overwritten(real_cluster):
     async with opened(real_cluster.thrift) as store:
         for found, change in ((b"a", Put(b"k", b"b")), (None, Put(b"l", b"b"))):
             if found is not None:
@@ -403,9 +403,9 @@ async def test_what_went_away_meanwhile_is_not_overwritten(real_cluster):
             assert await store.get("t", [change.key], 9) == [Cell(change.key, 6, b"b")]
 
 
-async def test_a_put_that_was_done_but_reported_as_refused_counts_as_done(real_cluster):
-    """HBase's own client repeats a comparison whose answer it missed, and finds it does not hold
-    any more."""
+async def test_a_put_that_succeeded_but_was_reported_as_refused_counts(real_cluster):
+    """HBase's own client repeats a comparison whose answer it missed, and finds that it no longer
+    holds."""
     async with opened(real_cluster.thrift) as store:
         swap = store._swap
         store._swap = lambda *arguments: swap(*arguments) and False
@@ -418,7 +418,7 @@ async def test_a_put_that_was_done_but_reported_as_refused_counts_as_done(real_c
 
 
 async def test_the_first_tables_of_a_namespace_can_be_created_at_the_same_time(real_cluster):
-    """HBase lists a new namespace a moment before a table can be created in it."""
+    """HBase lists a new namespace shortly before a table can be created in it."""
     for _ in range(5):
         async with opened(real_cluster.thrift) as store:
             before = store._calls.namespace
@@ -443,7 +443,7 @@ async def test_a_table_with_other_settings_is_refused_with_the_difference(real_c
                 await call
 
 
-async def test_a_table_that_others_drop_or_disable_while_it_is_used(real_cluster):
+async def test_a_table_that_others_drop_or_disable_is_reported(real_cluster):
     async with opened(real_cluster.thrift) as store, opened(real_cluster.thrift) as other:
         other._calls.namespace, own = store._calls.namespace, other._calls.namespace
         await store.put({"t": [Put(b"k", b"v")]}, 1)
@@ -466,7 +466,7 @@ async def test_a_table_that_others_drop_or_disable_while_it_is_used(real_cluster
         other._calls.namespace = own
 
 
-async def test_keys_of_tables_and_rows_that_hbase_would_not_take(real_cluster):
+async def test_unusual_table_names_row_keys_and_values_are_stored(real_cluster):
     async with opened(real_cluster.thrift) as store:
         await store.create_table("Größe, %", splits=[b"", b"\xff"])
         assert await store.tables() == ["Größe, %", "t"]
@@ -478,8 +478,8 @@ async def test_keys_of_tables_and_rows_that_hbase_would_not_take(real_cluster):
         assert await store.get("Größe, %", [b""], 9) == [Cell(b"", 9, values[1])]
 
 
-async def test_what_hbase_does_not_take_of_one_caller_fails_for_him_alone(real_cluster):
-    """Callers at one time share a call; a key of 40 kB, or a row of 11 MB, is refused with it."""
+async def test_a_request_that_hbase_refuses_fails_for_its_own_caller_alone(real_cluster):
+    """Concurrent callers share a call; a key of 40 kB, or a row of 11 MB, makes HBase refuse it."""
     async with opened(real_cluster.thrift) as store:
         neighbours = [{"t": [Put(k(i), b"v%d" % i)]} for i in range(4)]
         too_large = {"t": [Put(b"large", bytes(11 << 20))]}
@@ -495,7 +495,7 @@ async def test_what_hbase_does_not_take_of_one_caller_fails_for_him_alone(real_c
 
 
 async def test_answers_of_any_length(real_cluster):
-    """A short one is read by the event loop, the rest of a long one by a thread."""
+    """The event loop reads a short answer, a thread the rest of a long one."""
     async with opened(real_cluster.thrift) as store:
         values = [bytes([65 + i]) * (3 << (2 * i)) for i in range(11)]
         await store.put({"t": [Put(k(i), value) for i, value in enumerate(values)]}, 5)
@@ -506,7 +506,7 @@ async def test_answers_of_any_length(real_cluster):
             assert [cell.value for cell in found] == values
 
 
-async def test_thriftpy2_need_not_decode_hbases_answers_to_scans(real_cluster, monkeypatch):
+async def test_scan_answers_of_hbase_are_decoded_without_thriftpy2(real_cluster, monkeypatch):
     def refuse(client, name):
         assert name != FUNCTION
         return receive(client, name)
@@ -524,8 +524,8 @@ async def test_thriftpy2_need_not_decode_hbases_answers_to_scans(real_cluster, m
 
 
 @pytest.mark.parametrize("longest", [225_000, 325_000])
-async def test_answers_that_are_too_long_are_asked_for_in_parts(real_cluster, monkeypatch, longest):
-    """A row has 100 000 bytes: two or three of them are an answer."""
+async def test_too_long_answers_are_requested_in_parts(real_cluster, monkeypatch, longest):
+    """A row has 100 000 bytes: two or three of them fill an answer."""
     monkeypatch.setattr(messages, "LONGEST_ANSWER", longest)
     monkeypatch.setattr(gateways_module, "LONGEST_ANSWER", longest)
     cells = [Cell(k(i), 5, b"%d" % (i % 7) * 100_000) for i in range(30)]

@@ -1,4 +1,4 @@
-"""Calls that share one (storage/hbase/sharing.py), over a sender that answers when it is told."""
+"""Requests that share a call (storage/hbase/sharing.py), over a sender that the test controls."""
 
 import asyncio
 
@@ -11,7 +11,8 @@ from hornbeam_server.storage.hbase.sharing import SharedCalls
 
 
 class Sender:
-    """Notes what is sent. While it is `held`, nothing is answered; `fault` is asked before."""
+    """Records sent calls. While `free` is clear, no call is answered; `fault` runs before each
+    answer."""
 
     def __init__(self, timeout_s=15.0, patience_s=60.0):
         self.sent = []
@@ -35,21 +36,21 @@ async def settle():
         await asyncio.sleep(0)
 
 
-async def test_who_is_alone_is_sent_at_once_and_so_is_the_next():
+async def test_a_single_request_is_sent_at_once_and_so_is_the_next():
     sender = Sender()
     assert await sender.ask("a", "b") == ["a!", "b!"]
     assert await sender.ask("c") == ["c!"]
     assert sender.sent == [("r", ["a", "b"]), ("r", ["c"])]
 
 
-async def test_what_is_asked_for_in_one_turn_leaves_together_and_each_has_its_own_answers():
+async def test_requests_of_one_turn_share_a_call_and_get_their_own_answers():
     sender = Sender()
     answers = await asyncio.gather(sender.ask("a"), sender.ask("b", "c"), sender.ask("a"))
     assert answers == [["a!"], ["b!", "c!"], ["a!"]]
     assert sender.sent == [("r", ["a", "b", "c", "a"])]
 
 
-async def test_what_is_asked_for_is_sent_before_it_is_awaited():
+async def test_a_request_is_sent_before_it_is_awaited():
     sender = Sender()
     asked = [sender.calls.ask(route, ["a"]) for route in "xy"]
     await settle()
@@ -57,7 +58,7 @@ async def test_what_is_asked_for_is_sent_before_it_is_awaited():
     assert [await one for one in asked] == [["a!"], ["a!"]]
 
 
-async def test_nobody_is_answered_by_a_call_that_left_before_he_asked():
+async def test_no_request_joins_a_call_that_was_sent_before_it():
     sender = Sender()
     sender.free.clear()
     first = sender.ask("a")
@@ -70,7 +71,7 @@ async def test_nobody_is_answered_by_a_call_that_left_before_he_asked():
     assert sender.sent == [("r", ["a"]), ("r", ["a", "b"])]
 
 
-async def test_nobody_waits_for_a_call_that_takes_long():
+async def test_no_request_waits_for_a_slow_call():
     sender = Sender(patience_s=0.0)
     sender.free.clear()
     first = sender.ask("a")
@@ -92,7 +93,7 @@ async def test_routes_do_not_wait_for_each_other():
     await asyncio.gather(*calls)
 
 
-async def test_who_is_cancelled_leaves_the_others_their_call():
+async def test_a_cancelled_request_does_not_affect_the_others_of_its_call():
     sender = Sender()
     sender.free.clear()
     gone, stays = sender.ask("a"), sender.ask("b")
@@ -109,7 +110,7 @@ async def test_who_is_cancelled_leaves_the_others_their_call():
     assert sender.sent == [("r", ["a", "b"]), ("r", ["d"])], "what nobody wants is not sent"
 
 
-async def test_when_all_have_gone_nothing_is_sent_and_the_route_is_free_again():
+async def test_a_call_whose_requests_are_all_cancelled_is_not_sent():
     sender = Sender()
     sender.free.clear()
     first = sender.ask("a")
@@ -124,7 +125,7 @@ async def test_when_all_have_gone_nothing_is_sent_and_the_route_is_free_again():
     assert sender.sent == [("r", ["a"]), ("r", ["c"])]
 
 
-async def test_what_one_wants_and_hbase_refuses_fails_for_him_alone():
+async def test_a_request_that_hbase_refuses_fails_for_its_own_caller_alone():
     def refuse(items):
         if "bad" in items:
             raise CallFailed("HBase refuses", refused=True)
@@ -143,7 +144,7 @@ async def test_what_one_wants_and_hbase_refuses_fails_for_him_alone():
 @pytest.mark.parametrize(
     "error", [CallFailed("The gateway has gone"), Corruption("no table"), AssertionError("a bug")]
 )
-async def test_any_other_failure_is_everybodys_and_the_route_goes_on(error):
+async def test_any_other_failure_is_shared_and_the_route_goes_on(error):
     def fail(items):
         raise error
 
@@ -156,7 +157,7 @@ async def test_any_other_failure_is_everybodys_and_the_route_goes_on(error):
     assert await sender.ask("c") == ["c!"]
 
 
-async def test_nothing_is_sent_for_who_has_waited_too_long(monkeypatch):
+async def test_a_request_that_has_waited_too_long_is_not_sent(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(sharing.time, "monotonic", lambda: now[0])
     sender = Sender(timeout_s=5.0)

@@ -1,5 +1,5 @@
-"""The log on HDFS when HDFS fails: what was acknowledged is read, once, and nobody writes behind
-the fence."""
+"""The log on HDFS when HDFS fails: each acknowledged record is read once, and no owner writes
+behind the fence."""
 
 import asyncio
 import time
@@ -43,12 +43,12 @@ def always(*kinds):
 
 every_fault = pytest.mark.parametrize("fault", Fault)
 
-# ------------------------------------------------------------ one fault
+# ------------------------------------------------------------ single faults
 
 
 @every_fault
 @pytest.mark.parametrize("kind", ["write", "sync"])
-def test_a_write_that_fails_is_made_anew_and_the_log_goes_on(kind, fault):
+def test_a_failed_write_is_repeated_in_a_copy_and_the_log_goes_on(kind, fault):
     async def scenario():
         hdfs = Hdfs(Random(1))
         log = await opened(hdfs, 1)
@@ -91,7 +91,7 @@ def test_a_segment_begins_and_ends_in_spite_of_a_failure(kind, fault):
 
 @every_fault
 def test_after_a_rename_without_an_answer_the_log_refuses(fault):
-    """It may come late, and would then bring an older copy back."""
+    """The rename may happen late, and would then bring an older copy back."""
 
     async def scenario():
         hdfs = Hdfs(Random(3))
@@ -113,7 +113,7 @@ def test_after_a_rename_without_an_answer_the_log_refuses(fault):
 
 @every_fault
 @pytest.mark.parametrize("kind", ["mkdirs", "rename", "list", "recover", "open", "read", "sync"])
-def test_taking_over_that_fails_can_be_repeated(kind, fault):
+def test_a_failed_take_over_can_be_repeated(kind, fault):
     async def scenario():
         hdfs = Hdfs(Random(4))
         log = await opened(hdfs, 1)
@@ -130,7 +130,7 @@ def test_taking_over_that_fails_can_be_repeated(kind, fault):
     run_simulated(scenario())
 
 
-def test_a_reading_that_fails_or_panics_can_be_repeated():
+def test_a_failed_read_can_be_repeated():
     async def scenario():
         hdfs = Hdfs(Random(5))
         await (await opened(hdfs, 1)).append([b"one"])
@@ -154,7 +154,7 @@ def test_a_reading_that_fails_or_panics_can_be_repeated():
     run_simulated(scenario())
 
 
-def test_hdfs_that_stays_away_ends_the_log_when_patience_ends():
+def test_the_log_fails_when_hdfs_stays_away_beyond_its_patience():
     async def scenario():
         hdfs = Hdfs(Random(6))
         log = await opened(hdfs, 1, patience_s=30)
@@ -178,7 +178,7 @@ def test_hdfs_that_stays_away_ends_the_log_when_patience_ends():
         "Replication nodes. There are 3 datanode(s) running and no node(s) are excluded…\\n\\tat",
     ],
 )
-def test_a_disk_without_room_is_told_at_once_and_not_tried_again(said):
+def test_a_full_disk_is_reported_at_once_without_retry(said):
     async def scenario():
         hdfs, seen = Hdfs(Random(7)), []
         log = await opened(hdfs, 1)
@@ -199,7 +199,7 @@ def test_a_disk_without_room_is_told_at_once_and_not_tried_again(said):
 
 
 @pytest.mark.parametrize(("running", "excluded"), [(0, 0), (3, 2)])
-def test_data_nodes_that_are_not_there_are_no_full_disk(running, excluded):
+def test_missing_data_nodes_are_no_full_disk(running, excluded):
     async def scenario():
         hdfs = Hdfs(Random(8))
         log = await opened(hdfs, 1, patience_s=0)
@@ -238,7 +238,7 @@ def test_an_append_over_several_blocks_syncs_each():
     run_simulated(scenario())
 
 
-def test_the_next_owner_removes_what_never_came_into_its_place():
+def test_the_next_owner_removes_unfinished_copies():
     async def scenario():
         hdfs = Hdfs(Random(11))
         log = await opened(hdfs, 1)
@@ -256,12 +256,12 @@ def test_the_next_owner_removes_what_never_came_into_its_place():
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://x", "hdfs://a-name-service"])
-def test_an_address_that_is_none_is_told(url):
+def test_an_invalid_address_is_refused(url):
     with pytest.raises(InvalidRequest, match=f"^{url} names no HDFS"):
         asyncio.run(HdfsLog.open(url, "/log", "a", 1))
 
 
-def test_nobody_there_is_told_at_once():
+def test_an_address_without_hdfs_is_reported_at_once():
     begun = time.monotonic()
     with pytest.raises(Unavailable, match=r"hdfs://127\.0\.0\.1:1/log/a cannot be used"):
         asyncio.run(HdfsLog.open("hdfs://127.0.0.1:1", "/log", "a", 1))
@@ -278,11 +278,11 @@ def test_a_folder_that_is_no_log_is_refused():
     run_simulated(scenario())
 
 
-# ------------------------------------------------------------ any faults, several owners
+# ------------------------------------------------------------ random faults, several owners
 
 
 class Owners:
-    """Successive owners of a log; some go on when the next has begun."""
+    """Successive owners of a log; some still append when the next has taken over."""
 
     def __init__(self, seed):
         self.random = Random(seed)
@@ -293,7 +293,7 @@ class Owners:
         self.acknowledged = []
         """(epoch, payload), in order."""
         self.found = {}
-        """Epoch → what its owner read when it had taken over."""
+        """By epoch, the payloads that its owner read when it had taken over."""
 
     def fault(self, _):
         if self.random.random() < self.rate:
@@ -301,7 +301,7 @@ class Owners:
         return None
 
     async def take_over(self):
-        """Until it succeeds, each time under the next epoch; returns the log."""
+        """Try under the next epoch until one succeeds; return the epoch and the log."""
         while True:
             self.epoch += 1
             epoch = self.epoch
@@ -357,7 +357,7 @@ class Owners:
 
 
 @pytest.mark.parametrize("first", range(0, 8 * SEEDS, SEEDS))
-def test_whatever_fails_what_was_acknowledged_is_read_once_and_stays(first):
+def test_acknowledged_records_are_read_once_under_any_faults(first):
     appended = 0
     for seed in range(first, first + SEEDS):
         owners = Owners(seed)
@@ -366,10 +366,10 @@ def test_whatever_fails_what_was_acknowledged_is_read_once_and_stays(first):
     assert appended > 100 * SEEDS
 
 
-# ------------------------------------------------------------ logs of who has gone
+# ------------------------------------------------------------ listing and removing logs
 
 
-def test_a_log_that_is_removed_is_gone_and_its_owner_makes_none_anew():
+def test_the_owner_of_a_removed_log_cannot_recreate_it():
     async def scenario():
         hdfs = Hdfs(Random(1))
         logs = HdfsLogs(hdfs.client(), "/log")
@@ -394,7 +394,7 @@ def test_a_log_that_is_removed_is_gone_and_its_owner_makes_none_anew():
 
 @every_fault
 @pytest.mark.parametrize("kind", ["list", "delete"])
-def test_logs_that_are_not_answered_about_are_unavailable_and_asked_about_again(kind, fault):
+def test_a_request_about_logs_without_answer_is_unavailable_and_can_be_repeated(kind, fault):
     async def scenario():
         hdfs = Hdfs(Random(2))
         await opened(hdfs, 1)
@@ -410,18 +410,18 @@ def test_logs_that_are_not_answered_about_are_unavailable_and_asked_about_again(
     run_simulated(scenario())
 
 
-# ------------------------------------------------------------ who reads logs from outside
+# ------------------------------------------------------------ readers that are not the owner
 
 
 async def outside(logs, epoch, sequence):
-    """Payloads of a segment."""
+    """The payloads of a segment."""
     data = await logs.read("a", epoch, sequence)
     return [p for p, _ in scan_segment(data, segment_name(epoch, sequence)).frames]
 
 
 @every_fault
-def test_a_sealed_segment_is_read_whole_whatever_becomes_of_its_closing(fault):
-    """A file that is open reads as shorter than it is."""
+def test_a_sealed_segment_is_read_whole_even_if_closing_it_fails(fault):
+    """An open file reads as shorter than it is."""
 
     async def scenario():
         hdfs = Hdfs(Random(3))
@@ -439,7 +439,7 @@ def test_a_sealed_segment_is_read_whole_whatever_becomes_of_its_closing(fault):
     run_simulated(scenario())
 
 
-def test_what_nobody_has_closed_is_closed_by_who_reads_it():
+def test_a_reader_closes_a_segment_that_its_owner_left_open():
     async def scenario():
         hdfs = Hdfs(Random(4))
         logs = HdfsLogs(hdfs.client(), "/log")
@@ -454,7 +454,7 @@ def test_what_nobody_has_closed_is_closed_by_who_reads_it():
 
 
 @pytest.mark.parametrize("kind", ["list", "open", "read"])
-def test_who_reads_a_log_that_is_taken_over_meanwhile_looks_for_it_again(kind):
+def test_a_reader_finds_a_segment_again_after_a_take_over(kind):
     async def scenario():
         hdfs = Hdfs(Random(5))
         logs = HdfsLogs(hdfs.client(), "/log")

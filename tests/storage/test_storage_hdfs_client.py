@@ -1,4 +1,4 @@
-"""What the HDFS client does with the library's objects."""
+"""How the HDFS client uses the objects of its library."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from hornbeam_server.storage.hdfs.client import HdfsClient
 
 
 class Inner:
-    """What the library writes to; `closed` counts."""
+    """The target of the library's writes; `closed` counts calls of `close`."""
 
     def __init__(self):
         self.written, self.closed = b"", 0
@@ -38,8 +38,8 @@ def client_of(inner):
     return client
 
 
-def test_a_writer_that_nobody_wants_any_more_is_not_closed_by_the_garbage_collector():
-    """That would wait for HDFS, in the event loop's thread."""
+def test_the_garbage_collector_does_not_close_an_abandoned_writer():
+    """Closing would wait for HDFS, in the event loop's thread."""
     inner = Inner()
 
     async def scenario():
@@ -53,7 +53,7 @@ def test_a_writer_that_nobody_wants_any_more_is_not_closed_by_the_garbage_collec
     assert (inner.written, inner.closed) == (b"data", 0)
 
 
-def test_a_writer_is_closed_when_it_is_said_so():
+def test_close_closes_a_writer():
     inner = Inner()
 
     async def scenario():

@@ -1,5 +1,5 @@
-"""The log on a real HDFS of three DataNodes: owners that follow each other, and processes of HDFS
-that die or freeze while it is written."""
+"""The log on a real HDFS of three DataNodes: owners follow each other, and processes of HDFS die or
+freeze while it is written."""
 
 import asyncio
 import os
@@ -24,16 +24,16 @@ from hornbeam_server.storage.hdfs.log import HdfsLog
 from hornbeam_server.storage.ports import START
 
 STALL_S = 20.0
-"""How long an append may take when a DataNode is lost: two tries without an answer, and some
-seconds until the NameNode knows."""
+"""How long an append may take when a DataNode is lost: two attempts without an answer, and some
+seconds until the NameNode notices."""
 
 PATIENCE_S = 200.0
-"""How long a NameNode may take to start on a machine that has other work."""
+"""How long a NameNode may take to start on a busy machine."""
 
 
 @pytest.fixture(scope="module")
 def hdfs(tmp_path_factory):
-    """One that tests may harm; each leaves it whole."""
+    """A cluster that tests may harm; each test leaves it whole."""
     with guarded_cluster(tmp_path_factory.mktemp("hdfs"), data_nodes=3) as cluster:
         yield cluster
 
@@ -48,7 +48,7 @@ async def payloads(log):
 
 
 class Appending:
-    """Somebody who appends without end, one record after the other."""
+    """Appends without end, one record after the other."""
 
     def __init__(self, log, name=""):
         self._log = log
@@ -66,7 +66,7 @@ class Appending:
             self.acknowledged.append(payload)
 
     async def more(self, count=20):
-        """Wait until some more are acknowledged."""
+        """Wait until `count` more records are acknowledged."""
         wanted = len(self.acknowledged) + count
         while len(self.acknowledged) < wanted:
             if self._task.done():
@@ -74,14 +74,14 @@ class Appending:
             await asyncio.sleep(0.01)
 
     async def stop(self):
-        """Returns the error that ended it, if one did."""
+        """Stop, and return the error that ended the appends before, or the cancellation."""
         self._task.cancel()
         (result,) = await asyncio.gather(self._task, return_exceptions=True)
         return result
 
 
 async def taken_over(url, folder, epoch, appending):
-    """What the next owner reads, which is all that was acknowledged, and at most one more."""
+    """Take the log over. The next owner reads all acknowledged records, and at most one more."""
     await appending.stop()
     log = await HdfsLog.open(url, folder, "a", epoch)
     try:
@@ -92,7 +92,7 @@ async def taken_over(url, folder, epoch, appending):
     assert len(found) <= len(appending.acknowledged) + 1
 
 
-async def test_owners_follow_each_other_while_the_last_is_still_appending(hdfs, folder):
+async def test_owners_follow_each_other_while_the_last_still_appends(hdfs, folder):
     owners, found = [], []
     for epoch in range(1, 5):
         log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", epoch, segment_bytes=2_000)
@@ -111,8 +111,8 @@ async def test_owners_follow_each_other_while_the_last_is_still_appending(hdfs, 
         assert isinstance(await owner.stop(), Unavailable)
 
 
-async def test_what_is_under_way_when_the_fence_comes_takes_no_effect_behind_it(hdfs, folder):
-    """By path, as the client library sends it: a file whose folder is gone is not made."""
+async def test_requests_under_way_have_no_effect_behind_the_fence(hdfs, folder):
+    """The client library sends paths: a file whose folder is gone is not created."""
     home = f"{folder}/a"
     old, new = (HdfsFiles(HdfsClient(hdfs.hdfs_url, {}), home) for _ in range(2))
     await old.fence(1)
@@ -162,7 +162,7 @@ async def test_an_owner_that_was_frozen_across_the_fence_is_refused(hdfs, folder
 
 @asynccontextmanager
 async def harmed(cluster, how, name):
-    """A process of the cluster, killed or frozen for a while."""
+    """Kill or freeze a process of the cluster for a while."""
     await asyncio.to_thread(getattr(cluster, how), name)
     try:
         yield
@@ -188,12 +188,12 @@ async def test_the_loss_of_a_data_node_costs_seconds_and_no_record(hdfs, folder,
 
 
 async def copies(cluster, folder):
-    """How many of each segment HDFS is to make."""
+    """The replication that HDFS is to keep of the segments of epoch 2."""
     client = HdfsClient(cluster.hdfs_url, {})
     return {s.replication for s in await client.list_status(f"{folder}/a/{2:010d}")}
 
 
-async def test_a_name_node_that_comes_back_finds_the_log_going_on(hdfs, folder):
+async def test_the_log_goes_on_after_a_restart_of_the_name_node(hdfs, folder):
     log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 1, patience_s=PATIENCE_S)
     appending = Appending(log)
     await appending.more()
@@ -203,7 +203,7 @@ async def test_a_name_node_that_comes_back_finds_the_log_going_on(hdfs, folder):
     await taken_over(hdfs.hdfs_url, folder, 2, appending)
 
 
-async def test_no_room_is_told_as_such(hdfs, folder):
+async def test_an_exceeded_quota_is_reported_as_a_full_disk(hdfs, folder):
     log = await HdfsLog.open(hdfs.hdfs_url, folder, "a", 1)
     await log.append([b"one"])
     await log.roll()
@@ -222,7 +222,7 @@ def set_quota(cluster, path, count):
 
 
 class owner_process(subprocess.Popen):
-    """Killed at the end."""
+    """A process that owns the log; it is killed at the end."""
 
     def __init__(self, *arguments):
         super().__init__(

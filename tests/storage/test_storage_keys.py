@@ -1,4 +1,4 @@
-"""Keys: bytes compare as values do, decode to what was encoded, and never contain one another."""
+"""Keys: bytes compare as values do, decode to the encoded values, and never contain one another."""
 
 import re
 from decimal import Decimal
@@ -54,7 +54,7 @@ def two_keys(draw):
 
 
 def compared(left, right, descending):
-    """Sign of the comparison, by the meaning of the port."""
+    """The sign of the comparison, as the port defines it."""
     for a, b, down in zip(left, right, descending, strict=True):
         sign = (a is not None) - (b is not None) if a is None or b is None else (a > b) - (a < b)
         if sign:
@@ -131,7 +131,7 @@ def test_successor_is_the_least_bound(prefix, other):
 
 
 @given(two_keys(), st.integers(0, 10_000), st.integers(1, 255))
-def test_damaged_keys_never_escape_as_other_errors(case, at, flip):
+def test_damaged_keys_raise_nothing_but_corruption(case, at, flip):
     kinds, descending, left, _ = case
     codec = LayoutCodec(
         layout([PLAIN[k] for k in kinds], {i for i, d in enumerate(descending) if d})
@@ -147,7 +147,7 @@ def test_damaged_keys_never_escape_as_other_errors(case, at, flip):
 
 @pytest.mark.parametrize("kind", KEY_KINDS)
 @given(st.data())
-def test_truncated_and_prolonged_keys_are_corrupt(kind, data):
+def test_truncated_and_prolonged_keys_raise_corruption(kind, data):
     key = part_encoder(kind)(data.draw(values(PLAIN[kind])))
     for cut in range(len(key)):
         with pytest.raises(Corruption):
@@ -189,7 +189,7 @@ def matches(bounds, row):
 
 
 @given(ranges())
-def test_a_key_range_holds_what_sql_means(case):
+def test_a_key_range_has_the_keys_that_sql_selects(case):
     kind, down0, down1, bounds, rows = case
     descending = {i for i, down in enumerate((down0, down1)) if down}
     codec = LayoutCodec(layout([PLAIN[Kind.INTEGER], PLAIN[kind]], descending))

@@ -45,7 +45,7 @@ def failing(error_number, *, after=0):
         ("fdatasync", errno.EDQUOT, DiskFull),
     ],
 )
-async def test_after_a_failed_write_or_sync_nothing_more_is_appended(
+async def test_after_a_failed_write_or_sync_no_append_succeeds(
     tmp_path, monkeypatch, function, number, error
 ):
     log = await LocalLog.open(tmp_path, "a", 1)
@@ -69,7 +69,7 @@ async def test_after_a_failed_write_or_sync_nothing_more_is_appended(
 
 
 def short_of_room(number, *, after):
-    """An `os.write` that finds room for so many more bytes, until `after` is raised."""
+    """An `os.write` with room for only `after[0]` more bytes."""
     real = os.write
 
     def write(file, data):
@@ -88,8 +88,8 @@ def short_of_room(number, *, after):
 async def test_after_a_write_without_room_appends_go_on(
     tmp_path, monkeypatch, number, room, joined
 ):
-    """Whatever was to be written: a new segment's head, an append (in one call, or piece by
-    piece), a seal."""
+    """The room ends in the head of a new segment, in an append (in one call, or piece by piece), or
+    in a seal."""
     monkeypatch.setattr("hornbeam_server.storage.local.log.JOINED_BYTES", joined)
     left = [room]
     log = await LocalLog.open(tmp_path, "a", 1, segment_bytes=60)
@@ -118,7 +118,7 @@ async def test_after_a_write_without_room_appends_go_on(
     await again.close()
 
 
-async def test_a_segment_that_finds_no_place_begins_later(tmp_path, monkeypatch):
+async def test_a_segment_that_has_no_room_begins_later(tmp_path, monkeypatch):
     log = await LocalLog.open(tmp_path, "a", 1)
     monkeypatch.setattr(os, "open", failing(errno.ENOSPC)(os.open))
     with pytest.raises(NoRoom) as refused:
@@ -131,7 +131,7 @@ async def test_a_segment_that_finds_no_place_begins_later(tmp_path, monkeypatch)
     assert [s.sealed for s in await (await LocalLog.open(tmp_path, "a", 2)).segments()] == [True]
 
 
-async def test_a_log_without_room_for_its_seal_is_closed_and_read(tmp_path, monkeypatch):
+async def test_a_log_without_room_for_its_seal_is_closed_and_readable(tmp_path, monkeypatch):
     log = await LocalLog.open(tmp_path, "a", 1)
     await log.append([b"one"])
     monkeypatch.setattr(os, "write", short_of_room(errno.ENOSPC, after=[3]))
@@ -154,7 +154,7 @@ async def test_a_segment_begins_once_a_descriptor_is_free(tmp_path, monkeypatch,
     await again.close()
 
 
-async def test_a_segment_that_gets_no_descriptor_for_long_makes_the_log_fail(tmp_path, monkeypatch):
+async def test_a_segment_that_gets_no_descriptor_in_time_makes_the_log_fail(tmp_path, monkeypatch):
     log = await LocalLog.open(tmp_path, "a", 1)
     monkeypatch.setattr(local_log, "DESCRIPTOR_S", -1)
     monkeypatch.setattr(os, "open", failing(errno.EMFILE)(os.open))
@@ -163,9 +163,7 @@ async def test_a_segment_that_gets_no_descriptor_for_long_makes_the_log_fail(tmp
     await log.close()
 
 
-async def test_a_roll_that_waits_behind_a_failed_append_does_not_seal_its_remains(
-    tmp_path, monkeypatch
-):
+async def test_a_roll_behind_a_failed_append_does_not_seal_its_remains(tmp_path, monkeypatch):
     log = await LocalLog.open(tmp_path, "a", 1)
     await log.append([b"before"])
     real, written = os.write, failing(errno.EIO, after=1)
@@ -177,7 +175,9 @@ async def test_a_roll_that_waits_behind_a_failed_append_does_not_seal_its_remain
     assert await payloads(await LocalLog.open(tmp_path, "a", 2)) == [b"before"]
 
 
-async def test_what_a_dead_process_left_unsynced_is_synced_before_it_is_read(tmp_path, monkeypatch):
+async def test_unsynced_bytes_of_a_dead_process_are_synced_before_they_are_read(
+    tmp_path, monkeypatch
+):
     log = await LocalLog.open(tmp_path, "a", 1)
     await log.append([b"one"])
     await log.roll()
@@ -189,7 +189,7 @@ async def test_what_a_dead_process_left_unsynced_is_synced_before_it_is_read(tmp
     assert done[:3] == [path.stat().st_ino for path in expected]
 
 
-async def test_a_seal_that_fails_makes_the_log_fail(tmp_path, monkeypatch):
+async def test_a_failed_seal_makes_the_log_fail(tmp_path, monkeypatch):
     log = await LocalLog.open(tmp_path, "a", 1)
     await log.append([b"one"])
     monkeypatch.setattr(os, "fsync", failing(errno.EIO)(os.fsync))
@@ -296,7 +296,7 @@ async def test_the_torn_tail_of_an_earlier_owner_is_dropped_and_counted(tmp_path
     await later.close()
 
 
-async def test_the_segment_that_a_reader_begins_in_is_kept_and_missed(tmp_path):
+async def test_the_segment_at_a_readers_position_is_kept_and_required(tmp_path):
     end = await three_segments(tmp_path)
     log = await LocalLog.open(tmp_path, "a", 2)
     assert await log.drop_before(end) == 2
@@ -323,7 +323,7 @@ async def test_coordination_is_open_once(tmp_path):
         (errno.EMFILE, Unavailable),
     ],
 )
-def test_a_folder_that_cannot_be_written_in_is_told(tmp_path, monkeypatch, number, error):
+def test_an_error_in_opening_a_folder_is_classified(tmp_path, monkeypatch, number, error):
     monkeypatch.setattr(os, "open", failing(number)(os.open))
     with pytest.raises(error):
         LocalCoordination.open(tmp_path)
@@ -338,7 +338,7 @@ def test_a_damaged_file_is_corruption_and_leaves_the_lock_free(tmp_path):
 
 
 @pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, DiskFull), (errno.EIO, Unavailable)])
-async def test_a_failed_write_leaves_the_value_as_it_was(tmp_path, monkeypatch, number, error):
+async def test_a_failed_write_leaves_the_value_unchanged(tmp_path, monkeypatch, number, error):
     service = LocalCoordination.open(tmp_path)
     await service.write("/x", b"old", 0)
     monkeypatch.setattr(os, "fsync", failing(number)(os.fsync))

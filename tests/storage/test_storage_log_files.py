@@ -44,9 +44,7 @@ APPEND_BYTES = len(b"".join(encode_append([b"two", b"three"], 1, 1, 0)))
 
 @pytest.mark.parametrize("error", [Unavailable("cut"), DiskFull("full")])
 @pytest.mark.parametrize("done", [None, 0, 5, APPEND_BYTES - 1, ALL])
-async def test_after_a_failed_append_the_log_refuses_and_its_successor_reads_what_is_there(
-    done, error
-):
+async def test_after_a_failed_append_the_log_refuses_and_its_successor_reads_the_rest(done, error):
     disk = SimulatedDisk()
     log = await opened(disk)
     await log.append([b"one"])
@@ -81,7 +79,7 @@ async def test_a_segment_that_fails_to_begin_or_end_loses_nothing(kind, done):
     assert await reread(disk) == expected
 
 
-def test_a_file_that_was_not_begun_is_not_there_and_one_with_nothing_in_it_is():
+def test_a_file_exists_once_it_was_created_even_if_empty():
     async def scenario(done):
         disk = SimulatedDisk()
         disk.fault = once(Kind.CREATE, Fault(LOST, done))
@@ -95,7 +93,7 @@ def test_a_file_that_was_not_begun_is_not_there_and_one_with_nothing_in_it_is():
 
 @pytest.mark.parametrize("kind", [Kind.FENCE, Kind.NAMES, Kind.READ, Kind.TAIL])
 @pytest.mark.parametrize("done", [None, ALL])
-async def test_reading_that_fails_can_be_repeated(kind, done):
+async def test_a_failed_read_can_be_repeated(kind, done):
     disk = SimulatedDisk()
     log = await opened(disk)
     await log.append([b"one"])
@@ -131,8 +129,8 @@ async def test_a_drop_that_fails_half_way_leaves_no_gap_and_can_be_repeated(done
     assert await payloads(log) == [b"3", b"still open"]
 
 
-def test_a_caller_may_die_on_either_side_of_the_effect():
-    """What a network does with the operations of a process that is gone."""
+def test_a_caller_may_die_before_or_after_the_effect():
+    """The append of a dead process arrives before the fence, behind it, or never."""
 
     async def scenario(arrives):
         disk, sent, on_its_way = SimulatedDisk(), [], asyncio.Event()
@@ -165,7 +163,7 @@ def test_a_caller_may_die_on_either_side_of_the_effect():
     assert asyncio.run(scenario("behind the fence")) == []
 
 
-async def test_a_caller_who_goes_away_does_not_fail_a_roll():
+async def test_a_cancelled_caller_does_not_fail_a_roll():
     disk = SimulatedDisk()
     log = await opened(disk)
     await log.append([b"one"])
@@ -190,7 +188,7 @@ async def unsynced(size=3 * SECTOR_BYTES):
     return disk
 
 
-async def test_a_dead_process_leaves_what_it_wrote_and_a_dead_machine_only_what_was_synced():
+async def test_a_dead_process_leaves_all_it_wrote_and_a_dead_machine_only_synced_bytes():
     disk = await unsynced(5)
     assert await reread(disk) == [b"synced", b"xxxxx"]
     disk = await unsynced(5)
@@ -198,7 +196,7 @@ async def test_a_dead_process_leaves_what_it_wrote_and_a_dead_machine_only_what_
     assert await reread(disk) == [b"synced"]
 
 
-async def test_what_a_successor_has_read_survives_the_machine():
+async def test_bytes_that_a_successor_has_read_survive_the_machine():
     disk = await unsynced(5)
     found = await reread(disk)
     disk.crash(lambda end: pytest.fail(f"{end} is not synced"))
@@ -236,13 +234,13 @@ async def test_a_file_whose_name_was_not_synced_may_vanish_with_the_machine():
     assert disk.files("a") == {}
 
 
-async def test_a_name_that_was_synced_does_not_vanish():
+async def test_a_synced_name_does_not_vanish():
     disk = await unsynced()
     with pytest.raises(AssertionError, match="cannot vanish"):
         disk.crash(lambda end: None)
 
 
-async def test_flipped_bits_are_found_when_they_are_read():
+async def test_flipped_bits_are_found_by_reading():
     disk = SimulatedDisk()
     log = await opened(disk)
     await log.append([b"one"])
@@ -266,7 +264,7 @@ async def test_an_epoch_is_used_once():
         await opened(disk, 2)
 
 
-async def test_a_sealed_segment_is_looked_at_once_however_often_they_are_listed():
+async def test_repeated_lists_read_the_seal_of_a_segment_once():
     disk, seen = SimulatedDisk(), []
     log = await opened(disk)
     for _ in range(3):

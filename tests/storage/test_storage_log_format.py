@@ -70,7 +70,7 @@ def test_whole_segments():
 
 
 @pytest.mark.parametrize("data", [OPEN, SEALED], ids=["open", "sealed"])
-def test_every_truncation_drops_the_torn_tail_only(data):
+def test_every_truncation_drops_only_the_torn_tail(data):
     for cut in range(len(data)):
         found = scanned(data[:cut])
         whole = sum(end <= cut for end in ENDS[1:])
@@ -123,7 +123,7 @@ def test_damage_before_a_torn_tail_is_still_corruption():
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 5_000, b"\xff" * 5_000, b"\0\0\0\x01" * 1_000])
-def test_a_tail_that_was_allocated_but_not_written_is_torn(tail):
+def test_an_allocated_but_unwritten_tail_is_torn(tail):
     found = scanned(OPEN + tail)
     assert [payload for payload, _ in found.frames] == PAYLOADS
     assert found.torn_bytes == len(tail)
@@ -153,7 +153,7 @@ def test_a_segment_under_another_name_is_corruption():
         scan_segment(OPEN, segment_name(1, 2))
 
 
-def test_other_format_versions_are_refused_and_not_taken_for_a_torn_header():
+def test_other_format_versions_are_refused():
     data = bytearray(HEADER.encode())
     for version in (1, 3):
         data[8] = version
@@ -167,12 +167,12 @@ def test_headers_hold_any_name(name):
     assert scanned(header.encode()).header == header
 
 
-def test_payloads_that_no_frame_can_hold_are_refused():
+def test_an_empty_payload_is_refused():
     with pytest.raises(ValueError, match="0 bytes"):
         require_payloads([b"one", b""])
 
 
-def test_a_frame_is_whole_only_where_it_was_written():
+def test_a_frame_is_valid_only_where_it_was_written():
     frame = b"".join(encode_append([b"moved"], 1, 1, len(OPEN)))
     assert payloads(OPEN + frame) == [*PAYLOADS, b"moved"]
     elsewhere = [(2, 1, 0), (1, 2, 0), (1, 1, 1), (1, 1, -1), (1, 1, -len(HEADER.encode()))]
@@ -185,7 +185,7 @@ def test_a_frame_is_whole_only_where_it_was_written():
 
 
 def test_rows_that_quote_the_log_do_not_make_a_torn_tail_corruption():
-    """A user may store what he has read from a log file; then the machine loses power."""
+    """A user may store bytes read from a log file; then the machine loses power."""
     data = appended(OPEN, SEALED + encode_seal(1, 1, 0) * 3)
     found = scanned(data[:-1])
     assert [payload for payload, _ in found.frames] == PAYLOADS

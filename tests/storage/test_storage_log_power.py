@@ -27,7 +27,7 @@ def payloads(data):
     return [payload for payload, _ in scan_segment(data, NAME).frames]
 
 
-def test_frames_of_one_append_differ_only_in_the_bit_that_says_so():
+def test_frames_of_one_append_are_marked_by_one_bit():
     both = b"".join(encode_append([b"hi", b"ho"], 1, 1, 38))
     first = b"".join(encode_append([b"hi"], 1, 1, 38))
     second = b"".join(encode_append([b"ho"], 1, 1, 38 + len(first)))
@@ -38,7 +38,7 @@ def test_frames_of_one_append_differ_only_in_the_bit_that_says_so():
 
 
 @pytest.mark.parametrize("lost", [b"\0", b"\xee"])
-def test_whatever_pages_of_the_last_append_are_lost_the_rest_is_read(lost):
+def test_any_lost_pages_of_the_last_append_leave_the_rest_readable(lost):
     pages = [range(i, min(i + PAGE, len(APPEND))) for i in range(0, len(APPEND), PAGE)]
     assert len(pages) > 4
     for kept in product([False, True], repeat=len(pages)):
@@ -61,7 +61,8 @@ def test_damage_before_a_whole_append_is_corruption(position):
 
 
 def test_damage_before_one_append_of_long_frames_is_corruption():
-    """Only the chain of its frames tells: the one that ends the data continues the append."""
+    """Only the chain of its frames shows it: the frame at the end of the data continues the
+    append."""
     data = bytearray(appended(SYNCED, b"a" * 100_000, b"b" * 100_000))
     data[len(SYNCED) - 1] ^= 1
     with pytest.raises(Corruption):
@@ -87,7 +88,7 @@ async def test_the_next_owner_reads_past_a_torn_append(tmp_path):
     await log.close()
 
 
-async def test_the_log_writes_its_appends_as_such(tmp_path):
+async def test_the_log_writes_the_frames_of_an_append_together(tmp_path):
     log = await LocalLog.open(tmp_path, "a", 1)
     await log.append([b"one", b"two"])
     position = await log.append([b"three"])

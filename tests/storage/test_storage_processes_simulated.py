@@ -1,4 +1,4 @@
-"""The simulation's own laws: crashed, frozen and thawed processes, and calls that go wrong."""
+"""The simulation's own laws: crashed, frozen and thawed processes, and calls that fail."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ async def tick(seen, name):
         seen.append((name, "unwound"))
 
 
-def test_of_a_process_that_crashes_nothing_runs_any_more_until_it_is_buried():
+def test_nothing_of_a_crashed_process_runs_until_it_is_buried():
     async def scenario():
         loop, seen = asyncio.get_running_loop(), []
         process = loop.process("p")
@@ -42,7 +42,7 @@ def test_of_a_process_that_crashes_nothing_runs_any_more_until_it_is_buried():
     run_simulated(scenario())
 
 
-def test_a_process_that_thaws_finds_all_its_timers_due():
+def test_all_timers_of_a_thawed_process_are_due():
     async def scenario():
         loop, seen = asyncio.get_running_loop(), []
         process = loop.process("p")
@@ -76,7 +76,7 @@ def test_a_process_can_crash_at_each_of_its_steps(steps):
         process.crash_after(steps)
         await asyncio.sleep(1)
         assert seen == list(range(min(steps, 10)))
-        # The eleventh step sees the loop end, the twelfth tells that the task is done.
+        # The eleventh step ends the loop, the twelfth completes the task.
         assert process.dead is (steps < 12)
         await process.bury()
 
@@ -102,7 +102,7 @@ def test_children_and_callbacks_belong_to_their_process():
     run_simulated(scenario())
 
 
-def test_a_simulation_in_which_nothing_can_happen_says_so():
+def test_a_simulation_that_cannot_go_on_raises_stuck():
     async def scenario():
         await asyncio.get_running_loop().create_future()
 
@@ -120,7 +120,7 @@ def calls(process, rates, **options):
     )  # fmt: skip
 
 
-def test_a_refused_call_has_no_effect_and_an_unknown_one_has():
+def test_a_refused_call_has_no_effect_and_a_call_without_answer_has():
     async def scenario():
         process, seen = asyncio.get_running_loop().process("p"), []
         with pytest.raises(Unavailable, match="refused"):
@@ -133,7 +133,7 @@ def test_a_refused_call_has_no_effect_and_an_unknown_one_has():
     run_simulated(scenario())
 
 
-def test_what_a_process_sent_before_it_died_still_arrives():
+def test_a_call_sent_before_the_process_died_still_arrives():
     async def scenario():
         process, seen = asyncio.get_running_loop().process("p"), []
         process.start(calls(process, {}).one("x", lambda: seen.append(1)))
@@ -150,7 +150,7 @@ def test_what_a_process_sent_before_it_died_still_arrives():
     run_simulated(scenario())
 
 
-def test_a_service_that_is_away_refuses_everything():
+def test_a_service_that_is_away_refuses_every_call():
     async def scenario():
         outage = Outage()
         reach = calls(asyncio.get_running_loop().process("p"), {}, outage=outage)
@@ -163,7 +163,7 @@ def test_a_service_that_is_away_refuses_everything():
     run_simulated(scenario())
 
 
-def test_a_put_that_fails_may_have_written_a_part():
+def test_a_failed_put_may_have_written_a_part():
     async def scenario():
         process, tables, parts = asyncio.get_running_loop().process("p"), SimulatedTables(), set()
         store = SimulatedStore(tables, calls(process, {Fault.STORE_REFUSED: 0.5}))
@@ -181,7 +181,7 @@ def test_a_put_that_fails_may_have_written_a_part():
     run_simulated(scenario())
 
 
-def test_a_frozen_process_loses_its_session_and_knows_it_when_it_thaws():
+def test_a_frozen_process_loses_its_session_and_notices_when_it_thaws():
     async def scenario():
         loop = asyncio.get_running_loop()
         registry, process = SimulatedRegistry(loop.time), loop.process("p")
@@ -203,7 +203,7 @@ def test_a_frozen_process_loses_its_session_and_knows_it_when_it_thaws():
     run_simulated(scenario())
 
 
-def test_news_comes_neither_to_who_is_cut_off_nor_to_whom_the_service_answers_late():
+def test_no_news_arrives_during_a_lag_or_a_cut():
     async def scenario():
         loop = asyncio.get_running_loop()
         registry, process = SimulatedRegistry(loop.time), loop.process("p")
@@ -249,7 +249,7 @@ def test_a_session_that_is_cut_off_ends_although_its_process_lives():
     run_simulated(scenario())
 
 
-def test_decisions_are_a_function_of_the_seed():
+def test_the_seed_determines_all_decisions():
     profile = Profile(rate={Fault.SLOW: 0.5})
 
     def drawn(seed):
@@ -262,8 +262,8 @@ def test_decisions_are_a_function_of_the_seed():
 
 
 @pytest.mark.parametrize("ends", ["crash", "freeze"])
-def test_a_process_that_waits_for_its_turn_and_ends_holds_up_no_other_process(ends):
-    """All processes share one loop, so one line of those that wait for a turn."""
+def test_a_process_that_ends_in_the_queue_for_a_turn_delays_no_other(ends):
+    """All processes share one loop, and so one queue for turns."""
 
     async def scenario():
         loop = asyncio.get_running_loop()

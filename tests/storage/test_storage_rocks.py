@@ -1,4 +1,4 @@
-"""What is RocksDB's own: damage, second opens, numbers of tables, threads."""
+"""Properties of RocksDB's own: damage, second opens, numbers of tables, threads."""
 
 import asyncio
 import random
@@ -37,7 +37,9 @@ def damage(folder, at, files="*.sst"):
 @pytest.mark.parametrize(
     ("count", "size", "files"), [(5_000, 90, "*.sst"), (100, rocks.BLOB_BYTES, "*.blob")]
 )
-async def test_a_damaged_block_is_corruption_and_never_absence(tmp_path, count, size, files):
+async def test_a_damaged_block_raises_corruption_and_never_reads_as_absent(
+    tmp_path, count, size, files
+):
     store = await filled(tmp_path, count, size)
     store._db.flush()
     await store.close()
@@ -73,7 +75,7 @@ def test_a_damaged_table_of_names_is_not_an_empty_store(tmp_path):
 
     run(scenario())
     damage(tmp_path, 0.0)
-    for _ in range(2):  # and the first failure does not keep the lock
+    for _ in range(2):  # the first failure does not keep the lock
         with pytest.raises(Corruption, match="checksum"):
             RocksStore.open(tmp_path)
 
@@ -86,7 +88,7 @@ async def test_a_folder_is_open_once(tmp_path):
     await RocksStore.open(tmp_path).close()
 
 
-async def test_numbers_of_tables_are_never_given_twice(tmp_path):
+async def test_table_numbers_are_never_reused(tmp_path):
     numbers = []
     for _ in range(3):
         store = RocksStore.open(tmp_path)
@@ -99,7 +101,7 @@ async def test_numbers_of_tables_are_never_given_twice(tmp_path):
 
 
 async def test_a_purge_batch_never_ends_inside_a_row(tmp_path, monkeypatch):
-    """Else a tombstone could be gone while what it hides is not."""
+    """Otherwise a tombstone could be gone while the versions that it hides are not."""
     monkeypatch.setattr(rocks, "PURGE_BATCH", 1)
     store = RocksStore.open(tmp_path)
     await store.create_table("t")
@@ -151,7 +153,7 @@ async def test_many_scans_and_large_puts_at_the_same_time(tmp_path):
         ("IO error: while reading", Unavailable),
     ],
 )
-async def test_what_rocksdb_says_becomes_one_of_our_errors(tmp_path, status, error):
+async def test_errors_of_rocksdb_are_translated(tmp_path, status, error):
     store = await filled(tmp_path, 1)
     db = store._db
 
@@ -168,7 +170,7 @@ async def test_what_rocksdb_says_becomes_one_of_our_errors(tmp_path, status, err
     await store.close()
 
 
-async def test_mistakes_of_ours_are_not_disguised(tmp_path):
+async def test_programming_errors_are_not_translated(tmp_path):
     store = await filled(tmp_path, 1)
     with pytest.raises(TypeError):
         await store.put({"t": [Put("text", b"v")]}, 9)
@@ -176,7 +178,7 @@ async def test_mistakes_of_ours_are_not_disguised(tmp_path):
 
 
 async def test_a_crash_of_the_process_loses_no_put(tmp_path):
-    """The folder as it is without any close is what the next process opens."""
+    """The next process opens the folder as it is, without a close."""
     store = await filled(tmp_path / "live", 100)
     copy = tmp_path / "copy"
     copy.mkdir()
@@ -196,9 +198,9 @@ def test_a_batch_of_rocksdb_counts_its_writes():
     assert len(batch) == 2
 
 
-async def test_rows_that_were_purged_are_not_passed_for_each_that_is_missing(tmp_path):
-    """They stay in RocksDB until they are compacted. To pass 100 000 of them takes 10 ms and more,
-    and all requests wait meanwhile; to look for one row takes 2 µs."""
+async def test_missing_keys_do_not_scan_over_purged_rows(tmp_path):
+    """Purged rows stay in RocksDB until they are compacted. To scan over 100 000 of them takes 10
+    ms and more, and all requests wait meanwhile; to look for one row takes 2 µs."""
     keys = [k(number) for number in range(100_000)]
     store = RocksStore.open(tmp_path)
     await store.create_table("t")
@@ -216,7 +218,7 @@ async def test_rows_that_were_purged_are_not_passed_for_each_that_is_missing(tmp
 
 
 async def test_large_values_do_not_slow_look_ups_of_missing_keys(tmp_path):
-    """A look-up reads a block of each level. Blocks that hold values of 1 MB take 0.4 ms each."""
+    """A look-up reads a block of each level. Blocks with values of 1 MB take 0.4 ms each."""
     store = await filled(tmp_path, 100, 1 << 20)
     absent = [k(i) + b"-" for i in range(100)] * 5
     quickest = inf
@@ -228,7 +230,7 @@ async def test_large_values_do_not_slow_look_ups_of_missing_keys(tmp_path):
     await store.close()
 
 
-async def test_values_that_an_older_version_kept_inside_tables_are_read(tmp_path, monkeypatch):
+async def test_values_that_an_older_version_stored_in_table_files_are_read(tmp_path, monkeypatch):
     with monkeypatch.context() as older:
         older.setattr(rocks, "BLOB_BYTES", 1 << 40)
         store = await filled(tmp_path, 100, 10_000)
@@ -246,7 +248,7 @@ async def test_values_that_an_older_version_kept_inside_tables_are_read(tmp_path
     await store.close()
 
 
-async def test_the_space_of_large_values_is_free_after_a_purge_and_a_compaction(tmp_path):
+async def test_a_purge_and_a_compaction_free_the_space_of_large_values(tmp_path):
     def size_on_disk():
         return sum(file.stat().st_size for file in tmp_path.glob("*.blob"))
 
@@ -262,7 +264,7 @@ async def test_the_space_of_large_values_is_free_after_a_purge_and_a_compaction(
     await store.close()
 
 
-async def test_splits_weigh_large_values(tmp_path):
+async def test_splits_account_for_large_values(tmp_path):
     store = await filled(tmp_path, 1_000, 100_000)
     store._db.flush()
     assert 8 <= len(await store.splits("t")) <= 20

@@ -16,7 +16,7 @@ async def rows(store, start=b"", end=None, at=NEWEST):
     ]
 
 
-async def test_a_checkpoint_is_what_was_there_and_several_may_read_it(tmp_path):
+async def test_several_readers_read_a_checkpoint_unchanged_by_later_puts(tmp_path):
     store = RocksStore.open(tmp_path / "store")
     await store.create_table("t")
     await store.put({"t": [Put(b"%04d" % n, b"v") for n in range(100)]}, 5)
@@ -33,13 +33,13 @@ async def test_a_checkpoint_is_what_was_there_and_several_may_read_it(tmp_path):
     await store.close()
 
 
-def test_a_checkpoint_that_is_not_there_is_told(tmp_path):
+def test_a_missing_checkpoint_is_reported(tmp_path):
     with pytest.raises(Unavailable, match="nowhere"):
         RocksStore.open_checkpoint(tmp_path / "nowhere")
 
 
-async def test_large_tables_are_split_into_parts_of_like_size(tmp_path, monkeypatch):
-    """Neighbours in the store's files are other tables, whose keys are no splits."""
+async def test_large_tables_are_split_into_parts_of_similar_size(tmp_path, monkeypatch):
+    """The store's files have other tables beside this one, whose keys are no splits."""
     monkeypatch.setattr(rocks, "SPLIT_BYTES", 1 << 16)
     store = RocksStore.open(tmp_path / "store")
     for table in ("before", "t", "behind"):

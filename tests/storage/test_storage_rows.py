@@ -1,4 +1,5 @@
-"""Stored rows: what was encoded is decoded, rows of older layouts are padded, damage is told."""
+"""Stored rows: encoded rows decode to themselves, rows of older layouts are padded, damage is
+reported."""
 
 import datetime as dt
 from decimal import Decimal
@@ -35,7 +36,7 @@ def typed_rows(draw):
 
 
 @given(typed_rows())
-def test_a_row_comes_back_as_it_was(case):
+def test_a_row_decodes_to_itself(case):
     types, row = case
     columns = tuple(Column(f"c{i}", type_) for i, type_ in enumerate(types))
     codec = LayoutCodec(Layout("t", "t", columns, (KeyPart("c0"),), "t"))
@@ -63,7 +64,7 @@ def test_bytes_of_a_row():
     assert codec(2).encode((7, "ä")).hex() == "019207a2c3a4"
 
 
-def test_columns_appended_later_read_as_their_literal_default_or_null():
+def test_appended_columns_of_old_rows_have_their_literal_default_or_null():
     old = codec(2).encode((1, "a"))
     for _ in range(2):
         assert codec().decode(old) == (1, "a", Decimal("1.50"), None)
@@ -89,7 +90,7 @@ def test_damage_is_corruption_and_names_the_layout(data, reason):
 
 
 @given(st.binary(max_size=12))
-def test_no_bytes_make_decoding_fail_otherwise(data):
+def test_no_bytes_make_decoding_fail_with_another_error(data):
     try:
         row = codec().decode(b"\x01" + data)
     except Corruption:
@@ -97,7 +98,7 @@ def test_no_bytes_make_decoding_fail_otherwise(data):
     assert len(row) == len(COLUMNS)
 
 
-def test_codecs_are_made_once_per_layout():
+def test_each_layout_has_one_codec():
     codecs = Codecs(catalog())
     assert codecs("t") is codecs("t")
     assert codecs("t").key_values((1, 2, "x")) == (1, 2)
@@ -132,7 +133,7 @@ def test_rows_under_their_keys_are_decoded_together():
         assert full.decode_keyed(wrong) is None, wrong
 
 
-def test_keys_are_told_from_other_bytes():
+def test_keys_are_recognised_among_other_bytes():
     full = codec()
     assert full.is_key(full.key_of((7,)))
     for strange in (b"", b"\xee", full.key_of((7,)) + b"\x01", b"\x30a\0\x01", b"\x16\x00\x07"):

@@ -1,4 +1,4 @@
-"""Rows of a view decoded in runs are what they are one by one; damage is found all the same."""
+"""Rows of a view decoded in runs equal rows decoded one by one; damage is found all the same."""
 
 from typing import Any
 
@@ -38,13 +38,13 @@ def encoded(rows: list[Any]) -> list[bytes]:
 
 
 @given(st.lists(st.tuples(HEADS, TAILS), max_size=12))
-def test_runs_decode_as_single_rows_do(rows: list[Any]) -> None:
+def test_runs_decode_like_single_rows(rows: list[Any]) -> None:
     one_by_one = codec()
     values = encoded(rows)
     assert codec().decode_all(values) == [one_by_one.decode(value) for value in values]
 
 
-def test_the_ancestors_of_siblings_are_the_same_objects() -> None:
+def test_rows_with_the_same_ancestors_share_their_objects() -> None:
     head = (1, "1.50", "x" * 40)
     rows = codec().decode_all(encoded([(head, (i, 1, "t")) for i in range(3)]))
     assert rows[0][1] is rows[2][1]
@@ -59,14 +59,14 @@ def test_a_damaged_row_inside_a_run_is_found(cut: int) -> None:
         codec().decode_all(values)
 
 
-def test_a_value_too_many_inside_a_run_is_found() -> None:
+def test_a_surplus_value_inside_a_run_is_found() -> None:
     values = encoded([((1, "1.50", "x" * 40), (i, 1, "text")) for i in range(4)])
     values[3] += b"\x01"
     with pytest.raises(Corruption):
         codec().decode_all(values)
 
 
-def test_relations_share_nothing() -> None:
+def test_rows_of_relations_decode_without_sharing() -> None:
     rows = [(1, 1, "x"), (2, 1, "x")]
     of_b = Codecs(CATALOG)("b")
     assert of_b.decode_all([of_b.encode(row) for row in rows]) == rows

@@ -1,4 +1,4 @@
-"""What the simulated store and clocks add to their ports: crashes, shared time."""
+"""Crashes of the simulated store, and the shared time of simulated clocks."""
 
 from hornbeam_server.storage.ports import NEWEST, TOMBSTONE, Cell, Put
 from hornbeam_server.storage.simulated.clock import SimulatedClock
@@ -25,14 +25,14 @@ async def test_a_crash_of_the_process_keeps_every_put():
     found = store.crashed()
     await store.put({"t": [Put(b"c", b"3")]}, 3)
     assert await rows(found) == [Cell(b"a", 2, b"2")]
-    # What the machine had not flushed then, it has not flushed now.
+    # A version that was not flushed before the process crashed is not flushed after it.
     assert await rows(found.crashed(lambda: False)) == [
         Cell(b"a", 1, b"1"),
         Cell(b"b", 1, b"1"),
     ]
 
 
-async def test_a_crash_of_the_machine_keeps_what_was_flushed_and_some_of_the_rest():
+async def test_a_crash_of_the_machine_keeps_flushed_versions_and_some_of_the_rest():
     store = await written()
     flushed = [Cell(b"a", 1, b"1"), Cell(b"b", 1, b"1")]
     assert await rows(store.crashed(lambda: False)) == flushed

@@ -17,7 +17,7 @@ FAULTS = Profile(
 
 
 class Member:
-    """A process that listens, and keeps what it has begun."""
+    """A process that listens, and records the messages that it has begun."""
 
     def __init__(self, network, name):
         self.process = network.loop.process(name)
@@ -26,7 +26,7 @@ class Member:
         self.address = ""
 
     async def listen(self, seconds=0.0):
-        """Answers each message after `seconds`."""
+        """Listen, and answer each message after `seconds`."""
 
         async def answer(caller, message):
             self.begun.append((caller, message))
@@ -63,7 +63,7 @@ def test_a_dead_listener_breaks_the_link_and_cannot_be_reached():
     run_simulated(scenario())
 
 
-def test_what_a_dead_caller_had_sent_arrives():
+def test_messages_of_a_dead_caller_still_arrive():
     async def scenario():
         a, b = two_members()
         await b.listen()
@@ -74,12 +74,12 @@ def test_what_a_dead_caller_had_sent_arrives():
         assert [message for _, message in b.begun] == [b"1", b"2"]
         with pytest.raises(asyncio.CancelledError):
             link.ask(b"3")
-        assert all(reply.done() for reply in replies)  # nobody is there to see it
+        assert all(reply.done() for reply in replies)  # no caller is left to read it
 
     run_simulated(scenario())
 
 
-def test_at_a_frozen_listener_messages_wait():
+def test_messages_wait_at_a_frozen_listener():
     async def scenario():
         a, b = two_members()
         await b.listen()
@@ -95,7 +95,7 @@ def test_at_a_frozen_listener_messages_wait():
     run_simulated(scenario())
 
 
-def test_who_is_frozen_for_long_is_given_up_and_begins_what_waited_when_it_thaws():
+def test_a_listener_frozen_for_long_is_given_up_and_begins_waiting_messages_later():
     async def scenario():
         a, b = two_members()
         await b.listen()
@@ -129,7 +129,7 @@ def test_a_frozen_caller_is_given_up_and_finds_its_link_broken():
     run_simulated(scenario())
 
 
-def test_what_is_sent_between_the_parted_arrives_when_they_are_joined():
+def test_messages_between_parted_members_arrive_once_they_are_joined():
     async def scenario():
         a, b = two_members()
         await b.listen()
@@ -145,7 +145,7 @@ def test_what_is_sent_between_the_parted_arrives_when_they_are_joined():
     run_simulated(scenario())
 
 
-def test_who_is_parted_for_long_is_given_up_by_both_and_reached_by_others():
+def test_members_parted_for_long_give_each_other_up_but_others_do_not():
     async def scenario():
         a, b = two_members()
         await b.listen()
@@ -177,11 +177,11 @@ def test_an_idle_link_stays():
     run_simulated(scenario())
 
 
-# ---------------------------------------------------------------- under every fault
+# ---------------------------------------------------------------- random faults
 
 
 class World:
-    """Members that ask one another while processes freeze, crash and are followed by others."""
+    """Members that send messages while processes freeze, crash and are replaced."""
 
     def __init__(self, seed):
         self.loop = asyncio.get_running_loop()
@@ -190,7 +190,7 @@ class World:
         self.network = SimulatedNetwork(self.loop, self.chaos)
         self.listeners = []
         self.sent = defaultdict(int)
-        """How many messages by listener, name and connection."""
+        """The number of messages by listener, name and connection."""
         self.replies = []
         self.answered = []
         self.dead = []
@@ -214,7 +214,7 @@ class World:
                 await task
 
     async def follow(self, name):
-        """A new listener takes the place of the last."""
+        """Start a new listener in place of the last one."""
         listener = Member(self.network, name)
         self.listeners.append(listener)
         await listener.listen(seconds=0.01)
@@ -235,7 +235,7 @@ class World:
                 last.process.thaw()
 
     async def keep_calling(self, name):
-        """Connections one after the other, some while the last still lives."""
+        """Open connections one after the other, some while the last one is still open."""
         caller, number = Member(self.network, name), 0
         while True:
             number += 1
@@ -262,7 +262,7 @@ class World:
         self.replies.append((reply, key, index))
 
     def begun(self):
-        """Indexes of messages as they were begun, by listener, name and connection."""
+        """Indexes of messages in the order of their beginning, by listener, name and connection."""
         found = defaultdict(list)
         for listener in self.listeners:
             for (name, number), message in listener.begun:
@@ -271,7 +271,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_begun_is_the_beginning_of_what_was_sent(seed):
+def test_messages_begin_in_order_and_only_a_tail_is_lost(seed):
     async def scenario():
         world = World(seed)
         await world.run()
@@ -291,7 +291,7 @@ def test_what_is_begun_is_the_beginning_of_what_was_sent(seed):
             for (name, number), _ in listener.begun:
                 by_name[name].append(number)
             assert all(numbers == sorted(numbers) for numbers in by_name.values())
-        # All of this would be true if nothing ever happened.
+        # Without faults all of this would be trivially true.
         assert world.chaos.fired[Fault.LINK_BROKEN]
         assert any(len(indexes) < world.sent[key] for key, indexes in begun.items())
         assert any(reply.exception() is None for reply, *_ in world.replies)

@@ -1,4 +1,4 @@
-"""Snapshots: reads with an overlay are reads of the merged rows, and traces tell what was read."""
+"""Snapshots: reads with an overlay read the merged rows, and traces record the stored rows read."""
 
 import asyncio
 from typing import NamedTuple
@@ -52,7 +52,7 @@ def overlay(changes):
     )
 
 
-async def test_get_sees_stored_own_deleted_and_absent_rows():
+async def test_get_finds_stored_own_deleted_and_absent_rows():
     trace = []
     mine = overlay([((0, 1), "mine"), ((0, 2), None)])
     store = await store_of([(0, 0, "a"), (0, 1, "b"), (0, 2, "c")])
@@ -67,7 +67,7 @@ async def test_get_sees_stored_own_deleted_and_absent_rows():
     assert trace == [ReadItem("t", key(0, 0), 5), ReadItem("t", key(0, 3), None)]
 
 
-async def test_a_trace_of_a_limited_scan_holds_only_the_rows_returned():
+async def test_a_trace_of_a_limited_scan_has_only_the_returned_rows():
     store = await store_of([(0, i, "s") for i in range(9)])
     for mine in (None, overlay([((0, 0), None), ((0, 2), "mine")])):
         trace = []
@@ -89,7 +89,7 @@ KEYS = st.tuples(SMALL, SMALL)
     st.booleans(),
     st.none() | st.integers(0, 5),
 )
-async def test_reads_are_those_of_the_merged_rows(stored, changed, prefix, reverse, limit):
+async def test_reads_return_the_merged_rows(stored, changed, prefix, reverse, limit):
     store = await store_of([(*k, text) for k, text in stored.items()])
     trace = []
     snapshot = Snapshot(store, CODECS, AT, mutations=overlay(changed.items()), trace=trace)
@@ -118,7 +118,7 @@ def test_the_last_mutation_of_a_key_counts():
     assert twice.between("t", b"k\0", b"k") == []
 
 
-def test_others_run_while_large_rows_are_read():
+def test_other_tasks_run_while_large_rows_are_read():
     async def scenario():
         store = await store_of([(0, number, "x" * BATCH_BYTES) for number in range(4)])
         waited = []
@@ -151,7 +151,7 @@ async def test_a_deleted_row_is_traced_as_absent():
     assert trace == [ReadItem("t", key(0, 0), None)]
 
 
-async def test_a_row_is_read_once_until_what_was_read_is_forgotten():
+async def test_a_row_is_read_once_until_the_snapshot_forgets_it():
     store = await store_of([(0, 0, "a")])
     asked, get = [], store.get
 

@@ -1,6 +1,6 @@
-"""Connections over TCP: the format, whoever is no member, and members that fall silent.
+"""Connections over TCP: the format, connections of non-members, and members that fall silent.
 
-What members may rely on is in tests/contract/test_peers.py.
+tests/contract/test_peers.py has the guarantees for members.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ HELLO = Hello(b"\x11" * NONCE_BYTES, 3, "hornbeam", "a1")
 NONCE = b"\x22" * NONCE_BYTES
 
 
-# ---------------------------------------------------------------- the format
+# ---------------------------------------------------------------- wire format
 
 
 def test_the_example_of_the_document():
@@ -65,7 +65,7 @@ def test_the_example_of_the_document():
     st.lists(st.tuples(st.sampled_from(Kind), st.binary(max_size=100)), max_size=10),
     st.lists(st.integers(0, 400)),
 )
-def test_frames_are_found_however_they_are_cut(sent, cuts):
+def test_frames_are_found_in_pieces_of_any_size(sent, cuts):
     data = b"".join(frame(kind, body) for kind, body in sent)
     edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
     frames, found = Frames(), []
@@ -77,7 +77,7 @@ def test_frames_are_found_however_they_are_cut(sent, cuts):
 
 
 @pytest.mark.parametrize("longest", [HANDSHAKE_BYTES, FRAME_BYTES])
-def test_a_frame_that_is_too_long_is_refused_before_it_is_here(longest):
+def test_a_too_long_frame_is_refused_before_its_body_arrives(longest):
     frames = Frames()
     frames.longest = longest
     frames.feed(longest.to_bytes(4, "big"))
@@ -100,12 +100,12 @@ hellos = st.builds(
 
 
 @given(hellos)
-def test_hellos_come_back(hello):
+def test_hellos_decode_to_themselves(hello):
     assert Hello.decode(hello.encode()) == hello
 
 
 @given(hellos, st.data())
-def test_a_damaged_hello_is_another_or_refused(hello, data):
+def test_a_damaged_hello_is_refused_or_differs(hello, data):
     body = hello.encode()
     cut = data.draw(st.integers(0, len(body) - 1))
     with pytest.raises(Refused):
@@ -118,7 +118,7 @@ def test_a_damaged_hello_is_another_or_refused(hello, data):
         assert Hello.decode(bytes(flipped)) != hello
 
 
-def test_a_proof_is_of_one_side_one_hello_one_nonce_and_one_secret():
+def test_a_proof_is_bound_to_side_hello_nonce_and_secret():
     hello, other = HELLO.encode(), HELLO._replace(number=4).encode()
     proofs = {
         proof(SECRET, Side.CALLER, hello, NONCE),
@@ -130,7 +130,7 @@ def test_a_proof_is_of_one_side_one_hello_one_nonce_and_one_secret():
     assert len(proofs) == 5
 
 
-# ---------------------------------------------------------------- whoever is no member
+# ---------------------------------------------------------------- callers that are not members
 
 
 async def echo(_, message):
@@ -138,7 +138,7 @@ async def echo(_, message):
 
 
 class Stranger:
-    """A connection of whoever knows the format."""
+    """A connection of a program that knows the format."""
 
     def __init__(self, reader, writer):
         self.reader, self.writer = reader, writer
@@ -153,7 +153,7 @@ class Stranger:
         self.writer.write(data)
 
     async def frame(self):
-        """The next that is not a ping; None at the end."""
+        """The next frame that is not a ping; None at the end."""
         while True:
             found = self._frames.next()
             if found is None:
@@ -165,7 +165,7 @@ class Stranger:
                 return found
 
     async def until_closed(self):
-        """What it still says."""
+        """The remaining frames of the other side, until it closes the connection."""
         said = []
         try:
             while (found := await self.frame()) is not None:
@@ -176,7 +176,8 @@ class Stranger:
         return said
 
     async def shake_hands(self, hello=HELLO, secret=SECRET):
-        """Like a member; returns its proof. The listener's is right."""
+        """Shake hands like a member, with a listener whose proof is right; return the caller's
+        proof."""
         body = hello.encode()
         self.send(frame(Kind.HELLO, body))
         kind, challenge = await self.frame()
@@ -190,7 +191,7 @@ class Stranger:
 
 @asynccontextmanager
 async def listening(answer=echo):
-    """A listener and its address. No callback may fail."""
+    """A listener and its address. Fails if a callback has failed."""
     failures = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
     peers = TcpPeers("hornbeam", SECRET)
@@ -202,8 +203,8 @@ async def listening(answer=echo):
 
 
 async def told(logged):
-    """The log's one line."""
-    while not logged:  # noqa: ASYNC110 - what is logged wakes nobody
+    """The reason in the only line of the log."""
+    while not logged:  # noqa: ASYNC110 - no event announces a log line
         await asyncio.sleep(0.001)
     (line,) = logged
     assert line["log_level"] == "warning"
@@ -279,7 +280,7 @@ async def works(address):
 
 
 @pytest.mark.parametrize("sent", [b"", frame(Kind.HELLO, HELLO.encode()), b"\0\0"])
-async def test_who_goes_without_a_proof_is_told_in_one_line(sent):
+async def test_a_caller_that_leaves_without_a_proof_is_logged_in_one_line(sent):
     async with listening() as (_, address):
         with capture_logs() as logged:
             other = await Stranger.at(address)
@@ -288,7 +289,7 @@ async def test_who_goes_without_a_proof_is_told_in_one_line(sent):
             assert await told(logged)
 
 
-async def test_who_does_not_say_who_it_is_is_cut_off(monkeypatch):
+async def test_a_caller_without_a_hello_is_cut_off(monkeypatch):
     monkeypatch.setattr(tcp_peers, "CONNECT_S", 0.05)
     monkeypatch.setattr(tcp_peers, "PING_S", 0.01)
     async with listening() as (_, address):
@@ -299,11 +300,11 @@ async def test_who_does_not_say_who_it_is_is_cut_off(monkeypatch):
 
 
 async def test_a_proof_cannot_be_used_again():
-    """Not even in the same words: the listener's nonce is another."""
+    """The listener's nonce differs each time, so not even for the same hello."""
     async with listening() as (_, address):
         first = await Stranger.at(address)
         used = await first.shake_hands()
-        for its_own in (False, True):  # the listener's, sent back
+        for its_own in (False, True):  # the listener's proof, sent back
             with capture_logs() as logged:
                 other = await Stranger.at(address)
                 other.send(frame(Kind.HELLO, HELLO.encode()))
@@ -324,7 +325,7 @@ async def test_a_proof_cannot_be_used_again():
         ((FRAME_BYTES + 1).to_bytes(4, "big"), "frame of"),
     ],
 )
-async def test_a_member_that_sends_what_none_would_is_refused(sent, why):
+async def test_a_member_that_breaks_the_protocol_is_refused(sent, why):
     async with listening() as (_, address):
         other = await Stranger.at(address)
         await other.shake_hands()
@@ -337,7 +338,7 @@ async def test_a_member_that_sends_what_none_would_is_refused(sent, why):
 
 
 @given(st.lists(st.binary(max_size=40), max_size=4), st.booleans())
-async def test_nothing_that_arrives_fails_a_callback(chunks, known):
+async def test_no_received_bytes_make_a_callback_fail(chunks, known):
     async with listening() as (_, address):
         with capture_logs():
             other = await Stranger.at(address)
@@ -350,12 +351,12 @@ async def test_nothing_that_arrives_fails_a_callback(chunks, known):
             await other.until_closed()
 
 
-# ---------------------------------------------------------------- a listener that is none
+# ---------------------------------------------------------------- listeners that are not members
 
 
 @asynccontextmanager
 async def impostor(serve):
-    """An address at which `serve` is given each connection."""
+    """An address at which `serve` gets each connection."""
 
     async def accept(reader, writer):
         await serve(Stranger(reader, writer))
@@ -404,7 +405,7 @@ def test_an_impostor_gets_no_proof(said, why):
     assert [kind for kind, _ in heard if kind not in {Kind.HELLO, Kind.REFUSED}] == []
 
 
-def test_who_does_not_answer_the_hello_is_given_up(monkeypatch):
+def test_a_listener_that_does_not_answer_the_hello_is_given_up(monkeypatch):
     monkeypatch.setattr(tcp_peers, "CONNECT_S", 0.05)
     gone = asyncio.Event()
 
@@ -423,7 +424,7 @@ def test_who_does_not_answer_the_hello_is_given_up(monkeypatch):
     asyncio.run(scenario())
 
 
-def test_an_answer_that_nobody_waits_for_is_refused():
+def test_an_answer_to_no_request_is_refused():
     async def serve(stranger):
         await challenged(stranger)
         await stranger.frame()
@@ -478,7 +479,7 @@ class Wire(asyncio.Transport):
 
 
 async def wired(answer=echo):
-    """Both ends of a connection, and the wires from them."""
+    """Both ends of a connection, and their wires."""
     caller, listener = TcpPeers("hornbeam", SECRET), TcpPeers("hornbeam", SECRET)
     listener._answer = answer
     there, back = Wire(), Wire()
@@ -521,17 +522,17 @@ def test_a_connection_without_a_sign_of_life_breaks_at_both_ends():
         await asyncio.sleep(1)
         assert asking.broken
         assert answering.broken
-        end.set()  # what was begun ends, and is answered to nobody
+        end.set()  # the message ends, and its answer goes nowhere
         await asyncio.sleep(1)
 
     run_simulated(scenario())
 
 
-def test_who_does_not_read_is_given_up():
+def test_a_peer_that_does_not_read_is_given_up():
     async def scenario():
         asking, answering, _, _ = await wired()
         reply = asking.ask(b"x")
-        asking.pause_writing()  # asyncio's word that QUEUE_BYTES wait
+        asking.pause_writing()  # asyncio reports that QUEUE_BYTES wait
         with pytest.raises(Unavailable, match="does not read"):
             await reply
         await asyncio.sleep(1)
@@ -540,8 +541,8 @@ def test_who_does_not_read_is_given_up():
     run_simulated(scenario())
 
 
-def test_what_was_not_begun_before_the_end_is_not_begun():
-    """It had arrived, and was to be begun in the event loop's next round."""
+def test_messages_that_have_not_begun_by_the_end_are_dropped():
+    """The message has arrived, and would begin in the next round of the event loop."""
     begun = []
 
     async def answer(_, message):

@@ -1,4 +1,4 @@
-"""Work side by side (storage/together.py)."""
+"""Concurrent work (storage/together.py)."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from hornbeam_server.storage.together import all_settled, settled
 
 
-async def test_works_go_on_side_by_side_and_their_results_come_in_order():
+async def test_work_runs_concurrently_and_results_keep_their_order():
     begun, free = [], asyncio.Event()
 
     async def work(number):
@@ -24,7 +24,7 @@ async def test_works_go_on_side_by_side_and_their_results_come_in_order():
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
-async def test_when_one_fails_the_others_are_waited_for(failing):
+async def test_when_one_fails_the_others_are_still_awaited(failing):
     done = []
 
     async def work(number):
@@ -38,7 +38,7 @@ async def test_when_one_fails_the_others_are_waited_for(failing):
     assert len(done) == 2
 
 
-async def test_who_is_cancelled_leaves_nothing_under_way():
+async def test_a_cancelled_caller_leaves_nothing_running():
     ended = []
 
     async def work(number):
@@ -67,7 +67,7 @@ async def test_futures_need_no_tasks():
     assert await asked == [0, 1, 2]
 
 
-async def test_a_future_is_waited_for_so_long_and_left_alone():
+async def test_settled_waits_for_a_time_and_does_not_change_the_future():
     loop = asyncio.get_running_loop()
     future = loop.create_future()
     began = loop.time()

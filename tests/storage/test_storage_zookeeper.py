@@ -1,4 +1,4 @@
-"""Sessions with a real ZooKeeper: what becomes of them when it or the process is away."""
+"""Sessions with a real ZooKeeper, while it or the process is away."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ SESSION_S = 6.0
 
 @pytest.fixture
 def place(real_cluster):
-    """(hosts, root) of nothing yet."""
+    """(hosts, root); the root does not exist yet."""
     return str(real_cluster.zookeeper), f"/storage_{uuid4().hex}/deeper"
 
 
@@ -37,7 +37,7 @@ async def session(place, **options):
 
 
 async def until(condition, seconds=30.0):
-    """How long it takes until `condition` holds."""
+    """Wait until `condition` holds, and return how long it took."""
     begun = time.monotonic()
     while not condition():
         assert time.monotonic() - begun < seconds
@@ -45,7 +45,7 @@ async def until(condition, seconds=30.0):
     return time.monotonic() - begun
 
 
-async def test_two_sessions_share_values_and_see_each_other(place):
+async def test_two_sessions_share_values_and_members(place):
     async with session(place) as a:
         async with session(place) as b:
             assert await a.write("one/x", b"a", 0) == 1
@@ -70,7 +70,7 @@ async def test_two_sessions_share_values_and_see_each_other(place):
         assert await a.members() == {"c": b"a's"}
 
 
-async def test_a_session_has_news_of_what_others_do_and_of_their_end(place):
+async def test_a_session_has_news_of_the_changes_and_the_end_of_others(place):
     async with session(place) as a:
         b = await ZookeeperCoordination.open(*place, session_s=SESSION_S)
         await b.write("x", b"a", 0)
@@ -88,7 +88,7 @@ async def test_a_session_has_news_of_what_others_do_and_of_their_end(place):
             await until(lambda before=before: a.news != before)
 
 
-async def test_who_is_told_the_members_while_they_go_is_told_of_none_that_has_no_data(place):
+async def test_members_that_leave_during_a_read_are_never_listed_without_data(place):
     async with session(place) as a, session(place) as b:
         names = {f"m{n}" for n in range(20)}
         for _ in range(10):
@@ -98,7 +98,7 @@ async def test_who_is_told_the_members_while_they_go_is_told_of_none_that_has_no
             assert await a.members() == {}
 
 
-async def test_a_value_that_is_too_large_is_refused(place):
+async def test_a_too_large_value_is_refused(place):
     async with session(place) as service:
         await service.write("x", b"x" * 1_000_000, 0)
         with pytest.raises(LimitExceeded):
@@ -108,7 +108,7 @@ async def test_a_value_that_is_too_large_is_refused(place):
         assert service.alive()
 
 
-def test_the_time_out_is_that_which_was_granted(place):
+def test_the_session_time_out_is_the_granted_one(place):
     async def scenario(wanted):
         service = await ZookeeperCoordination.open(*place, session_s=wanted)
         async with asyncio.timeout(5):
@@ -119,7 +119,7 @@ def test_the_time_out_is_that_which_was_granted(place):
     assert asyncio.run(scenario(0.5)) > 1.5
 
 
-async def test_nobody_there_is_said_in_one_line():
+async def test_an_address_without_zookeeper_is_reported_in_one_line():
     begun = time.monotonic()
     with pytest.raises(Unavailable) as caught:
         await ZookeeperCoordination.open("127.0.0.1:1", "/x", connect_s=0.5)
@@ -137,13 +137,13 @@ async def test_a_service_that_comes_back_in_time_finds_the_session(real_cluster,
         await asyncio.to_thread(real_cluster.restart, "zookeeper")
         with suppress(Unavailable):
             assert await asked is None
-        await until(lambda: service.news != before)  # whatever happened meanwhile
+        await until(lambda: service.news != before)  # because of the interruption
         assert service.alive()
         assert await service.members() == {"a": b""}
         assert await service.write("x", b"a", 0) == 1
 
 
-async def test_a_process_that_hears_nothing_gives_up_before_the_service_does(real_cluster, place):
+async def test_a_process_without_answers_gives_up_before_the_service_does(real_cluster, place):
     async with session(place) as service:
         await service.join("a")
         await until(service.alive)
@@ -158,7 +158,7 @@ async def test_a_process_that_hears_nothing_gives_up_before_the_service_does(rea
         assert SESSION_S / 4 < seen_alive < SESSION_S
 
 
-async def test_a_session_that_has_ended_does_not_come_back(place):
+async def test_an_ended_session_does_not_come_back(place):
     async with session(place) as watching, session(place) as service:
         await service.join("a")
         assert await watching.members() == {"a": b""}
@@ -174,14 +174,14 @@ async def test_a_session_that_has_ended_does_not_come_back(place):
 
 
 def end_session(hosts, service):
-    """Somebody else who knows its number and password takes it over, and closes it."""
+    """End a session from another client, which takes it over by its number and password."""
     thief = KazooClient(hosts, client_id=service._client.client_id)
     thief.start()
     thief.stop()
     thief.close()
 
 
-async def test_a_process_that_was_frozen_finds_that_it_is_not_sure_any_more(place):
+async def test_a_process_that_was_frozen_is_no_longer_sure_of_its_session(place):
     async with session(place) as watching:
         with frozen_process(place) as process:
             line = await asyncio.to_thread(process.stdout.readline)
@@ -204,7 +204,7 @@ async def test_a_process_that_was_frozen_finds_that_it_is_not_sure_any_more(plac
 
 
 class frozen_process(subprocess.Popen):
-    """In the middle of its work; killed at the end."""
+    """A process to be frozen in the middle of its work; it is killed at the end."""
 
     def __init__(self, place):
         root = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""A process with a session: says four times a second whether it is sure of it (`t alive`)."""
+"""A process with a session: prints four times a second whether it is sure of it (`t alive`)."""
 
 import asyncio
 import sys

@@ -1,11 +1,12 @@
-"""What holds between any version of the assignment and the next, by decision 21."""
+"""Invariants of each step from one version of the assignment to the next (decision 21)."""
 
 from hornbeam_server.txlayer.cluster.balance import NOBODY
 
 
 def check_step(old, number, new, words, recovered, were_dead):
-    """`number` is that of `old`; `words` are at least as new as those that the master knew when it
-    wrote `new`; `recovered` has what was found in logs, `were_dead` who has ever been dead."""
+    """Check a step from `old`, whose version is `number`, to `new`. `words` are at least as new as
+    the words that the master knew when it wrote `new`. `recovered` has the timestamps found in
+    logs, `were_dead` the members that have ever been dead."""
     said = {name: word.version for name, word in words.items()}
     before, after = names(old.members), names(new.members)
     everybody_said = all(said[name] >= number for name in before & after)
@@ -31,7 +32,7 @@ def check_step(old, number, new, words, recovered, were_dead):
 
 
 def check_clock(old, new, words):
-    """`words` are those that the master knew."""
+    """Check the clock of `new`; `words` are the words that the master knew."""
     assert new.clock >= max([words[name].clock for name in names(old.members) & names(new.members)],
                             default=0)  # fmt: skip
 

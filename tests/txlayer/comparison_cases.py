@@ -76,7 +76,7 @@ CONDITIONS = [
 
 
 def literal(value: Any) -> str:
-    """The literal of a value: text untyped, a float as the number that its digits say."""
+    """The literal of a value: text untyped, a float by its digits."""
     match value:
         case None:
             return "NULL"
@@ -100,8 +100,8 @@ def literal(value: Any) -> str:
 
 
 def answers() -> dict[str, dict[str, list[str] | None]]:
-    """Per type and literal, the answers to each condition: one letter per row (true, false,
-    NULL). None: refused."""
+    """The answers to each condition, by type and literal: one letter per row (true, false, NULL);
+    None if PostgreSQL refuses the value."""
     told = json.loads(FIXTURE.read_text())
     return {
         type_: {text: None if found == "error" else found.split(" ") for text, found in one.items()}
@@ -139,7 +139,8 @@ def _ask() -> dict[str, dict[str, str]]:
 
 
 def _column(type_: str, value: Any) -> str:
-    """PostgreSQL refuses numbers beyond a double's range beside a double; their digits decide."""
+    """PostgreSQL refuses numbers beyond a double's range beside a double; they are compared as
+    NUMERIC."""
     beyond = isinstance(value, int | Decimal) and abs(value) > sys.float_info.max
     return "v::NUMERIC" if beyond and type_ == "DOUBLE PRECISION" else "v"
 

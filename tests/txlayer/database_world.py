@@ -1,4 +1,4 @@
-"""Databases for tests of the write path: catalogs made by hand, opened in a temporary folder."""
+"""Databases for tests of the write path: hand-written catalogs, opened in a temporary folder."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def catalog_of(
 ) -> Catalog:
     """A catalog with all indexes that its constraints and `views` (default: every path) need.
 
-    The forest's default takes each relation's first foreign key. With `base` it is the version
-    after that, and what `base` has already keeps its state.
+    The default forest takes each relation's first foreign key. With `base` it is the next version
+    of `base`, and what `base` has keeps its state.
     """
     forest = forest or first_edges(schema)
     paths = tuple(all_paths(schema, forest) if views is None else views)
@@ -135,7 +135,7 @@ def _leads(relation: Relation, edge: ForeignKey, known: Iterable[Index]) -> bool
 
 
 def _maintenance_indexes(schema: Schema, view: JoinView) -> list[Index]:
-    """From the key of each ancestor but the nearest to the view's rows."""
+    """Indexes from the key of each ancestor but the nearest to the view's rows."""
     return [
         Index(
             f"{view.name}.of.{name}",
@@ -174,8 +174,8 @@ async def on_shop(folder: Path, **options: object):
 async def fill_load(
     database: Database, rows: Mapping[str, list[Row]], only: Iterable[str] = ()
 ) -> None:
-    """What executors do of a load under way: rows of relations, of their indexes, and of the views
-    over them."""
+    """Put rows as the executors of a load under way do: rows of relations, of their indexes, and of
+    the views over them."""
     async with database.reads.at(strong=True) as (state, at):
         catalog = state.catalog.loaded
         codecs, base = Codecs(catalog), dict(rows)
@@ -190,21 +190,21 @@ async def fill_load(
 
 
 async def run_all(database: Database, *statements: str) -> None:
-    """Each as a transaction of its own."""
+    """Run each statement as a transaction of its own."""
     for statement in statements:
         await database.execute(statement)
 
 
 async def check(database: Database) -> None:
-    """All of `settled`, and `verify`, which shares nothing with it, finds no difference."""
+    """Check `settled`, and that `verify`, which shares no code with it, finds no difference."""
     report = await database.verify()
     assert report.differences == 0, [item for item in report.checked if item.differences]
     await settled(database)
 
 
 async def settled(database: Database) -> None:
-    """No lock is left behind, foreign keys hold, and every view and index equals what it is
-    recomputed to, but for what somebody else is still to build."""
+    """Check that no lock is left, foreign keys hold, and every view and index equals its
+    recomputation, except unfinished external builds."""
     assert database.locks.held_count == 0
     assert database.locks.waiting_count == 0
     catalog, at = database.catalog, database.watermark()
@@ -232,12 +232,12 @@ async def stored_rows(database: Database, name: str, at: int) -> list[Row]:
 
 
 def building(catalog: Catalog) -> Catalog:
-    """The same catalog with everything yet to be built."""
+    """The same catalog with all objects still to be built."""
     return replace(catalog, states=tuple((name, State.BUILDING) for name, _ in catalog.states))
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Return when `condition` has come true; it must within some seconds."""
+    """Return once `condition` holds; fail after some seconds."""
     for _ in range(5_000):
         if condition():
             return

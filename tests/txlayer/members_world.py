@@ -1,8 +1,8 @@
 """Members under an assignment that the test writes, or a master: their locks, logs and snapshots.
 
-All that `node/database.py` puts together but the parts that know SQL. Time is virtual; messages
-take some of it, and arrive unless a test breaks the way. `show` lets members see a version at once;
-those that `live` look for versions by themselves, and acknowledge.
+All that `node/database.py` assembles, without the parts that know SQL. Time is virtual; messages
+take some of it, and arrive unless a test breaks the connection. `show` lets members read a version
+at once; members that `live` look for versions by themselves, and acknowledge them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class State:
 
 
 class Manager:
-    """What a membership needs of the transaction manager."""
+    """The part of the transaction manager that a membership needs."""
 
     def __init__(self) -> None:
         self.gate = Gate()
@@ -76,7 +76,7 @@ class Manager:
 
 
 class Peers(SimulatedPeers):
-    """Knows its links, so that a test can break them, and may be kept from connecting."""
+    """Peers that know their links, so that a test can break them."""
 
     def __init__(self, network: SimulatedNetwork, process: Process) -> None:
         super().__init__(network, process)
@@ -90,13 +90,13 @@ class Peers(SimulatedPeers):
         return link
 
     def cut(self) -> None:
-        """Break every link of this side at once; what is under way may arrive still."""
+        """Break every link of this side at once; messages under way may still arrive."""
         for link in self.links:
             link.lost("the test cut it")
 
 
 class Store(MemoryStore):
-    """Finds the versions of a row at once: there are many."""
+    """A store that finds the versions of a row without a scan, because there are many."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class Store(MemoryStore):
 
 
 class Log(MemoryLog):
-    """Takes no more after an append that was cancelled, as the port says."""
+    """A log that takes no more after a cancelled append, as the port requires."""
 
     async def append(self, payloads: Sequence[bytes]) -> Position:
         try:
@@ -127,7 +127,7 @@ class Log(MemoryLog):
             raise
 
     def fence(self) -> None:
-        """What is not in it by now never will be."""
+        """Refuse every further append."""
 
         def refuse(_: Sequence[bytes]) -> None:
             raise Unavailable("The log is fenced.")
@@ -136,7 +136,7 @@ class Log(MemoryLog):
 
 
 class Party:
-    """One member."""
+    """One member and its process."""
 
     def __init__(self, world: World, name: str, skew_ms: int) -> None:
         self.world = world
@@ -203,28 +203,28 @@ class Party:
         return [request for _, request in self.received if isinstance(request, kinds)]
 
     def see(self, version: int, assignment: Assignment) -> None:
-        """As at a look, and at this moment."""
+        """Read this version now, as a look at the service does."""
         self.membership._see(version, assignment)
 
     async def do(self, work: Awaitable):
-        """Run as part of this member's process."""
+        """Run `work` in this member's process, and return its result."""
         return await self.begin(work)
 
     def begin(self, work: Awaitable) -> asyncio.Task:
         return self.process.start(_run(work))
 
     async def live(self) -> None:
-        """Ask to be a member, and look for versions from now on."""
+        """Ask to become a member, and look for versions from now on."""
         await self.do(self.membership.join())
         self.living = self.begin(self.membership.run())
 
     def word(self) -> Word | None:
-        """That it shows now."""
+        """The word that this member shows now."""
         shown = self.world.registry.members().get(self.name)
         return None if shown is None else Word.decode(shown)
 
     def die(self) -> None:
-        """And its session ends."""
+        """Crash the process and end its session."""
         self.process.crash()
         self.world.registry.end(self.coordination._session)
 
@@ -253,13 +253,13 @@ class World:
     # ------------------------------------------------------------ the assignment
 
     def write(self, **changes: object) -> Assignment:
-        """The next version; whoever lives sees it at its next look."""
+        """Write the next version; living members read it at their next look."""
         self.assignment = replace(self.assignment, **changes)
         self.version = self.registry.write(PATH, self.assignment.encode(), self.version)
         return self.assignment
 
     def show(self, *to: Party) -> None:
-        """Let these see the newest version, or all of its members."""
+        """Let these members, or all living ones, read the newest version."""
         for party in to or [p for p in self.parties.values() if not p.process.dead]:
             party.see(self.version, self.assignment)
 
@@ -268,7 +268,7 @@ class World:
         self.show()
 
     def bury(self, *names: str) -> None:
-        """Death 1 of these members."""
+        """Write that these members are dead, their logs not recovered yet (death 1)."""
         members = self.assignment.members
         self.write(
             members=tuple(member for member in members if member.name not in names),
@@ -278,18 +278,18 @@ class World:
         )
 
     def leave(self, name: LockName, to: str) -> None:
-        """The slot of this lock is leaving its owner."""
+        """Write that the slot of this lock leaves its owner."""
         self.write(leaving={slot_of(name): to})
 
     def move(self) -> None:
-        """What is leaving has another owner now."""
+        """Write the new owners of the slots that are leaving."""
         slots = list(self.assignment.slots)
         for slot, owner in self.assignment.leaving.items():
             slots[slot] = owner
         self.write(slots=tuple(slots), leaving={})
 
     def names(self, owner: str, n: int, kind: str = "root") -> list[LockName]:
-        """`n` new names of locks, each in another slot, that `owner` grants."""
+        """`n` new names of locks that `owner` grants, each in a slot of its own."""
         found: dict[int, LockName] = {}
         while len(found) < n:
             name = (kind, "r", str(next(self._keys)).encode())
@@ -311,7 +311,7 @@ class World:
 
 
 async def members(*names: str, **options) -> tuple[World, list[Party]]:
-    """All of them members, with as many slots each, and all have seen it."""
+    """A world of these members; they share the slots, and have read the assignment."""
     world = World(**options)
     parties = [await world.party(name) for name in names]
     found(world, parties)
@@ -329,12 +329,12 @@ async def _run(work: Awaitable):
 
 
 async def soon(seconds: float = 0.02) -> None:
-    """Let every message that is under way arrive, and every answer."""
+    """Wait until every message under way has arrived and is answered."""
     await asyncio.sleep(seconds)
 
 
 async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Return when `condition` has come true; it must within so much virtual time."""
+    """Return once `condition` holds; fail after this much virtual time."""
     for _ in range(int(seconds / 0.01)):
         if condition():
             return
@@ -343,7 +343,7 @@ async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 
 
 async def refusal(work: Awaitable) -> HornbeamError:
-    """What `work` raises; it must raise."""
+    """The error that `work` raises; it must raise one."""
     try:
         result = await work
     except HornbeamError as error:
@@ -352,7 +352,7 @@ async def refusal(work: Awaitable) -> HornbeamError:
 
 
 def attempts(requests: Iterable[Request]) -> list[int]:
-    """Whose locks are asked for or freed, in the order of the messages."""
+    """The attempts whose locks are requested or released, in the order of the messages."""
     found: list[int] = []
     for request in requests:
         match request:

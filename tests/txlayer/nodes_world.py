@@ -1,7 +1,8 @@
-"""Whole nodes that serve one database together, over simulated services; nothing fails by chance.
+"""Several nodes that serve one database together, over simulated services; faults occur only on
+demand.
 
 Each node is a process of its own; the store, the logs' disk and the coordination service outlive
-them. What a test does at a node runs inside that node's process.
+the nodes. The work of a test at a node runs inside that node's process.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from hornbeam_server.txlayer.transactions.requests import (
 
 
 class Node:
-    """`database` is there once it has joined."""
+    """A node in a process of its own; `database` is set once it has joined."""
 
     database: Database
 
@@ -57,7 +58,7 @@ class Node:
         )
 
     async def serve_alone(self) -> None:
-        """As the database's only process."""
+        """Serve as the database's only process."""
         self.database = await Database.start(self.world.settings, await self._ports())
 
     async def _ports(self) -> Ports:
@@ -98,7 +99,7 @@ class Node:
             files, name, epoch, catalog_version=version, segment_bytes=1 << 16
         )
 
-    # ------------------------------------------------------------ what a test does
+    # ------------------------------------------------------------ actions of tests
 
     async def do(self, work: Awaitable[Any]) -> Any:
         return await self.begin(work)
@@ -126,13 +127,13 @@ class Node:
         await self.do(self.database.keeper.wait_built())
 
     async def differences(self) -> int:
-        """That `verify` finds."""
+        """The number of differences that `verify` finds."""
         report = await self.do(self.database.verify())
         return report.differences
 
     @property
     def name(self) -> str:
-        """In the assignment."""
+        """The name of this node in the assignment."""
         return self.database.manager._name
 
     @property
@@ -145,12 +146,12 @@ class Node:
         return self.database.manager._locks._view.version
 
     def die(self) -> None:
-        """And its session ends."""
+        """Crash the process and end its session."""
         self.process.crash()
         self.world.registry.end(self.coordination._session)
 
     async def stop(self) -> None:
-        """In good order."""
+        """Leave the members, close the database, and end the process."""
         await self.do(self.database.leave())
         await self.do(self.database.close())
         self.process.crash()
@@ -199,7 +200,7 @@ class Nodes:
         return leader
 
     async def settled(self, *, seconds: float = 30.0) -> None:
-        """Those that live are the members, share the slots, and use one catalog."""
+        """Wait until all living nodes are the members, share the slots, and use one catalog."""
         await until(self._is_settled, seconds)
 
     def _is_settled(self) -> bool:
@@ -223,8 +224,8 @@ class Nodes:
 
 
 async def nodes(*skews_ms: int, catalog: Catalog | None = None, **options: Any) -> Nodes:
-    """A node for each of the skews of their wall clocks; all have joined. Of the `catalog` all
-    views are built."""
+    """One node for each skew of a wall clock; all have joined. If there is a `catalog`, it is in
+    force and all its views are built."""
     world = Nodes(**options)
     for joining in [world.launch(skew_ms) for skew_ms in skews_ms]:
         await joining

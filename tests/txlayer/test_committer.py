@@ -82,7 +82,7 @@ async def test_a_row_is_encoded_once_for_log_change_stream_and_store():
         assert encoded == {("a=1",): 1, ("b=1",): 1}
 
 
-async def test_all_that_wait_share_one_append_and_one_timestamp():
+async def test_waiting_commits_share_one_append_and_one_timestamp():
     world = World()
     async with running(world):
         committed = await asyncio.gather(*(begin(world, n, chr(97 + n)) for n in range(20)))
@@ -92,7 +92,7 @@ async def test_all_that_wait_share_one_append_and_one_timestamp():
         assert len(commits(batches(world)[0])) == 20
 
 
-async def test_a_batch_ends_when_it_is_large_enough(monkeypatch):
+async def test_a_batch_ends_at_its_maximum_size(monkeypatch):
     monkeypatch.setattr("hornbeam_server.txlayer.commit.committer.MAX_BATCH_BYTES", 200)
     world = World()
     async with running(world):
@@ -103,7 +103,7 @@ async def test_a_batch_ends_when_it_is_large_enough(monkeypatch):
         assert [one.ts for one in committed] == sorted(one.ts for one in committed)
 
 
-async def test_the_next_batch_is_logged_while_one_is_applied_and_order_is_kept():
+async def test_batches_are_logged_while_one_is_applied_and_keep_their_order():
     world = World()
     slow = asyncio.Event()
     put = world.store.put
@@ -129,7 +129,7 @@ async def test_the_next_batch_is_logged_while_one_is_applied_and_order_is_kept()
 
 
 def held_puts(world: World) -> dict[int, asyncio.Event]:
-    """Puts wait for their events; each is here, by timestamp, once it has begun."""
+    """Make each put wait for its event; a put that has begun has its event here, by timestamp."""
     put, begun = world.store.put, {}
 
     async def held(writes, ts):
@@ -149,7 +149,7 @@ async def logged_one_by_one(world: World, count: int) -> list[asyncio.Task[Commi
     return tasks
 
 
-async def test_what_was_logged_meanwhile_is_applied_side_by_side_and_told_in_order():
+async def test_logged_batches_are_applied_in_parallel_and_answered_in_order():
     world = World()
     begun = held_puts(world)
     async with running(world):
@@ -170,7 +170,7 @@ async def test_what_was_logged_meanwhile_is_applied_side_by_side_and_told_in_ord
         assert world.committer.watermark() >= max(begun)
 
 
-async def test_one_batch_that_the_store_refuses_keeps_the_committer_degraded():
+async def test_one_refused_batch_keeps_the_committer_degraded():
     world = World()
     begun, refused = held_puts(world), [True]
     async with running(world):
@@ -198,7 +198,7 @@ async def test_one_batch_that_the_store_refuses_keeps_the_committer_degraded():
         assert not world.committer.degraded
 
 
-async def test_damage_that_one_batch_meets_ends_the_puts_beside_it():
+async def test_corruption_in_one_batch_ends_parallel_puts():
     world = World()
     begun = held_puts(world)
     async with running(world):
@@ -222,7 +222,7 @@ async def test_damage_that_one_batch_meets_ends_the_puts_beside_it():
             task.cancel()
 
 
-async def test_the_watermark_stays_below_what_is_in_flight():
+async def test_the_watermark_stays_below_transactions_in_flight():
     world = World()
     gate = asyncio.Event()
     put = world.store.put
@@ -245,10 +245,10 @@ async def test_the_watermark_stays_below_what_is_in_flight():
         assert world.committer.watermark() == committed.ts
 
 
-async def test_the_watermark_never_passes_what_the_log_has_reserved():
+async def test_the_watermark_never_passes_the_reserved_timestamp():
     world = World()
     async with running(world):
-        assert world.committer.watermark() == 0  # the log is empty: nothing is promised yet
+        assert world.committer.watermark() == 0  # the log is empty: nothing is reserved yet
         committed = await world.committer.commit(prepared(1, "a"))
         assert world.committer.watermark() == committed.ts
         await world.clock.advance(1.5)  # a checkpoint
@@ -260,7 +260,7 @@ async def test_the_watermark_never_passes_what_the_log_has_reserved():
         assert now == world.clock.wall_ms() <= world.committer.watermark()
 
 
-async def test_reserving_beside_a_checkpoint_does_not_take_it_back():
+async def test_a_reservation_during_a_checkpoint_does_not_move_it_back():
     world = World()
     async with running(world):
         await world.committer.commit(prepared(1, "a"))
@@ -269,7 +269,7 @@ async def test_reserving_beside_a_checkpoint_does_not_take_it_back():
 
         async def slow_append(payloads):
             end = await append(payloads)
-            if not reserving:  # the checkpoint is in the log, and nobody has been told of it
+            if not reserving:  # the checkpoint is in the log, but its append has not returned
                 world.clock.base_ms += 10_000
                 reserving.append(asyncio.ensure_future(world.committer.reserve()))
                 await settle()
@@ -302,7 +302,7 @@ async def test_the_next_owner_commits_above_every_snapshot_ever_read(back_ms):
         await fresh.committer.close()
 
 
-async def test_what_has_been_replaced_stops_putting_and_says_that_it_is_committed():
+async def test_a_replaced_committer_stops_putting_and_reports_the_commit():
     alive = [True]
     world = World(alive=lambda: alive[0])
     async with running(world):
@@ -322,7 +322,7 @@ async def test_what_has_been_replaced_stops_putting_and_says_that_it_is_committe
 
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(["commit", "watermark", "settle", "time", "back", "reserve"])))
-async def test_the_watermark_never_goes_back_nor_over_a_later_commit(actions):
+async def test_the_watermark_never_falls_nor_passes_a_later_commit(actions):
     world = World()
     async with running(world):
         seen, tasks, number = [0], [], 0
@@ -330,7 +330,7 @@ async def test_the_watermark_never_goes_back_nor_over_a_later_commit(actions):
             match action:
                 case "commit":
                     number += 1
-                    # What was published so far must lie below the commit.
+                    # Every watermark published so far must lie below the commit.
                     tasks.append((seen[-1], begin(world, number, str(number))))
                 case "watermark":
                     seen.append(world.committer.watermark())
@@ -358,7 +358,7 @@ async def test_a_commit_is_later_than_its_bookmark_and_refuses_the_far_future():
             await world.committer.commit(prepared(2, "b", not_before=bookmark + 10_000))
 
 
-async def test_a_store_that_fails_is_tried_again_until_it_takes_the_puts():
+async def test_puts_are_repeated_until_the_store_takes_them():
     world = World()
 
     def twice(_ts):
@@ -379,7 +379,7 @@ async def test_a_store_that_fails_is_tried_again_until_it_takes_the_puts():
         assert not world.committer.degraded
 
 
-async def test_after_five_seconds_the_client_hears_committed_and_later_applied():
+async def test_after_five_seconds_the_client_learns_committed_and_later_applied():
     world = World()
     down = [True]
 
@@ -391,7 +391,7 @@ async def test_after_five_seconds_the_client_hears_committed_and_later_applied()
     async with running(world):
         first, second = begin(world, 1, "a"), None
         await settle()
-        second = begin(world, 2, "b")  # a batch behind it hears the same
+        second = begin(world, 2, "b")  # a batch behind it gets the same answer
         await world.clock.advance(PATIENCE_S - 0.1)
         assert not first.done()
         await world.clock.advance(1.0)
@@ -407,7 +407,7 @@ async def test_after_five_seconds_the_client_hears_committed_and_later_applied()
         assert world.committer.watermark() >= answers[1].ts
 
 
-async def test_a_store_that_is_down_holds_back_the_log_and_then_the_clients():
+async def test_a_failing_store_blocks_the_log_and_then_the_clients():
     world = World(max_waiting=3)
     down = [True]
 
@@ -434,7 +434,7 @@ async def test_a_store_that_is_down_holds_back_the_log_and_then_the_clients():
 
 
 @pytest.mark.parametrize("error", [Unavailable("gone"), DiskFull("no space")])
-async def test_when_the_log_fails_outcomes_are_unknown_and_nothing_more_is_accepted(error):
+async def test_when_the_log_fails_outcomes_are_unknown_and_commits_refused(error):
     world = World()
     async with running(world):
         await world.committer.commit(prepared(1, "a"))
@@ -459,7 +459,7 @@ async def test_when_the_log_fails_outcomes_are_unknown_and_nothing_more_is_accep
             await world.committer.drain()
 
 
-async def test_what_finds_no_room_in_the_log_has_no_effect_and_commits_go_on():
+async def test_a_commit_without_room_in_the_log_has_no_effect_and_later_ones_succeed():
     world = World()
     async with running(world):
         await world.committer.commit(prepared(1, "a"))
@@ -491,7 +491,7 @@ async def test_what_finds_no_room_in_the_log_has_no_effect_and_commits_go_on():
         await world.committer.reserve()
 
 
-async def test_the_watermark_never_passes_a_commit_whose_outcome_is_unknown():
+async def test_the_watermark_never_passes_a_commit_of_unknown_outcome():
     world = World()
     async with running(world):
         before = world.committer.watermark()
@@ -507,7 +507,7 @@ async def test_the_watermark_never_passes_a_commit_whose_outcome_is_unknown():
         assert before <= world.committer.watermark() < doubtful
 
 
-async def test_a_store_that_reports_damage_stops_the_committer():
+async def test_corruption_in_the_store_stops_the_committer():
     world = World()
 
     def fault(_ts):
@@ -521,10 +521,10 @@ async def test_a_store_that_reports_damage_stops_the_committer():
         with pytest.raises(Unavailable, match="bad block"):
             await world.committer.commit(prepared(2, "b"))
         await world.clock.advance(PATIENCE_S + 1)
-        assert not (await task).applied  # it is in the log: committed
+        assert not (await task).applied  # it is in the log, so it is committed
 
 
-async def test_drain_waits_for_what_was_begun_before_it():
+async def test_drain_waits_for_commits_that_began_before_it():
     world = World()
     async with running(world):
         tasks = [begin(world, n, chr(97 + n)) for n in range(3)]
@@ -535,7 +535,7 @@ async def test_drain_waits_for_what_was_begun_before_it():
         await world.committer.drain()
 
 
-async def test_a_checkpoint_follows_within_a_second_and_only_when_there_is_something_new():
+async def test_a_checkpoint_follows_new_commits_within_a_second():
     world = World()
     async with running(world):
         assert world.committer.checkpointed == START
@@ -550,7 +550,7 @@ async def test_a_checkpoint_follows_within_a_second_and_only_when_there_is_somet
         assert len(records(world)) == 2
 
 
-async def test_no_checkpoint_is_written_for_what_the_store_could_not_flush():
+async def test_no_checkpoint_is_written_unless_the_store_has_flushed():
     world = World()
     down = [True]
 
@@ -573,10 +573,10 @@ async def test_no_checkpoint_is_written_for_what_the_store_could_not_flush():
         await world.clock.advance(2.0)
         world.committer.watermark()
         await world.clock.advance(1.0)
-        assert world.committer.replays_above > before  # there is nothing to put again
+        assert world.committer.replays_above > before  # there is nothing to replay
 
 
-async def test_close_finishes_what_was_begun_writes_a_checkpoint_and_refuses_the_rest():
+async def test_close_finishes_commits_writes_a_checkpoint_and_refuses_new_ones():
     world = World()
     tasks = []
 
@@ -592,7 +592,7 @@ async def test_close_finishes_what_was_begun_writes_a_checkpoint_and_refuses_the
     await world.committer.close()
 
 
-async def test_close_does_not_wait_for_ever_for_a_store_that_is_down():
+async def test_close_gives_up_waiting_for_a_failing_store():
     world = World()
 
     def fault(_ts):
@@ -610,8 +610,8 @@ async def test_close_does_not_wait_for_ever_for_a_store_that_is_down():
     assert world.clock.monotonic() < 30
 
 
-async def test_clock_of_the_world_wakes_sleepers_in_order():
-    """The virtual clock carries these tests, so it is tested itself."""
+async def test_the_virtual_clock_wakes_sleepers_in_order():
+    """These tests rely on the virtual clock, so it has its own test."""
     clock, woken = VirtualClock(), []
 
     async def sleeper(seconds):
@@ -626,7 +626,7 @@ async def test_clock_of_the_world_wakes_sleepers_in_order():
     assert clock.wall_ms() == 1_003_000
 
 
-async def test_reads_see_the_newest_version():
+async def test_reads_return_the_newest_version():
     world = World()
     async with running(world):
         await world.committer.commit(prepared(1, "a"))

@@ -16,7 +16,7 @@ from hornbeam_server.txlayer.cluster.election import POLL_S, Candidate, Election
 
 
 async def won(election):
-    """Returns the leaders seen until it was won."""
+    """The leaders observed until the election was won."""
     return [leader async for leader in election.standing_by()]
 
 
@@ -30,7 +30,7 @@ class Service:
         return session, Election(session, self.clock, Candidate(name, f"http://{name}"))
 
 
-def test_the_first_leads_and_the_others_know_it():
+def test_the_first_candidate_leads_and_the_others_know_it():
     async def scenario():
         service = Service()
         _, first = await service.candidate("a")
@@ -45,7 +45,7 @@ def test_the_first_leads_and_the_others_know_it():
     run_simulated(scenario())
 
 
-def test_one_of_many_follows_a_leader_that_leaves():
+def test_one_of_many_candidates_follows_a_leader_that_leaves():
     async def scenario():
         service = Service()
         leading, first = await service.candidate("a")
@@ -63,7 +63,7 @@ def test_one_of_many_follows_a_leader_that_leaves():
     run_simulated(scenario())
 
 
-def test_a_leader_that_is_not_heard_of_is_followed_once_its_session_has_ended():
+def test_a_silent_leader_is_followed_once_its_session_has_ended():
     async def scenario():
         service = Service()
         silent, first = await service.candidate("a")
@@ -78,7 +78,7 @@ def test_a_leader_that_is_not_heard_of_is_followed_once_its_session_has_ended():
     run_simulated(scenario())
 
 
-def test_who_has_lost_the_session_does_not_lead():
+def test_a_candidate_that_lost_its_session_does_not_lead():
     async def scenario():
         service = Service()
         _, first = await service.candidate("a")
@@ -93,7 +93,7 @@ def test_who_has_lost_the_session_does_not_lead():
     run_simulated(scenario())
 
 
-def test_a_candidate_that_appears_already_goes_on_showing_what_it_showed():
+def test_a_candidate_that_is_a_member_already_keeps_its_data():
     async def scenario():
         service = Service()
         session, election = await service.candidate("a")

@@ -13,7 +13,7 @@ def simulated(scenario):
     SimulatedLoop().run_until_complete(scenario)
 
 
-def test_who_waits_at_a_closed_gate_is_let_in_or_told_at_the_deadline():
+def test_a_transaction_at_a_closed_gate_waits_until_it_opens_or_its_deadline():
     async def scenario():
         gate, now = Gate(), asyncio.get_running_loop().time
         gate.close()
@@ -28,7 +28,7 @@ def test_who_waits_at_a_closed_gate_is_let_in_or_told_at_the_deadline():
     simulated(scenario())
 
 
-def test_closing_waits_for_those_inside_and_keeps_others_out():
+def test_closing_waits_for_transactions_inside_and_keeps_others_out():
     async def scenario():
         gate = Gate()
         await gate.enter(1)
@@ -52,7 +52,7 @@ def test_closing_waits_for_those_inside_and_keeps_others_out():
     simulated(scenario())
 
 
-def test_nobody_waits_at_a_gate_that_has_ended():
+def test_an_ended_gate_refuses_waiting_and_new_transactions():
     async def scenario():
         gate = Gate()
         gate.close()

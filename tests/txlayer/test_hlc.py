@@ -10,7 +10,7 @@ from hornbeam_server.txlayer.commit.hlc import MAX_AHEAD_MS, HybridClock
 @given(
     st.lists(st.tuples(st.sampled_from(["tick", "observe"]), st.integers(0, 2_000)), max_size=50)
 )
-def test_no_tick_falls_on_or_below_anything_given_out_whatever_the_wall_does(steps):
+def test_every_tick_exceeds_earlier_timestamps_whatever_the_wall_clock_shows(steps):
     wall = VirtualClock()
     clock = HybridClock(wall, last=900)
     highest = clock.last
@@ -22,7 +22,7 @@ def test_no_tick_falls_on_or_below_anything_given_out_whatever_the_wall_does(ste
         highest = given_out
 
 
-def test_ticks_follow_wall_time_and_run_on_when_it_stands_still():
+def test_ticks_follow_the_wall_clock_and_go_on_when_it_falls_back():
     wall = VirtualClock(5_000)
     clock = HybridClock(wall)
     assert [clock.tick(), clock.tick()] == [5_000, 5_001]
@@ -38,7 +38,7 @@ def test_a_commit_after_a_published_watermark_lies_above_it():
     assert clock.tick() == watermark + 1
 
 
-def test_merge_takes_the_near_future_and_refuses_the_far_one():
+def test_merge_accepts_the_near_future_and_refuses_the_far_future():
     clock = HybridClock(VirtualClock(5_000))
     clock.merge(5_000 + MAX_AHEAD_MS)
     assert clock.tick() == 5_001 + MAX_AHEAD_MS
@@ -53,7 +53,7 @@ def test_merging_the_past_changes_nothing():
     assert clock.last == 7_000
 
 
-def test_what_is_reserved_ahead_does_not_add_up():
+def test_repeated_reservations_do_not_add_up():
     wall = VirtualClock(5_000)
     clock = HybridClock(wall)
     assert clock.ahead(3_000) == 8_000
@@ -61,12 +61,12 @@ def test_what_is_reserved_ahead_does_not_add_up():
     assert HybridClock(wall, last=8_001).ahead(3_000) == 8_001
 
 
-def test_what_another_node_says_is_followed_however_far_it_is_ahead():
+def test_follow_accepts_any_lead_of_another_node():
     wall = VirtualClock(5_000)
     clock = HybridClock(wall)
     clock.follow(9_000_000)
     assert (clock.last, clock.tick(), clock.observe()) == (9_000_000, 9_000_001, 9_000_001)
-    clock.merge(8_999_999)  # what is not above what it has is nobody's future
+    clock.merge(8_999_999)  # a timestamp below its own is no future
     wall.base_ms = 10_000_000
     assert clock.tick() == 10_000_000
 

@@ -1,4 +1,4 @@
-"""The lock table: modes, order, wait-die; and random schedules that must always come to an end."""
+"""The lock table: modes, order, wait-die; and random schedules, each of which must end."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ def test_a_free_lock_is_taken_without_suspending():
     assert locks.held_count == 1
 
 
-async def test_shared_goes_with_shared_and_exclusive_with_nothing():
+async def test_shared_locks_are_compatible_and_exclusive_locks_are_not():
     locks, owners = LockTable(), [LockOwner(n) for n in range(4)]
     await locks.acquire(owners[0], ["a"], S)
     await locks.acquire(owners[1], ["a"], S)
@@ -49,7 +49,7 @@ async def test_shared_goes_with_shared_and_exclusive_with_nothing():
     assert (locks.held_count, locks.waiting_count) == (0, 0)
 
 
-async def test_waiters_are_served_in_the_order_in_which_they_came():
+async def test_waiters_are_served_in_order_of_arrival():
     locks, served = LockTable(), []
 
     async def one(number: int):
@@ -63,7 +63,7 @@ async def test_waiters_are_served_in_the_order_in_which_they_came():
     assert served == list(range(20))
 
 
-async def test_release_wakes_all_readers_at_the_head_and_no_more():
+async def test_a_release_wakes_only_the_readers_at_the_head():
     locks, writer = LockTable(), LockOwner(0)
     await locks.acquire(writer, ["a"], X)
     waits = [begin(locks.acquire(LockOwner(n), ["a"], m)) for n, m in enumerate([S, S, X, S])]
@@ -75,7 +75,7 @@ async def test_release_wakes_all_readers_at_the_head_and_no_more():
         wait.cancel()
 
 
-async def test_asking_again_is_free_and_exclusive_covers_shared():
+async def test_a_held_lock_is_granted_again_and_exclusive_covers_shared():
     locks, owner = LockTable(), LockOwner(1)
     for mode in (S, S, X, X, S):
         await locks.acquire(owner, ["a"], mode)
@@ -85,7 +85,7 @@ async def test_asking_again_is_free_and_exclusive_covers_shared():
     assert locks.held_count == 0
 
 
-async def test_an_upgrade_waits_for_the_other_readers_and_passes_the_queue():
+async def test_an_upgrade_waits_for_other_readers_and_overtakes_the_queue():
     locks = LockTable()
     upgrader, reader, writer = LockOwner(1), LockOwner(2), LockOwner(3)
     await locks.acquire(upgrader, ["a"], S)
@@ -103,7 +103,7 @@ async def test_an_upgrade_waits_for_the_other_readers_and_passes_the_queue():
     await waiting
 
 
-async def test_of_two_upgrades_the_younger_dies():
+async def test_the_younger_of_two_upgrades_dies():
     locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
     await locks.acquire(older, ["a"], S)
     await locks.acquire(younger, ["a"], S)
@@ -115,7 +115,7 @@ async def test_of_two_upgrades_the_younger_dies():
     await upgrade
 
 
-async def test_a_younger_owner_that_holds_something_dies_and_says_why():
+async def test_a_younger_owner_that_holds_a_lock_dies_with_reason():
     locks, older, younger = LockTable(), LockOwner((1, 0, "")), LockOwner((1, 0, "b"))
     await locks.acquire(older, ["a"], X)
     await locks.acquire(younger, ["b"], X)
@@ -127,7 +127,7 @@ async def test_a_younger_owner_that_holds_something_dies_and_says_why():
     assert locks.waiting_count == 0
 
 
-async def test_an_owner_that_holds_nothing_may_wait_and_an_older_one_may_too():
+async def test_an_older_owner_and_an_owner_without_locks_wait():
     locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
     await locks.acquire(younger, ["a"], X)
     await locks.acquire(older, ["b"], X)
@@ -142,8 +142,9 @@ async def test_an_owner_that_holds_nothing_may_wait_and_an_older_one_may_too():
     await newcomer
 
 
-async def test_a_reader_may_not_hide_behind_a_writer_that_waits_for_an_older_reader():
-    """Without the look at compatible holders: elder → middle → fresh → elder, for ever."""
+async def test_a_reader_dies_when_an_older_reader_holds_the_lock_it_queues_for():
+    """Unless compatible holders count too, elder waits for middle, middle for fresh, fresh for
+    elder."""
     locks = LockTable()
     elder, middle, fresh = LockOwner(1), LockOwner(2), LockOwner(3)
     await locks.acquire(elder, ["a"], S)
@@ -158,7 +159,7 @@ async def test_a_reader_may_not_hide_behind_a_writer_that_waits_for_an_older_rea
     await waits
 
 
-async def test_the_deadline_ends_a_wait_and_those_behind_move_up():
+async def test_a_deadline_ends_a_wait_and_lets_the_next_waiter_in():
     locks, reader, behind = LockTable(), LockOwner(1), LockOwner(3)
     await locks.acquire(reader, ["a"], S)
     deadline = asyncio.get_running_loop().time() + 0.01
@@ -172,7 +173,7 @@ async def test_the_deadline_ends_a_wait_and_those_behind_move_up():
     assert behind.held == {"a": S}
 
 
-async def test_a_wait_that_is_cancelled_leaves_no_trace():
+async def test_a_cancelled_wait_leaves_no_trace():
     locks, holder, gone = LockTable(), LockOwner(1), LockOwner(2)
     await locks.acquire(holder, ["a"], X)
     wait = begin(locks.acquire(gone, ["a"], X))
@@ -184,7 +185,7 @@ async def test_a_wait_that_is_cancelled_leaves_no_trace():
     assert locks.held_count == 0
 
 
-async def test_a_wait_cancelled_in_the_moment_of_its_grant_is_freed_by_its_owner():
+async def test_a_lock_granted_to_a_cancelled_wait_is_freed_by_its_owner():
     locks, holder, gone = LockTable(), LockOwner(1), LockOwner(2)
     await locks.acquire(holder, ["a"], X)
     wait = begin(locks.acquire(gone, ["a"], X))
@@ -198,7 +199,7 @@ async def test_a_wait_cancelled_in_the_moment_of_its_grant_is_freed_by_its_owner
     assert locks.held_count == 0
 
 
-async def test_hot_names_are_those_that_most_wait_for():
+async def test_hot_names_have_the_most_waiters():
     locks, holder = LockTable(), LockOwner(0)
     for name in "abc":
         await locks.acquire(holder, [name], X)
@@ -211,7 +212,7 @@ async def test_hot_names_are_those_that_most_wait_for():
         wait.cancel()
 
 
-async def test_who_waits_can_be_refused_and_keeps_what_it_holds():
+async def test_a_refused_waiter_keeps_the_locks_it_holds():
     locks, holder, waiter, behind = LockTable(), LockOwner(2), LockOwner(1), LockOwner(3)
     await locks.acquire(holder, ["a"], X)
     await locks.acquire(waiter, ["b"], X)
@@ -228,7 +229,7 @@ async def test_who_waits_can_be_refused_and_keeps_what_it_holds():
     assert locks.waiting_count == 0
 
 
-async def test_refusing_who_does_not_wait_changes_nothing():
+async def test_refusing_an_owner_that_does_not_wait_changes_nothing():
     locks, holder, waiter = LockTable(), LockOwner(1), LockOwner(2)
     await locks.acquire(holder, ["a"], X)
     locks.refuse(holder, "not now", "leaving")
@@ -236,12 +237,12 @@ async def test_refusing_who_does_not_wait_changes_nothing():
     wait = begin(locks.acquire(waiter, ["a"], X))
     await settle()
     locks.release_all(holder)
-    locks.refuse(waiter, "not now", "leaving")  # it has been granted, and does not know yet
+    locks.refuse(waiter, "not now", "leaving")  # granted, but not resumed yet
     await wait
     assert waiter.held == {"a": X}
 
 
-async def test_all_who_wait_for_some_names_can_be_refused():
+async def test_all_waiters_for_some_names_can_be_refused():
     locks, holder = LockTable(), LockOwner(0)
     await locks.acquire(holder, "abc", X)
     waits = {n: begin(locks.acquire(LockOwner(n), ["abcab"[n]], X)) for n in range(5)}
@@ -258,7 +259,7 @@ async def test_all_who_wait_for_some_names_can_be_refused():
     await waits[2]
 
 
-async def test_refused_upgrades_keep_the_lock_that_they_have():
+async def test_a_refused_upgrade_keeps_its_lock():
     locks, upgrader, reader = LockTable(), LockOwner(1), LockOwner(2)
     await locks.acquire(upgrader, ["a"], S)
     await locks.acquire(reader, ["a"], S)
@@ -273,7 +274,7 @@ async def test_refused_upgrades_keep_the_lock_that_they_have():
     assert locks.held_count == 0
 
 
-async def test_what_is_released_while_it_waits_is_refused():
+async def test_releasing_a_waiting_owner_refuses_it():
     locks, holder, waiter = LockTable(), LockOwner(2), LockOwner(1)
     await locks.acquire(holder, ["a"], X)
     await locks.acquire(waiter, ["b"], X)
@@ -286,7 +287,7 @@ async def test_what_is_released_while_it_waits_is_refused():
     assert (locks.held_count, locks.waiting_count) == (1, 0)
 
 
-async def test_the_table_knows_whether_any_of_some_names_is_held():
+async def test_holds_any_says_whether_a_matching_name_is_held():
     locks, owner = LockTable(), LockOwner(1)
     assert not locks.holds_any(lambda _: True)
     await locks.acquire(owner, ["a"], S)
@@ -295,19 +296,19 @@ async def test_the_table_knows_whether_any_of_some_names_is_held():
     assert locks.holds_any(lambda name: name == "a")
     assert not locks.holds_any(lambda name: name == "b")
     locks.release_all(owner)
-    assert locks.holds_any(lambda name: name == "a")  # it was handed on
+    assert locks.holds_any(lambda name: name == "a")  # the lock was handed on to the waiter
     wait.cancel()
     await settle()
 
 
-async def test_who_holds_something_in_another_table_dies_as_if_it_did_here():
+async def test_locks_held_in_another_table_count_for_wait_die():
     locks, older, younger, oldest = LockTable(), LockOwner(2), LockOwner(3), LockOwner(1)
     await locks.acquire(older, ["a"], X)
     younger.elsewhere = oldest.elsewhere = True
     with pytest.raises(TransactionAborted) as died:
         await locks.acquire(younger, ["a"], X)
     assert died.value.details == {"reason": "wait-die"}
-    assert locks.take(younger, "b", X)  # what is free needs no waiting
+    assert locks.take(younger, "b", X)  # a free lock needs no wait
     wait = begin(locks.acquire(oldest, ["a"], X))
     await settle()
     locks.release_all(older)
@@ -315,8 +316,8 @@ async def test_who_holds_something_in_another_table_dies_as_if_it_did_here():
 
 
 @pytest.mark.parametrize("first", FIRST)
-async def test_who_holds_first_locks_only_waits_for_elders_too(first):
-    """Nobody who waits for what it holds can be waited for by them."""
+async def test_an_owner_of_first_locks_alone_waits_for_elders(first):
+    """Owners of other locks never wait for locks of the first kinds, so no cycle can arise."""
     locks, older, younger = LockTable(), LockOwner(1), LockOwner(2)
     await locks.acquire(older, [("root", "a")], X)
     await locks.acquire(younger, [(first, "of the younger")], X)
@@ -326,12 +327,13 @@ async def test_who_holds_first_locks_only_waits_for_elders_too(first):
     locks.release_all(older)
     await wait
     await locks.acquire(older, [("root", "b")], X)
-    with pytest.raises(TransactionAborted):  # it holds a root by now
+    with pytest.raises(TransactionAborted):  # the younger owner holds a root by now
         await locks.acquire(younger, [("root", "b")], X)
 
 
-async def test_an_attempt_dies_behind_an_earlier_one_of_its_own_age():
-    """Its release may not have arrived yet: to wait for it could be to wait for oneself."""
+async def test_an_attempt_dies_behind_an_earlier_attempt_of_its_age():
+    """The release of the earlier attempt may be under way, so the transaction could wait for
+    itself."""
     locks, earlier, again = LockTable(), LockOwner(1), LockOwner(1)
     await locks.acquire(earlier, ["a"], X)
     await locks.acquire(again, ["b"], X)
@@ -339,12 +341,12 @@ async def test_an_attempt_dies_behind_an_earlier_one_of_its_own_age():
         await locks.acquire(again, ["a"], X)
 
 
-def test_ages_are_told_apart_by_number_and_node():
+def test_ages_are_ordered_by_time_number_and_node():
     ages = [LockOwner(age).age for age in (7, (1, 1, "b"), (1, 2, "a"), (1, 1, "a"), (0, 9, "z"))]
     assert sorted(ages) == [(0, 7, ""), (0, 9, "z"), (1, 1, "a"), (1, 1, "b"), (1, 2, "a")]
 
 
-def test_one_process_alone_rests_on_its_own_table():
+def test_a_single_process_relies_on_its_own_table():
     locks, owner = LockTable(), LockOwner(1)
     assert locks.take(owner, "a", X)
     locks.require_in_force(owner)
@@ -354,8 +356,8 @@ def test_one_process_alone_rests_on_its_own_table():
 
 
 @pytest.mark.parametrize("mode", [S, X])
-def test_a_lock_that_was_released_meanwhile_is_disturbed(mode):
-    """Held is not released; by whom, and in which mode, makes no difference."""
+def test_a_lock_released_meanwhile_is_disturbed(mode):
+    """A lock that is still held does not count; its owner and mode make no difference."""
     locks, other, mine = LockTable(), LockOwner(1), LockOwner(2)
     before = locks.moment()
     assert locks.take(other, "a", mode)
@@ -371,7 +373,7 @@ def test_a_lock_that_was_released_meanwhile_is_disturbed(mode):
 
 
 @pytest.mark.parametrize(("bound", "value"), [("REMEMBERED", 2), ("REMEMBERED_BYTES", 2)])
-def test_of_what_is_not_known_any_more_the_worst_is_assumed(monkeypatch, bound, value):
+def test_forgotten_names_count_as_disturbed(monkeypatch, bound, value):
     monkeypatch.setattr(f"hornbeam_server.txlayer.transactions.locks.{bound}", value)
     locks, moments = LockTable(), []
     for name in "abac":
@@ -383,7 +385,7 @@ def test_of_what_is_not_known_any_more_the_worst_is_assumed(monkeypatch, bound, 
     def undisturbed(name):
         return [locks.undisturbed(owner, [name], moment) for moment in moments]
 
-    # "b", the second, is forgotten now, and nothing older than its release is known of any name.
+    # By now "b", the second name, is forgotten. Nothing before its release is known of any name.
     assert undisturbed("b") == [False, False, True, True]
     assert undisturbed("new") == [False, False, True, True]
     assert undisturbed("a") == [False, False, False, True]
@@ -391,8 +393,8 @@ def test_of_what_is_not_known_any_more_the_worst_is_assumed(monkeypatch, bound, 
 
 
 class Crowd:
-    """Transactions that take random locks in random order, and are repeated when they die. Some
-    take locks of the first kinds before, as copies of a request do, and who is tried again."""
+    """Transactions that take random locks in random order and start again when they die. Some take
+    locks of the first kinds before, as copies of a request and repeated transactions do."""
 
     def __init__(self, seed: int, names: int) -> None:
         self.random = random.Random(seed)
@@ -446,7 +448,7 @@ async def test_random_schedules_end_without_deadlock_and_keep_exclusion(seed, na
     assert crowd.deaths[0] == 0  # the oldest never dies
 
 
-async def test_a_stream_of_newcomers_starves_nobody():
+async def test_a_stream_of_newcomers_starves_no_transaction():
     """An old transaction over many hot locks ends while younger ones keep coming."""
     crowd = Crowd(7, 3)
     ages = iter(range(10, 10_000))
@@ -459,7 +461,7 @@ async def test_a_stream_of_newcomers_starves_nobody():
     streams = [asyncio.ensure_future(newcomers()) for _ in range(6)]
     await settle()
     owner = LockOwner(5)
-    for name in crowd.names:  # older than all: it is never told to die
+    for name in crowd.names:  # it is older than all newcomers, so it never has to die
         await crowd.locks.acquire(owner, [name], X)
         await settle()
     crowd.locks.release_all(owner)
@@ -468,8 +470,9 @@ async def test_a_stream_of_newcomers_starves_nobody():
     assert next(ages) < 1_000
 
 
-async def test_who_is_refused_does_not_make_room_for_others_that_are_refused_too():
-    """Behind a writer that is refused a reader would go in."""
+async def test_refusing_a_writer_lets_no_refused_reader_in():
+    """The reader waits behind the writer: refusing the writer alone would grant the reader its
+    lock."""
     locks, reader, writer, behind = LockTable(), LockOwner(3), LockOwner(2), LockOwner(1)
     await locks.acquire(reader, ["a"], S)
     waits = [begin(locks.acquire(writer, ["a"], X)), begin(locks.acquire(behind, ["a"], S))]

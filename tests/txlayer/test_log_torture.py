@@ -2,9 +2,9 @@
 
 Two owners wrote it as committers do, and both crashed: each left some sealed segments and an open
 one. `expected` says what must be read of damaged bytes, from nothing but where each frame was
-written. It never lets a reader go on behind damage, nor stop before it. All that no reader can
-notice is the loss of whole appends at the very end of what an owner wrote; with a fault of a
-machine those were never synced, so nobody was told that they had happened.
+written. It never lets a reader go on behind damage, nor stop before it. The only loss that no
+reader can notice is that of whole appends at the very end of what an owner wrote; if a machine's
+crash lost them, they were never synced, so no client had an acknowledgement.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ VIEW = "v.t.0"
 
 @dataclass(frozen=True)
 class Frame:
-    """Where a record lies; `first` if it begins an append."""
+    """The place of a record; `first` if it begins an append."""
 
     begin: int
     end: int
@@ -67,7 +67,7 @@ class Segment:
 
 
 def batch(number, random):
-    """A commit of a row, its view row and its outcome; now and then it deletes."""
+    """A commit of a row, its view row and its outcome; every seventh deletes the row."""
     key = b"%d" % random.randrange(20)
     row = TOMBSTONE if number % 7 == 6 else b"row %d" % number
     identity = Random(number).randbytes(16)
@@ -120,7 +120,7 @@ BEHIND = (SEGMENTS[-1].epoch, SEGMENTS[-1].sequence + 1)
 WHOLE = [record for segment in SEGMENTS for record in segment.records(segment.frames)]
 
 
-def test_the_log_is_worth_the_torture():
+def test_the_log_has_the_shape_that_these_tests_need():
     assert len(WHOLE) == 100
     assert [s.sealed for s in SEGMENTS] == [True, True, False, True, True, True, False]
     assert all(len([f for f in s.frames if f.first]) > 4 for s in SEGMENTS)
@@ -135,7 +135,7 @@ def expected(segment, data):
     if data == segment.data:
         return list(segment.frames)
     if segment.sealed:
-        return None  # another segment follows: it was sealed, and must be as it was
+        return None  # another segment follows, so it was sealed and must be unchanged
 
     def intact(begin, end):
         return end <= len(data) and data[begin:end] == segment.data[begin:end]
@@ -170,7 +170,7 @@ class Torture:
         self.files[name] = SimulatedFile(bytearray(data), len(data), True)
 
     async def read(self, start=START):
-        """(records, the place of the corruption behind them or "")."""
+        """(records, the position of the corruption behind them or "")."""
         found = []
         try:
             async for record in self.log.read(start):
@@ -180,8 +180,8 @@ class Torture:
         return found, ""
 
     async def check(self, segment, data):
-        """Of `data` in place of `segment`, exactly the right records are read, and the rest is
-        counted; or the damage is reported, and where."""
+        """With `data` in place of `segment`, check that exactly the right records are read and the
+        other bytes counted, or that the damage is reported with its position."""
         self.put(segment.name, data)
         torn = self.log.torn_bytes
         found, damaged = await self.read(Position(segment.epoch, segment.sequence, 0))
@@ -235,8 +235,9 @@ async def test_zeros_in_place_of_a_page(segment, size):
 
 
 @every_segment
-async def test_tails_of_other_files_and_of_other_places_are_no_records(segment):
-    """What a block held before it was given to this file; a piece of the file that is missing."""
+async def test_tails_of_other_segments_are_no_records(segment):
+    """Such a tail is what a block held before it belonged to this file, or the rest after a lost
+    piece."""
     torture = await Torture.begin()
     cuts = [segment.header, *(frame.end for frame in segment.frames)]
     begins = {s.name: [0, *(frame.begin for frame in s.frames)] for s in SEGMENTS}
@@ -247,15 +248,15 @@ async def test_tails_of_other_files_and_of_other_places_are_no_records(segment):
                     await torture.check(segment, segment.data[:cut] + other.data[begin:])
 
 
-async def test_every_pair_of_a_truncation_and_an_append_behind_it():
-    """Nobody goes on behind a torn append; if one did, readers would not follow him over it."""
+async def test_every_truncation_with_an_append_behind_it():
+    """No writer goes on behind a torn append; if one did, readers would report corruption."""
     torture, last = await Torture.begin(), SEGMENTS[-1]
     name, start = last.name, Position(last.epoch, last.sequence, 0)
     boundaries = {last.header, *(frame.end for frame in last.frames)}
     for cut in range(last.header, len(last.data)):
         later = b"".join(encode_append([b"later"], last.epoch, last.sequence, cut))
         if cut + 1 in boundaries and later[:1] == last.data[cut : cut + 1]:
-            continue  # the one byte that was missing is there again, and no frame is torn
+            continue  # the missing byte is there again, and no frame is torn
         torture.put(name, last.data[:cut] + later)
         found, damaged = await torture.read(start)
         if cut in boundaries:
@@ -287,8 +288,8 @@ def before(segment):
 
 @every_segment
 async def test_a_missing_segment(segment):
-    """The first is taken for dropped, and the last of an owner for never written; whoever wants
-    to read from within is told."""
+    """A missing first segment counts as dropped, and an owner's last as never written; a reader
+    that starts within it gets an error."""
     torture = await Torture.begin()
     del torture.files[segment.name]
     index = SEGMENTS.index(segment)
@@ -314,7 +315,7 @@ async def test_a_segment_in_place_of_another():
 
 
 @every_segment
-async def test_a_segment_twice(segment):
+async def test_a_duplicated_segment(segment):
     torture = await Torture.begin()
     for epoch, sequence in (BEHIND, (3, 1)):
         name = segment_name(epoch, sequence)
@@ -322,7 +323,7 @@ async def test_a_segment_twice(segment):
         found, damaged = await torture.read()
         del torture.files[name]
         follows = SEGMENTS[-1].name if (epoch, sequence) == BEHIND else name
-        # The last segment was open, so another behind it is noticed before it is read.
+        # The last segment was open, so a segment behind it is noticed before it is read.
         assert (found, damaged.split(":")[0]) == (WHOLE[: len(found)], follows)
         assert len(found) == len(WHOLE) - (len(SEGMENTS[-1].frames) if follows != name else 0)
 
@@ -331,7 +332,7 @@ async def test_a_segment_twice(segment):
 
 
 def stored(payloads, store=None):
-    """What these records put into a store, one version after the other."""
+    """The cells after these records are put into a store, in order."""
     cells = {} if store is None else store
     for payload in payloads:
         record = decode(payload)
@@ -342,7 +343,7 @@ def stored(payloads, store=None):
 
 
 def left_by_crash(records, random):
-    """The store's part in a crash: all before the last checkpoint, and any rows of the rest."""
+    """The store as a crash leaves it: all before the last checkpoint, and some rows of the rest."""
     positions = [decode(p).applied_upto for _, p in records if isinstance(decode(p), Checkpoint)]
     upto = positions[-1] if positions else START
     cells = stored(payload for position, payload in records if position <= upto)
@@ -353,9 +354,10 @@ def left_by_crash(records, random):
     return cells
 
 
-async def test_recovery_five_times_over_gives_the_same_bytes():
-    """From the store and the log that a crash has left, at every frame and inside it; each time
-    over the same log, into the store that the recovery before has left or was stopped in."""
+async def test_five_recoveries_give_the_same_bytes():
+    """A crash leaves the store and a log that ends at or inside each frame. Each recovery reads the
+    same log, and starts with the store that the recovery before has left, whole or after another
+    crash."""
     last, random = SEGMENTS[-1], Random(11)
     for cut in sorted({cut for f in last.frames for cut in (f.begin, f.begin + 9, f.end)}):
         lost = sum(frame.end > cut for frame in last.frames)

@@ -61,7 +61,7 @@ def recorded(value: bytes, transaction_id: str = ID):
     return asyncio.run(run())
 
 
-def test_an_answer_comes_back_whole_with_its_commit_timestamp():
+def test_an_answer_is_read_back_with_its_commit_timestamp():
     outcome = recorded(encoded_answer())
     assert outcome is not None
     assert outcome.answer == replace(ANSWER, commit_ts=77)
@@ -81,7 +81,7 @@ def test_the_same_request_gets_the_answer_and_another_is_refused():
     assert refused.value.details["transaction_id"] == ID
 
 
-def test_a_transaction_that_is_not_recorded_is_none_and_a_false_id_is_refused():
+def test_an_unrecorded_transaction_has_no_outcome_and_an_invalid_id_is_refused():
     value = encoded_answer()
     assert recorded(value, transaction_id_for("order 2")) is None
     with pytest.raises(InvalidRequest, match="no transaction id"):
@@ -91,12 +91,12 @@ def test_a_transaction_that_is_not_recorded_is_none_and_a_false_id_is_refused():
 @pytest.mark.parametrize(
     "value", [b"\x01", b"\x93\xc4\x00\x91\x94\x00\x90\x90\x91\x91\xd4\x63\x00\x80"]
 )
-def test_a_damaged_row_is_corruption(value):
+def test_a_damaged_row_raises_corruption(value):
     with pytest.raises(Corruption, match=ID):
         recorded(value)
 
 
-def test_the_id_depends_on_the_key_and_its_owner_alone():
+def test_the_id_depends_only_on_the_key_and_its_owner():
     assert len(ID) == 32
     assert bytes.fromhex(ID)
     assert transaction_id_for("order 1") == ID != transaction_id_for("order 2")
@@ -104,7 +104,7 @@ def test_the_id_depends_on_the_key_and_its_owner_alone():
     assert transaction_id_for("order 1", "ann") != transaction_id_for("order 1", "bob")
 
 
-def test_an_answer_knows_its_owner_and_answers_from_before_owners_have_none():
+def test_an_answer_has_its_owner_and_an_older_answer_has_none():
     value = encoded_answer("ann")
     assert recorded(value).owner == "ann"
     before = bytes([value[0] - 1]) + value[1 : -len(b"\xa3ann")]
@@ -136,6 +136,6 @@ def test_the_hash_does_not_depend_on_the_order_of_named_parameters():
 
 
 @pytest.mark.parametrize("value", [object(), 1 << 70, "\ud800"])
-def test_a_parameter_that_is_no_value_is_refused(value):
+def test_an_invalid_parameter_is_refused(value):
     with pytest.raises(InvalidRequest, match="no value"):
         request_hash(TransactionRequest((Statement("s", (value,)),)))

@@ -1,4 +1,5 @@
-"""The log's payloads. The bytes below are in RECORDS.md; they must stay readable for ever."""
+"""The log's payloads. The bytes below are in RECORDS.md; later versions must be able to read
+them."""
 
 import asyncio
 
@@ -49,7 +50,7 @@ def test_a_checkpoint_is_written_as_documented_and_read_back():
     assert decode(CHECKPOINT_BYTES) == checkpoint
 
 
-def test_fields_that_a_newer_writer_appends_are_ignored():
+def test_fields_of_a_newer_writer_are_ignored():
     longer = msgspec.msgpack.encode([*msgspec.msgpack.decode(CHECKPOINT_BYTES), "later"])
     assert decode(longer) == decode(CHECKPOINT_BYTES)
 
@@ -59,19 +60,19 @@ def test_fields_that_a_newer_writer_appends_are_ignored():
     [b"", b"\xc0", CHECKPOINT_BYTES[:-1], msgspec.msgpack.encode([99, 1]), b"\x93\x01\xa1a\x90"],
     ids=["empty", "nil", "cut", "unknown tag", "wrong type"],
 )
-def test_what_is_no_record_is_corruption(payload):
+def test_an_invalid_record_raises_corruption(payload):
     with pytest.raises(Corruption, match="log record"):
         decode(payload)
 
 
-def test_a_damaged_commit_is_corruption_and_says_of_which_batch():
+def test_a_damaged_commit_raises_corruption_with_its_batch():
     batch = decode(encode(Batch(1000, [msgspec.Raw(b"\x91\x01")])))
     assert isinstance(batch, Batch)
     with pytest.raises(Corruption, match="1000"):
         commits(batch)
 
 
-def test_writes_of_several_transactions_become_one_call():
+def test_writes_of_several_transactions_are_merged():
     one, two = {"a": [Put(b"1", b"x")]}, {"a": [Put(b"2", b"")], "b": [Put(b"3", b"z")]}
     assert merged_writes([one, two]) == {
         "a": [Put(b"1", b"x"), Put(b"2", b"")],

@@ -1,4 +1,4 @@
-"""Recovery: which part of the log it reads, what it writes, where it refuses; and retention.
+"""Recovery: the part of the log that it reads, its writes, and its refusals; and retention.
 
 Crashes at every step, of commits and of recovery, are in `tests/crash/test_crash_points.py`.
 """
@@ -39,7 +39,7 @@ def crash_at(step: Step, occurrence: int) -> Callable[[str], None]:
 
 
 def logged(log: MemoryLog) -> Cells:
-    """What the store must hold: the writes of all batches in the log."""
+    """The rows that the store must hold: the writes of all batches in the log."""
     cells: Cells = {}
     for segment in log.all:
         for frame in segment.frames:
@@ -78,7 +78,7 @@ async def live(world: World, transactions: int) -> None:
 
 
 def kill(world: World) -> None:
-    """No more of the old process runs, neither its tasks nor the clients inside it."""
+    """Stop the old process: its tasks and the clients inside it."""
     doomed = asyncio.all_tasks() - world.older_tasks - {asyncio.current_task()}
     for task in doomed:
         task.cancel()
@@ -93,7 +93,7 @@ async def restart(world: World, epoch: int, rng: random.Random) -> tuple[World, 
     return fresh, recovered.replayed
 
 
-async def test_recovering_five_times_over_gives_the_same_bytes():
+async def test_five_recoveries_give_the_same_bytes():
     world = World(steps=crash_at(Step.APPLYING, 3))
     await live(world, 20)
     world.log.all = [s for s in world.log.all if s.frames]
@@ -136,7 +136,7 @@ async def test_an_empty_log_recovers_to_nothing_and_leaves_a_checkpoint():
     assert await last_checkpoint(log) == Checkpoint(START, 0, 0)
 
 
-async def test_the_clock_starts_behind_everything_the_log_has_seen():
+async def test_the_clock_starts_above_every_timestamp_in_the_log():
     log = MemoryLog()
     await log.append(
         [
@@ -147,7 +147,7 @@ async def test_the_clock_starts_behind_everything_the_log_has_seen():
     assert (await recover(MemoryStore(), log)).last_ts == 5_000
 
 
-async def test_a_record_that_cannot_be_read_stops_recovery():
+async def test_an_unreadable_record_stops_recovery():
     log = MemoryLog()
     await log.append([b"\x91\x63"])
     with pytest.raises(Corruption):
@@ -158,7 +158,8 @@ async def test_a_record_that_cannot_be_read_stops_recovery():
 
 
 async def written(world: World, batches: int, *, seconds: float = 10.0) -> None:
-    """One batch and one checkpoint per segment, `seconds` apart; the last segment is open."""
+    """Write one batch and one checkpoint per segment, `seconds` apart; the last segment stays
+    open."""
     await world.committer.start()
     for number in range(batches):
         await world.committer.commit(prepared(number, [str(number)]))
@@ -185,7 +186,7 @@ async def test_segments_are_dropped_when_applied_and_older_than_the_retention():
     kill(world)
 
 
-async def test_nothing_after_the_last_checkpoint_is_dropped_however_old():
+async def test_no_segment_after_the_last_checkpoint_is_dropped():
     world = World()
     await written(world, 5)
     await world.clock.advance(10_000)
@@ -221,7 +222,7 @@ async def test_an_empty_segment_does_not_keep_the_ones_after_it():
     kill(world)
 
 
-async def test_nothing_is_dropped_before_it_is_known_to_everybody():
+async def test_no_segment_is_dropped_before_the_low_water_mark_is_raised():
     world = World()
     await written(world, 5)
     there = len(world.log.all)
@@ -236,7 +237,7 @@ async def test_nothing_is_dropped_before_it_is_known_to_everybody():
     kill(world)
 
 
-async def test_a_low_water_mark_never_falls_whoever_else_raises_it():
+async def test_a_low_water_mark_never_falls_under_concurrent_writes():
     values = Values()
     one, two = LowWater(values), LowWater(values)
     assert await one.read() is None

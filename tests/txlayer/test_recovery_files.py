@@ -17,7 +17,7 @@ COMMITS = 60
 
 
 async def committed(folder: Path, crashed: Path) -> dict[bytes, tuple[int, bytes]]:
-    """Commit, leave the log as a crash would, and close; the rows that were acknowledged."""
+    """Commit, copy the log as a crash leaves it, and close; return the acknowledged rows."""
     store, log = RocksStore.open(folder / "store"), await LocalLog.open(folder / "log", "s1", 1)
     for table in (TABLE, OUTCOMES):
         await store.create_table(table)
@@ -41,7 +41,7 @@ async def committed(folder: Path, crashed: Path) -> dict[bytes, tuple[int, bytes
 async def recovered_rows(
     folder: Path, log_folder: Path
 ) -> tuple[int, dict[bytes, tuple[int, bytes]]]:
-    """Recover `log_folder` into a new store, twice; what it holds then."""
+    """Recover `log_folder` into a new store, twice; return how many are replayed, and the rows."""
     store = RocksStore.open(folder)
     replayed = []
     for epoch in (2, 3):
@@ -56,14 +56,14 @@ async def recovered_rows(
     return replayed[0], found
 
 
-async def test_a_log_alone_brings_every_acknowledged_row_back(tmp_path):
+async def test_the_log_alone_restores_every_acknowledged_row(tmp_path):
     rows = await committed(tmp_path, tmp_path / "crashed")
     replayed, found = await recovered_rows(tmp_path / "new", tmp_path / "crashed")
     assert replayed == COMMITS
     assert found == rows
 
 
-async def test_a_torn_tail_takes_its_whole_batch_with_it_and_nothing_else(tmp_path):
+async def test_a_torn_tail_loses_its_whole_batch_and_nothing_else(tmp_path):
     rows = await committed(tmp_path, tmp_path / "crashed")
     (segment,) = (tmp_path / "crashed" / "s1").iterdir()
     segment.write_bytes(segment.read_bytes()[:-3])

@@ -1,4 +1,4 @@
-"""A log whose newest segment is missing or cut is noticed: the log and the status say so."""
+"""A missing or cut newest segment is detected: the server's log and status report it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def store_of(folder: Path) -> Path:
 
 
 async def written(folder, first, count=3):
-    """Some commits, each noted; the folder as a crash would leave it is beside it."""
+    """Commit rows, noting the end of the log for each; return a copy of the folder as a crash
+    leaves it."""
     async with opened(folder, catalog_of(load_ddl(DDL)) if first == 0 else None) as database:
         for number in range(first, first + count):
             database.committer._noted_at = float("-inf")
@@ -44,7 +45,8 @@ async def written(folder, first, count=3):
 
 
 async def found(folder):
-    """What the status and the log say of the log, and the rows."""
+    """The missing part of the log by the status, the errors and torn ends by the server's log, and
+    the rows."""
     with capture_logs() as lines:
         async with opened(folder) as database:
             status = await database.status()
@@ -59,7 +61,7 @@ def frames_of(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-async def test_a_whole_log_is_taken_without_a_word(tmp_path, crashed):
+async def test_a_whole_log_is_opened_without_warnings(tmp_path, crashed):
     copy = await written(tmp_path / "data", 0)
     folder = copy if crashed else tmp_path / "data"
     for _ in range(2):
@@ -69,8 +71,8 @@ async def test_a_whole_log_is_taken_without_a_word(tmp_path, crashed):
 
 @pytest.mark.parametrize("crashed", [False, True])
 @pytest.mark.parametrize("before", [0, 1, 2])
-async def test_a_missing_newest_segment_is_said_with_its_position(tmp_path, crashed, before):
-    """`before`: so many times the database had been served before."""
+async def test_a_missing_newest_segment_is_reported_with_its_position(tmp_path, crashed, before):
+    """The database has been served `before` times."""
     for number in range(before):
         await written(tmp_path / "data", 10 * number)
     copy = await written(tmp_path / "data", 10 * before)
@@ -84,11 +86,11 @@ async def test_a_missing_newest_segment_is_said_with_its_position(tmp_path, cras
     assert lost["ends_at"] < lost["known_to_reach"] or lost["ends_at"] == "the beginning"
     assert [{k: e[k] for k in lost} for e in errors] == missing
     assert [e["log_level"] for e in errors] == ["error"]
-    assert (await found(folder))[:2] == ([], [])  # said by who took it over
+    assert (await found(folder))[:2] == ([], [])  # reported once, by the next owner
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-async def test_every_cut_before_a_noted_commit_is_said(tmp_path, crashed):
+async def test_every_cut_before_a_noted_commit_is_reported(tmp_path, crashed):
     copy = await written(tmp_path / "data", 0)
     folder = copy if crashed else tmp_path / "data"
     newest = segments(folder)[-1]
@@ -110,7 +112,7 @@ async def test_every_cut_before_a_noted_commit_is_said(tmp_path, crashed):
             assert missing[0]["known_to_reach"] == f"{name}:{known.offset}"
         last = max([0, *(f for f in frames if f <= cut)])
         assert [line["position"] for line in torn] == ([f"{name}:{last}"] if torn else [])
-        assert rows == [0, 1, 2]  # they had been applied
+        assert rows == [0, 1, 2]  # the store has them: they had been applied
 
 
 async def test_a_torn_end_behind_all_commits_is_no_missing_end(tmp_path):
@@ -133,7 +135,7 @@ async def test_a_database_of_an_older_version_has_no_notes(tmp_path):
     assert (await found(folder))[:2] == ([], [])
 
 
-async def test_timestamps_of_a_missing_end_are_not_given_out_again(tmp_path):
+async def test_timestamps_of_a_missing_end_are_not_given_again(tmp_path):
     store = RocksStore.open(tmp_path)
     await store.create_table(log_end.TABLE)
     at = Position(1, 2, 300)

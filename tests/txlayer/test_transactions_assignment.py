@@ -70,7 +70,7 @@ async def test_expressions_are_assigned_as_duckdb_casts_them(tmp_path):
     assert naive == expected
 
 
-async def test_the_current_time_goes_into_columns_without_zone(tmp_path):
+async def test_the_current_time_is_stored_in_columns_without_zone(tmp_path):
     async with on_moments(tmp_path) as database:
         await database.execute(
             "INSERT INTO moments (m_id, m_day, m_at, m_instant)"
@@ -88,14 +88,15 @@ async def test_the_current_time_goes_into_columns_without_zone(tmp_path):
     ("column", "value"),
     [("m_at", ZONED), ("m_instant", ZONED.replace(tzinfo=None)), ("m_day", ZONED)],
 )
-async def test_parameters_are_taken_exactly_or_not_at_all(tmp_path, column, value):
+async def test_a_parameter_that_would_change_in_a_cast_is_refused(tmp_path, column, value):
     async with on_moments(tmp_path) as database:
         with pytest.raises(TypeMismatch):
             await database.execute(f"INSERT INTO moments (m_id, {column}) VALUES (1, ?)", (value,))
 
 
-async def test_a_day_is_not_the_key_of_its_moments(tmp_path):
-    """Only assignments cast: compared with a key, a moment within a day is not that day."""
+async def test_a_timestamp_within_a_day_is_not_equal_to_the_day(tmp_path):
+    """Only assignments cast: compared with a key, a timestamp within a day does not equal that
+    day."""
     days = "CREATE TABLE days (d_day DATE PRIMARY KEY, d_n INTEGER);"
     async with opened(tmp_path, catalog_of(load_ddl(days))) as database:
         await database.execute(f"INSERT INTO days VALUES ({AT}, 1)")
@@ -106,9 +107,9 @@ async def test_a_day_is_not_the_key_of_its_moments(tmp_path):
         assert hit.statements[0].affected == 1
 
 
-async def test_a_transaction_has_one_now(tmp_path):
-    """CURRENT_TIMESTAMP and its kin are one moment in all statements of a transaction, and in its
-    replay after a trial."""
+async def test_all_statements_of_a_transaction_have_the_same_current_time(tmp_path):
+    """CURRENT_TIMESTAMP and similar functions give one time in all statements of a transaction, and
+    in its replay after a dry run."""
     statements = (
         Statement("INSERT INTO m VALUES (?, current_timestamp, now(), current_date)", (1,)),
         Statement("INSERT INTO m SELECT 2, now(), localtimestamp, today()"),
@@ -125,8 +126,8 @@ async def test_a_transaction_has_one_now(tmp_path):
         assert rows == [(now, now.replace(tzinfo=None), now.date())] * 2
 
 
-async def test_parameters_without_a_type_are_what_duckdb_sees_in_them(tmp_path, monkeypatch):
-    """Texts and integers do not even need DuckDB for that."""
+async def test_untyped_parameters_have_the_types_that_duckdb_gives_them(tmp_path, monkeypatch):
+    """For most texts and integers no evaluation by DuckDB is needed."""
     expressions = ["?", "m_many + ?", "m_many % ?", "m_text || ?", "? || m_text", "upper(?)"]
     values = [7, -7, 1 << 40, "", "é", "7"]
     asked = []
@@ -156,7 +157,7 @@ async def test_parameters_without_a_type_are_what_duckdb_sees_in_them(tmp_path, 
     assert len(asked) < len(expressions) * len(values) / 4
 
 
-async def test_a_parameter_that_is_no_text_is_refused(tmp_path):
+async def test_an_invalid_text_parameter_and_a_division_by_zero_are_refused(tmp_path):
     async with on_moments(tmp_path) as database:
         await database.execute("INSERT INTO moments (m_id) VALUES (1)")
         with pytest.raises(SqlError):

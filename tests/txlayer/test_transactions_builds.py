@@ -1,5 +1,5 @@
-"""Builds that are carried out beside the nodes: ranges at snapshots of their own, while writers go
-on, whatever happens to who builds and to who keeps the catalog."""
+"""Builds outside the nodes: each range is built at its own snapshot while writers go on, whatever
+happens to the builder and to the catalog keeper."""
 
 import asyncio
 from dataclasses import replace
@@ -21,7 +21,7 @@ VIEW = "customer__orders__line"
 
 
 async def left(database, catalog=None):
-    """`catalog` in force (default: a shop), its views and indexes left to others."""
+    """Put `catalog` (default: a shop) into force, its views and indexes left to others to build."""
 
     async def made(current):
         return next_version(database, catalog or shop())
@@ -30,7 +30,7 @@ async def left(database, catalog=None):
 
 
 async def build(database, names, span, *, mark=True):
-    """What an executor does, and the driver says afterwards."""
+    """Build a range as an executor does; with `mark`, report it as the driver does."""
     async with database.reads.at(strong=True) as (state, at):
         codecs = state.codecs
         codec = codecs(scanned_relation(state.catalog, names[0]))
@@ -59,7 +59,7 @@ async def keys_of(database, relation, every):
 
 
 def sources(database):
-    """What is left to be built, by what it shows."""
+    """The names of the builds left to others, grouped by source."""
     found = {}
     for name in database.keeper.left_to_others():
         found.setdefault(database.catalog.layout(name).source, []).append(name)
@@ -67,7 +67,7 @@ def sources(database):
 
 
 async def build_all(database, *, every=300, between=None):
-    """All that is left, in ranges, in any order, each at its own snapshot."""
+    """Build everything left, in ranges, in random order, each at its own snapshot."""
     await build_ranges(database, every, between)
     await database.keeper.wait_built()
 
@@ -90,7 +90,7 @@ def all_readable(database):
     return set(database.catalog.state.values()) == {State.READABLE}
 
 
-async def test_ranges_are_built_at_snapshots_of_their_own_while_writers_go_on(tmp_path):
+async def test_ranges_are_built_at_their_own_snapshots_while_writers_go_on(tmp_path):
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         await left(database)
@@ -104,9 +104,9 @@ async def test_ranges_are_built_at_snapshots_of_their_own_while_writers_go_on(tm
         await check(database)
 
 
-def test_what_was_put_late_or_in_vain_is_hidden(tmp_path):
-    """An executor dies in the middle, and its range is built again at a later snapshot; another one
-    says nothing, and puts its rows after everything is readable."""
+def test_late_and_abandoned_puts_of_executors_stay_hidden(tmp_path):
+    """One executor dies half way, and its range is built again at a later snapshot. Another
+    executor does not report, and puts its rows after all objects are readable."""
 
     async def run():
         async with opened(tmp_path, bare()) as database:
@@ -140,7 +140,7 @@ def test_what_was_put_late_or_in_vain_is_hidden(tmp_path):
     asyncio.run(run())
 
 
-async def test_a_restart_loses_no_range_that_is_finished(tmp_path):
+async def test_a_restart_keeps_finished_ranges(tmp_path):
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         await left(database)
@@ -159,8 +159,8 @@ async def test_a_restart_loses_no_range_that_is_finished(tmp_path):
         await check(database)
 
 
-async def test_what_was_finished_before_a_restart_is_readable_after_it(tmp_path, monkeypatch):
-    """The node dies between the last range and the catalog that says so."""
+async def test_a_build_finished_before_a_restart_is_readable_after_it(tmp_path, monkeypatch):
+    """The node dies between the last range and the catalog that makes the view readable."""
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         await left(database)
@@ -174,7 +174,7 @@ async def test_what_was_finished_before_a_restart_is_readable_after_it(tmp_path,
         await check(database)
 
 
-async def test_a_schema_change_leaves_what_is_finished(tmp_path):
+async def test_a_schema_change_keeps_finished_ranges(tmp_path):
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         await left(database)
@@ -190,7 +190,7 @@ async def test_a_schema_change_leaves_what_is_finished(tmp_path):
         await check(database)
 
 
-async def test_a_view_that_is_dropped_takes_no_more(tmp_path):
+async def test_a_dropped_view_accepts_no_more_ranges(tmp_path):
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         await left(database)
@@ -204,7 +204,7 @@ async def test_a_view_that_is_dropped_takes_no_more(tmp_path):
         await check(database)
 
 
-async def test_a_build_that_is_cancelled_leaves_nothing_behind(tmp_path):
+async def test_a_cancelled_build_leaves_nothing_behind(tmp_path):
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         await left(database)
@@ -225,14 +225,14 @@ async def test_a_build_that_is_cancelled_leaves_nothing_behind(tmp_path):
             await database.keeper.cancel([VIEW])
 
 
-async def test_an_index_of_the_schema_is_not_cancelled(tmp_path):
+async def test_an_index_of_the_schema_cannot_be_cancelled(tmp_path):
     async with opened(tmp_path, bare()) as database:
         await left(database)
         with pytest.raises(InvalidRequest, match="belongs to the schema"):
             await database.keeper.cancel(["orders.by.o_c_id"])
 
 
-async def test_a_readable_view_is_built_anew_in_another_table(tmp_path):
+async def test_a_readable_view_is_rebuilt_in_another_table(tmp_path):
     async with opened(tmp_path, shop()) as database:
         await fill(database)
         before = database.catalog.layout(VIEW).table
@@ -249,7 +249,7 @@ async def test_a_readable_view_is_built_anew_in_another_table(tmp_path):
         await check(database)
 
 
-async def test_a_build_is_taken_over_from_the_node(tmp_path, monkeypatch):
+async def test_a_build_can_be_taken_over_from_the_node(tmp_path, monkeypatch):
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         stopped = asyncio.Event()
@@ -271,7 +271,7 @@ async def test_a_build_is_taken_over_from_the_node(tmp_path, monkeypatch):
         await check(database)
 
 
-async def test_two_who_build_the_same_do_no_harm(tmp_path):
+async def test_two_builders_of_the_same_ranges_do_no_harm(tmp_path):
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         await left(database)
@@ -290,9 +290,9 @@ async def test_two_who_build_the_same_do_no_harm(tmp_path):
         await check(database)
 
 
-async def test_a_build_that_stands_still_keeps_no_versions(tmp_path, monkeypatch):
-    """Its ranges have snapshots of their own, so a purge need not wait for it; and what is built
-    afterwards is right, though the tombstones of the rows that went before are gone."""
+async def test_a_paused_build_holds_back_no_purge(tmp_path, monkeypatch):
+    """Each range has its own snapshot, so a purge need not wait for the build. Ranges that are
+    built afterwards are right, although the tombstones of rows deleted before are gone."""
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         await left(database)

@@ -1,6 +1,5 @@
-"""Law: a comparison with a constant answers as in PostgreSQL, and a parameter compares as the
-literal of its value does, wherever the comparison stands and whichever path answers it.
-"""
+"""Law: a comparison with a constant answers as in PostgreSQL, and a parameter compares like the
+literal of its value, in every place and on every path."""
 
 import random
 from contextlib import asynccontextmanager
@@ -34,7 +33,7 @@ PLACES = {
     " DO UPDATE SET w = 1 WHERE {p} RETURNING id",
 }
 CONDITIONS_OF_VALUE, PLACES_OF_VALUE = 8, 3
-"""Chosen for each value, always the same ones: as many as the suite has time for."""
+"""How many are chosen for each value, always the same ones: as many as the suite has time for."""
 SPELLINGS = ["literal", "?", ":x"]
 
 
@@ -66,7 +65,7 @@ async def on_rows(folder, type_):
 
 
 def spelled(sql, value, spelling, column="v"):
-    """The statement and its parameters; each `{x}` of it is the value."""
+    """The statement and its parameters; each `{x}` in it stands for the value."""
     count = sql.count("{x}")
     if spelling == "literal":
         return sql.format(v=column, x=literal(value)), ()
@@ -74,7 +73,7 @@ def spelled(sql, value, spelling, column="v"):
 
 
 def spellings(type_, value):
-    """Text that is a parameter for BYTEA is base64, which no literal is."""
+    """A text parameter for BYTEA is base64, but a text literal is not."""
     return SPELLINGS[:1] if type_ == "BYTEA" and isinstance(value, str) else SPELLINGS
 
 
@@ -86,7 +85,7 @@ async def rows(database, sql, parameters):
 
 
 @pytest.mark.parametrize("type_", STORED)
-async def test_every_condition_says_what_postgresql_says(tmp_path, type_):
+async def test_every_condition_answers_as_in_postgresql(tmp_path, type_):
     async with on_rows(tmp_path, type_) as database:
         for value in VALUES:
             wanted = ANSWERS[type_][literal(value)]

@@ -1,5 +1,5 @@
-"""Expressions of writes that DuckDB evaluates: whatever they take, the event loop goes on, and the
-transaction ends at its time limit."""
+"""Expressions of writes that DuckDB evaluates: however long they take, the event loop goes on, and
+the transaction ends at its time limit."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ ENDLESS = (
     " list_sum(list_transform(range(1000), lambda y: x * y % 7))))"
 )
 PATIENCE_S = 5
-"""The expression takes longer by far; a machine that is busy may take so long to stop it."""
+"""The expression takes much longer; a busy machine may take this long to stop it."""
 
 
 @asynccontextmanager
@@ -39,7 +39,7 @@ async def on_big(tmp_path):
         f"DELETE FROM big WHERE b_id = 1 RETURNING {ENDLESS}",
     ],
 )
-async def test_what_takes_long_is_stopped_and_nobody_waits_for_it(tmp_path, sql):
+async def test_a_long_expression_is_stopped_and_others_do_not_wait(tmp_path, sql):
     async with on_big(tmp_path) as database:
         turns = 0
 
@@ -60,7 +60,7 @@ async def test_what_takes_long_is_stopped_and_nobody_waits_for_it(tmp_path, sql)
         assert await database.fetch("SELECT b_id, b_n, b_t FROM big") == [(1, 1, "x")]
 
 
-async def test_one_that_goes_away_takes_its_computing_with_it(tmp_path):
+async def test_cancelling_a_transaction_stops_its_evaluation(tmp_path):
     async with on_big(tmp_path) as database:
         task = asyncio.create_task(database.execute(f"UPDATE big SET b_n = {ENDLESS}"))
         await asyncio.sleep(0.1)
@@ -88,8 +88,8 @@ async def test_sleeping_is_refused(tmp_path, call):
             await database.fetch(f"SELECT {call}")
 
 
-async def test_one_statement_that_stands_twice_in_a_transaction_reads_anew(tmp_path):
-    """Rows that it has read the first time are not inserted again."""
+async def test_a_repeated_statement_reads_again(tmp_path):
+    """Rows that it read the first time are not inserted again."""
     async with on_big(tmp_path) as database:
         copy = Statement("INSERT INTO big SELECT b_id + 10, b_n, b_t FROM big WHERE b_id = 1")
         away = Statement("DELETE FROM big WHERE b_id > 1")

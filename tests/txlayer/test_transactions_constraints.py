@@ -56,7 +56,7 @@ async def test_self_references(tmp_path):
         )
         with pytest.raises(ForeignKeyViolation):
             await database.execute("UPDATE employee SET e_boss = 77 WHERE e_id = 3")
-        await database.execute("UPDATE employee SET e_boss = 4 WHERE e_id = 1")  # a circle
+        await database.execute("UPDATE employee SET e_boss = 4 WHERE e_id = 1")  # a cycle
         result = await database.execute("DELETE FROM employee WHERE e_id = 2")
         assert result.affected["employee"] == 4
         await database.execute("DELETE FROM employee WHERE e_id = 9")
@@ -130,7 +130,7 @@ def outcomes_of(results):
 
 
 async def race(database, *requests):
-    """All at once; "done" or the error's name for each."""
+    """Run all at the same time; for each "done" or its error."""
     found = await asyncio.gather(*map(database.transact, requests), return_exceptions=True)
     for result in found:
         if isinstance(result, BaseException) and not hasattr(result, "code"):
@@ -138,7 +138,7 @@ async def race(database, *requests):
     return [r if isinstance(r, BaseException) else "done" for r in found]
 
 
-async def test_a_child_against_the_deletion_of_its_parent(tmp_path):
+async def test_a_child_is_inserted_while_its_parent_is_deleted(tmp_path):
     """Exactly one of the two commits, whether or not they share a root."""
     async with on_shop(tmp_path) as database:
         for n in range(100, 130):
@@ -196,8 +196,8 @@ async def test_unique_values_and_keys_under_concurrency(tmp_path):
         assert await database.fetch("SELECT p_stock FROM product WHERE p_id = 50") == [(30,)]
 
 
-async def test_values_change_hands_under_concurrency(tmp_path):
-    """Each holds one value of a unique column at any time, however they are passed around."""
+async def test_concurrent_swaps_keep_values_unique(tmp_path):
+    """Each row holds one value of a unique column at any time, however they are swapped."""
     async with on_shop(tmp_path) as database:
         await database.load(
             "customer", ["c_id", "c_name", "c_email"], [(n, "x", f"e{n}") for n in range(6)]
@@ -218,7 +218,7 @@ async def test_values_change_hands_under_concurrency(tmp_path):
         assert len({email for (email,) in rows}) == 6
 
 
-async def test_opposite_orders_of_locks_do_not_block_for_ever(tmp_path):
+async def test_opposite_lock_orders_cause_no_deadlock(tmp_path):
     async with on_shop(tmp_path) as database:
         await run_all(database, *FILL)
         there = "UPDATE customer SET c_balance = c_balance - 1 WHERE c_id = 1"

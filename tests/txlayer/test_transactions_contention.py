@@ -1,4 +1,4 @@
-"""Transactions that lost their locks too often go one by one, through the slow lane."""
+"""Transactions that lost their locks too often run one at a time, through the slow lane."""
 
 import asyncio
 from dataclasses import replace
@@ -14,8 +14,9 @@ from hornbeam_server.txlayer.transactions.locks import LockOwner, Mode
 ADD = "UPDATE product SET p_stock = p_stock + 1 WHERE p_id = 1"
 
 
-async def test_whoever_gives_up_as_the_slow_lane_becomes_free_leaves_it(tmp_path, monkeypatch):
-    """Granted and given up between two looks of the event loop: nobody else would ever get it."""
+async def test_a_transaction_cancelled_when_granted_the_slow_lane_frees_it(tmp_path, monkeypatch):
+    """The lock is granted and the task is cancelled in one pass of the loop; it must not stay
+    held."""
     monkeypatch.setattr(manager, "ATTEMPTS_IN_PARALLEL", 0)
     async with on_shop(tmp_path) as database:
         await run_all(database, *FILL)
@@ -31,8 +32,8 @@ async def test_whoever_gives_up_as_the_slow_lane_becomes_free_leaves_it(tmp_path
         await database.transact(statements(ADD, timeout_s=1))
 
 
-async def test_requests_with_names_take_turns_on_one_row(tmp_path):
-    """None loses its locks: whoever waits for a request's name holds no row."""
+async def test_requests_with_idempotency_keys_take_turns_on_one_row(tmp_path):
+    """No request loses its locks: a request that waits for its key's lock holds no row."""
     async with on_shop(tmp_path) as database:
         await run_all(database, *FILL)
         (before,) = (await database.fetch("SELECT p_stock FROM product WHERE p_id = 1"))[0]
@@ -44,8 +45,8 @@ async def test_requests_with_names_take_turns_on_one_row(tmp_path):
         assert database.manager.retried == 0
 
 
-async def test_a_copy_that_is_refused_leaves_the_first_unfinished(tmp_path, monkeypatch):
-    """Two copies of a request think to have its lock; that of the second is not in force."""
+async def test_a_refused_copy_of_a_request_leaves_the_first_unfinished(tmp_path, monkeypatch):
+    """Two copies of a request both assume its lock; the lock of the second is not in force."""
     async with on_shop(tmp_path) as database:
         await run_all(database, *FILL)
         manager, going_on, under_way = database.manager, asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""What identity columns give: where they begin, restarts, loads, and several nodes."""
+"""The numbers of identity columns: their start, restarts, loads, and several nodes."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -53,7 +53,7 @@ async def on(tmp_path, catalog=None):
         yield database
 
 
-async def test_a_table_that_is_made_again_begins_again(tmp_path):
+async def test_a_recreated_table_starts_its_numbers_again(tmp_path):
     async with on(tmp_path) as database:
         for _ in range(3):
             assert await add(database) == [1]
@@ -86,7 +86,7 @@ async def test_numbers_are_given_as_declared(tmp_path, options, given):
         ("(START WITH 9223372036854775806)", "BIGINT", [9223372036854775806]),
     ],
 )
-async def test_behind_the_last_number_there_is_none(tmp_path, options, type_, given):
+async def test_after_the_last_number_inserts_are_refused(tmp_path, options, type_, given):
     async with on(tmp_path, tables(options, type_)) as database:
         assert [(await add(database))[0] for _ in given] == given
         for _ in range(3):
@@ -95,7 +95,7 @@ async def test_behind_the_last_number_there_is_none(tmp_path, options, type_, gi
             assert "RESTART WITH" in told.value.cure
 
 
-async def test_a_restart_says_what_comes_next(tmp_path):
+async def test_a_restart_sets_the_next_number(tmp_path):
     async with on(tmp_path) as database:
         assert await add(database) == [1]
         await database.keeper.restart("t", "id", 500)
@@ -113,7 +113,7 @@ async def test_a_restart_says_what_comes_next(tmp_path):
                 await database.keeper.restart(relation, column, 1)
 
 
-async def test_a_restart_outlives_the_process_and_goes_on_once(tmp_path):
+async def test_a_restart_outlives_the_process_and_is_applied_once(tmp_path):
     async with opened(tmp_path, tables()) as database:
         assert await add(database) == [1]
         await database.keeper.restart("t", "id", 500)
@@ -123,14 +123,14 @@ async def test_a_restart_outlives_the_process_and_goes_on_once(tmp_path):
         assert 500 < number <= 500 + identity_columns.BLOCK
 
 
-async def test_a_restart_behind_the_last_number_is_refused(tmp_path):
+async def test_a_restart_beyond_the_last_number_is_refused(tmp_path):
     async with on(tmp_path, tables("(MAXVALUE 9)")) as database:
         with pytest.raises(InvalidRequest, match="last number is 9"):
             await database.keeper.restart("t", "id", 10)
         assert await add(database) == [1]
 
 
-async def test_explicit_keys_of_statements_leave_the_numbers_where_they_are(tmp_path):
+async def test_explicit_keys_of_statements_do_not_advance_the_numbers(tmp_path):
     async with on(tmp_path) as database:
         await database.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
         for _ in range(2):
@@ -153,7 +153,7 @@ async def test_explicit_keys_of_statements_leave_the_numbers_where_they_are(tmp_
         ("(START WITH 100)", [1, 2], 100),
     ],
 )
-async def test_a_load_moves_the_numbers_on(tmp_path, options, loaded, after):
+async def test_a_load_advances_the_numbers(tmp_path, options, loaded, after):
     async with on(tmp_path, tables(options)) as database:
         await database.load("t", ["a", "id"], [(n, n) for n in loaded])
         assert await add(database) == [after]
@@ -166,7 +166,7 @@ async def test_a_load_moves_the_numbers_on(tmp_path, options, loaded, after):
         assert await add(database) == [after + 45 * step]
 
 
-async def test_a_load_that_is_refused_moves_nothing(tmp_path):
+async def test_a_refused_load_does_not_advance_the_numbers(tmp_path):
     async with on(tmp_path) as database:
         await database.execute("INSERT INTO t VALUES (70, 1)")
         with pytest.raises(UniqueViolation):
@@ -174,8 +174,8 @@ async def test_a_load_that_is_refused_moves_nothing(tmp_path):
         assert await add(database) == [1]
 
 
-async def test_a_load_survives_a_crash_with_its_numbers(tmp_path):
-    """Nothing is flushed but what the load flushes itself."""
+async def test_a_load_makes_its_numbers_durable(tmp_path):
+    """The test flushes nothing; only the load does."""
     async with opened(tmp_path, tables()) as database:
         await database.load("t", ["id"], [(n,) for n in range(1, 4)])
         (cell,) = await database.store.get(
@@ -186,7 +186,7 @@ async def test_a_load_survives_a_crash_with_its_numbers(tmp_path):
         assert identity_columns._NUMBER.unpack(cell.value)[0] > 3
 
 
-async def test_an_initial_load_moves_the_numbers_on(tmp_path):
+async def test_an_initial_load_advances_the_numbers(tmp_path):
     async with on(tmp_path) as database:
         await database.initial_loads.begin(["t"], "x", {})
         number = database.catalog.load.number
@@ -196,7 +196,7 @@ async def test_an_initial_load_moves_the_numbers_on(tmp_path):
         assert await add(database) == [91]
 
 
-async def test_always_takes_values_only_when_the_system_is_overridden(tmp_path):
+async def test_generated_always_refuses_values_unless_overridden(tmp_path):
     async with on(tmp_path, tables(when="ALWAYS")) as database:
         for sql in (
             "INSERT INTO t VALUES (5, 1)",
@@ -217,7 +217,7 @@ async def test_always_takes_values_only_when_the_system_is_overridden(tmp_path):
         assert await add(database) == [81]
 
 
-async def test_another_beginning_in_the_ddl_moves_on_and_never_back(tmp_path):
+async def test_a_new_start_in_the_ddl_advances_the_numbers_and_never_sets_them_back(tmp_path):
     async with on(tmp_path) as database:
         assert await add(database) == [1]
         await change(database, tables("(START WITH 50)"))
@@ -230,8 +230,9 @@ async def test_another_beginning_in_the_ddl_moves_on_and_never_back(tmp_path):
         assert second == first + 100 > number
 
 
-async def test_a_database_from_before_counters_had_beginnings_goes_on(tmp_path):
-    """The catalog and the counter as they were written then."""
+async def test_a_database_of_an_older_format_goes_on(tmp_path):
+    """The catalog has no beginnings and the counter no incarnation, as older versions wrote
+    them."""
     async with opened(tmp_path, tables()) as database:
         catalog = replace(database.catalog, version=database.catalog.version + 1, beginnings=())
         assert b'"format":1,' in encode_catalog(catalog)
@@ -263,7 +264,7 @@ async def added(node, count=1):
 
 
 @simulated
-async def test_no_node_gives_numbers_of_a_block_from_before_a_restart():
+async def test_after_a_restart_no_node_gives_numbers_of_an_older_block():
     world = await three()
     before = [await added(node, 3) for node in world.all]
     assert len({n // identity_columns.BLOCK for numbers in before for n in numbers}) == 3
@@ -276,7 +277,7 @@ async def test_no_node_gives_numbers_of_a_block_from_before_a_restart():
 
 
 @simulated
-async def test_a_restart_in_the_middle_of_inserts_at_all_nodes():
+async def test_a_restart_during_inserts_at_all_nodes():
     world = await three()
     inserts = [asyncio.ensure_future(added(node, 30)) for node in world.all]
     await asyncio.sleep(0.3)
@@ -303,7 +304,7 @@ async def test_a_load_at_one_node_makes_no_insert_fail_at_another():
 
 
 @simulated
-async def test_trials_give_up_numbers_that_were_loaded_too():
+async def test_dry_runs_skip_loaded_numbers_too():
     world = await three()
     one, two, _ = world.all
     ((first,), _) = await added(one), await added(two)
@@ -314,8 +315,8 @@ async def test_trials_give_up_numbers_that_were_loaded_too():
     await world.end()
 
 
-async def test_columns_whose_names_begin_alike_count_by_themselves(tmp_path):
-    """Stores want no key to be the beginning of another."""
+async def test_columns_with_a_common_name_prefix_count_separately(tmp_path):
+    """Stores require that no key is a prefix of another."""
     two = "CREATE TABLE t (id SERIAL PRIMARY KEY, idx SERIAL, id2 SERIAL, a INT);"
     async with on(tmp_path, catalog_of(load_ddl(two))) as database:
         (statement,) = (await database.execute(f"{ADD}, idx, id2")).statements
@@ -325,7 +326,7 @@ async def test_columns_whose_names_begin_alike_count_by_themselves(tmp_path):
         assert statement.rows == ((2_001, 3_001, 4_001),)
 
 
-async def test_catalogs_are_equal_when_nothing_restarts(tmp_path):
+async def test_a_schema_change_without_restart_keeps_the_beginnings(tmp_path):
     async with on(tmp_path) as database:
         before = database.catalog.beginnings
         await change(database, tables())

@@ -1,4 +1,4 @@
-"""Rows may have megabytes: no statement gathers more of them than fits in memory."""
+"""Rows may have megabytes: no statement collects more of them than fits in memory."""
 
 import tracemalloc
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ CREATE INDEX doc_by_g ON doc (g);
 """
 ROWS, BYTES = 60, 600_000
 MOST = 14 << 20
-"""Of what Python allocates in a query: less than half of what the rows of a relation have."""
+"""The maximum that Python allocates in a query: less than half of a relation's rows."""
 
 
 @asynccontextmanager
@@ -51,7 +51,7 @@ INSERTS = {
 
 
 async def counted(database, sql, columnar):
-    """Rows of a query of which nothing is kept."""
+    """The number of rows of a query; each part is dropped once counted."""
     async with database.query(sql, columnar=columnar, timeout_s=300) as result:
         parts = result.stream.arrow() if columnar else result.stream.batches()
         return sum([len(part) async for part in parts])
@@ -122,7 +122,7 @@ async def test_a_write_of_more_than_fits_in_memory_is_refused_and_leaves_nothing
             assert await database.fetch(f"SELECT count(*) FROM {relation}") == [(ROWS,)]
 
 
-async def test_what_returning_gives_is_refused_before_it_is_gathered(tmp_path):
+async def test_a_too_large_result_of_returning_is_refused(tmp_path):
     async with filled(tmp_path, "par") as database:
         with pytest.raises(LimitExceeded, match="RETURNING"):
             await database.execute("UPDATE par SET id = id + 100 RETURNING repeat('x', 400000)")
@@ -130,7 +130,7 @@ async def test_what_returning_gives_is_refused_before_it_is_gathered(tmp_path):
         assert found.statements[0].rows == (("x" * 9,),) * 9
 
 
-async def test_what_a_view_repeats_counts(tmp_path, monkeypatch):
+async def test_the_limit_counts_every_repetition_of_a_value_in_a_view(tmp_path, monkeypatch):
     async with opened(tmp_path) as database:
         ddl = """
             CREATE TABLE a (id INTEGER PRIMARY KEY, text TEXT);

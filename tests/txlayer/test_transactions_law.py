@@ -1,8 +1,8 @@
 """Laws of the whole write path, over drawn schemas, forests, views and transactions.
 
-After every transaction: base rows are the model's; every view and index equals what it is
-recomputed to, by our own reference and by DuckDB; queries say the same with views, without, and
-by the reference. After concurrent ones the same but for the model.
+After each of successive transactions base rows equal those of the model, every view and index
+equals its recomputation, and queries give the recomputed rows with views and without. After
+concurrent transactions every view and index equals its recomputation, also by DuckDB.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ def worlds(draw):
 
 @st.composite
 def operations(draw, schema, state):
-    """A statement over values that are mostly there already."""
+    """A statement over values; most of them are stored already."""
     relation = draw(st.sampled_from(schema.relations))
     rows = state[relation.name]
 
@@ -98,7 +98,8 @@ async def load(database, rows):
 
 
 async def begin(database, catalog, rows, built_late):
-    """Views and indexes are built before the rows come, or over them."""
+    """Put the catalog into force and load the rows; views are built before the load, or after
+    it."""
     if not built_late:
         await database.keeper.apply(catalog)
         await database.keeper.wait_built()
@@ -119,7 +120,7 @@ async def begin(database, catalog, rows, built_late):
 
 
 async def transact(database, work):
-    """Did it commit?"""
+    """Run the statements as one transaction; whether it commits."""
     schema = database.catalog.schema
     request = TransactionRequest(tuple(operation.sql(schema) for operation in work))
     try:
@@ -185,7 +186,7 @@ def test_transactions_one_after_another(data):
 
 @settings(max_examples=12)
 @given(st.data())
-def test_transactions_at_the_same_time(data):
+def test_concurrent_transactions(data):
     catalog, rows = data.draw(worlds())
     lists = st.lists(operations(catalog.schema, rows), min_size=1, max_size=3)
     work = data.draw(st.lists(lists, min_size=8, max_size=20))

@@ -1,4 +1,4 @@
-"""Rows that no store would take are refused before they are logged."""
+"""Rows that are too large for a store are refused before they are logged."""
 
 import pytest
 from database_world import opened
@@ -27,7 +27,7 @@ async def refused(database, sql, *parameters):
     assert database.locks.held_count == 0
 
 
-async def test_rows_and_keys_that_are_too_large_are_refused_and_leave_nothing(tmp_path):
+async def test_too_large_rows_and_keys_are_refused_and_leave_nothing(tmp_path):
     async with opened(tmp_path) as database:
         await apply(database, "")
         author, book = "INSERT INTO author VALUES (?, ?)", "INSERT INTO book VALUES (?, ?, ?)"
@@ -40,7 +40,7 @@ async def test_rows_and_keys_that_are_too_large_are_refused_and_leave_nothing(tm
         await refused(database, returning)
 
 
-async def test_a_row_of_a_view_that_is_too_large_keeps_the_view_from_being_built(tmp_path):
+async def test_a_view_with_a_too_large_row_is_not_built(tmp_path):
     async with opened(tmp_path) as database:
         await apply(database, "")
         await database.execute("INSERT INTO author VALUES (?, ?)", ("ann", LARGE))

@@ -1,4 +1,5 @@
-"""Initial loads: rows put beside the transactions into tables that nobody reads, there at once."""
+"""Initial loads: rows put beside the transactions into tables that no query reads yet, visible at
+once."""
 
 from collections import Counter
 from contextlib import asynccontextmanager
@@ -60,7 +61,7 @@ async def on_shop(tmp_path, **options):
         await check(database)
 
 
-async def test_what_is_loaded_is_there_at_once_with_its_views_and_indexes(tmp_path):
+async def test_loaded_rows_become_visible_together_with_their_views_and_indexes(tmp_path):
     join = "SELECT c_name, l_no FROM customer, orders, line WHERE c_id = o_c_id AND o_id = l_o_id"
     async with on_shop(tmp_path) as database:
         old = {
@@ -101,7 +102,7 @@ async def test_what_is_loaded_is_there_at_once_with_its_views_and_indexes(tmp_pa
         "INSERT INTO gift VALUES (1, NULL, NULL, 'x')",
     ],
 )
-async def test_what_a_load_relies_on_is_not_written_meanwhile(tmp_path, sql):
+async def test_relations_that_a_load_relies_on_cannot_be_written(tmp_path, sql):
     async with on_shop(tmp_path) as database:
         await begin(database)
         with pytest.raises(BeingLoaded, match="initial load"):
@@ -112,7 +113,7 @@ async def test_what_a_load_relies_on_is_not_written_meanwhile(tmp_path, sql):
             await database.execute(sql)
 
 
-async def test_batches_of_rows_are_refused_too(tmp_path):
+async def test_bulk_inserts_are_refused_too(tmp_path):
     async with on_shop(tmp_path) as database:
         await begin(database, ("gift",))
         with pytest.raises(BeingLoaded):
@@ -120,7 +121,7 @@ async def test_batches_of_rows_are_refused_too(tmp_path):
         await database.load("employee", ["e_id"], [(1,)])
 
 
-async def test_only_one_load_of_what_is_empty_and_there(tmp_path):
+async def test_one_load_at_a_time_of_existing_empty_relations(tmp_path):
     async with on_shop(tmp_path) as database:
         with pytest.raises(StalePlan, match="customer has rows"):
             await begin(database, ("orders", "customer"))
@@ -141,14 +142,14 @@ async def test_only_one_load_of_what_is_empty_and_there(tmp_path):
         assert {*load_records.tables(begun).values()} <= {*tables}
 
 
-async def test_what_is_being_built_is_not_loaded(tmp_path):
+async def test_a_relation_whose_views_are_being_built_is_not_loaded(tmp_path):
     async with on_shop(tmp_path) as database:
         await database.keeper.leave_to_others(["customer__orders"], rebuild=True)
         with pytest.raises(StalePlan, match="customer__orders is building"):
             await begin(database)
 
 
-async def test_nothing_is_there_before_all_is_finished(tmp_path):
+async def test_no_row_is_visible_before_every_range_is_finished(tmp_path):
     async with on_shop(tmp_path) as database:
         await begin(database)
         await fill_load(database, LOADED)
@@ -168,7 +169,7 @@ async def test_nothing_is_there_before_all_is_finished(tmp_path):
             await database.initial_loads.finish(number(database), "line", ALL, 3)
 
 
-async def test_a_load_that_is_given_up_leaves_nothing(tmp_path):
+async def test_a_cancelled_load_leaves_nothing(tmp_path):
     async with on_shop(tmp_path) as database:
         await begin(database)
         await fill_load(database, LOADED)
@@ -186,7 +187,7 @@ async def test_a_load_that_is_given_up_leaves_nothing(tmp_path):
         assert await rows_of(database, "SELECT o_id FROM orders") == [(10,)]
 
 
-async def test_a_restart_loses_nothing_of_a_load(tmp_path):
+async def test_a_restart_keeps_a_load(tmp_path):
     async with opened(tmp_path, shop()) as database:
         await run_all(database, CUSTOMERS, PRODUCTS)
         await begin(database)
@@ -207,7 +208,7 @@ async def test_a_restart_loses_nothing_of_a_load(tmp_path):
         assert len(await rows_of(database, "SELECT * FROM orders")) == 3
 
 
-async def test_the_schema_changes_meanwhile_only_beside_what_is_loaded(tmp_path):
+async def test_the_schema_changes_during_a_load_only_beside_it(tmp_path):
     async with on_shop(tmp_path) as database:
         await begin(database)
         loading = database.catalog.load
@@ -223,7 +224,7 @@ async def test_the_schema_changes_meanwhile_only_beside_what_is_loaded(tmp_path)
         await database.initial_loads.end(number(database))
 
 
-async def test_what_is_put_twice_at_different_snapshots_is_the_same(tmp_path):
+async def test_rows_put_twice_at_different_snapshots_are_stored_once(tmp_path):
     async with on_shop(tmp_path) as database:
         await begin(database)
         await fill_load(database, LOADED)
@@ -233,7 +234,7 @@ async def test_what_is_put_twice_at_different_snapshots_is_the_same(tmp_path):
         await database.initial_loads.end(number(database))
 
 
-async def test_who_follows_the_changes_is_told_of_a_load(tmp_path):
+async def test_a_follower_of_changes_learns_of_a_load(tmp_path):
     async with on_shop(tmp_path) as database:
         before = database.watermark()
         await load(database)
@@ -243,7 +244,7 @@ async def test_who_follows_the_changes_is_told_of_a_load(tmp_path):
         assert (await database.changes(database.catalog.since)).loaded == {}
 
 
-def test_splits_are_those_of_the_relation_and_its_views():
+def test_a_relation_and_its_views_share_their_splits():
     catalog = load_records.begun(shop_readable(), ("orders", "line"), IDENTITY)
     made = load_records.tables(catalog)
     assert load_records.splits(catalog, {"line": [b"k"]}) == {
@@ -256,8 +257,8 @@ def shop_readable():
     return replace(catalog, states=tuple((name, State.READABLE) for name, _ in catalog.states))
 
 
-async def test_what_was_finished_for_a_load_that_was_given_up_says_nothing_of_the_next(tmp_path):
-    """Even when it loads the same: a driver that was replaced tells late."""
+async def test_ranges_finished_for_a_cancelled_load_do_not_count_for_the_next(tmp_path):
+    """Even when the next load has the same relations: a driver that was replaced reports late."""
     async with on_shop(tmp_path) as database:
         await begin(database)
         late = number(database)

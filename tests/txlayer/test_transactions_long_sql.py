@@ -1,4 +1,5 @@
-"""SQL that takes long to read: others go on meanwhile, and what is too long is refused."""
+"""SQL that takes long to parse: other tasks go on meanwhile, and SQL that is too long is
+refused."""
 
 import asyncio
 import gc
@@ -18,10 +19,10 @@ DDL = "CREATE TABLE big (b_id INTEGER PRIMARY KEY, b_n BIGINT);"
 
 @asynccontextmanager
 async def loop_goes_on():
-    """The longest time that nobody else had a turn is far below what is done meanwhile takes.
+    """Check that other tasks never wait for as much as half of the time that the block takes.
 
     The collector does not walk the objects that earlier tests left, as it does not in a server
-    (`spare_present`): a walk of them all takes longer than a short piece of work.
+    (`spare_present`): walking them all would take longer than a short block.
     """
     spare_present()
     longest, began = 0.0, time.monotonic()
@@ -48,7 +49,7 @@ async def on_big(tmp_path):
         yield database
 
 
-async def test_a_long_list_is_read_beside_the_loop(tmp_path):
+async def test_a_long_list_is_parsed_beside_the_loop(tmp_path):
     values = ",".join(map(str, range(15_000)))
     async with on_big(tmp_path) as database:
         async with loop_goes_on():
@@ -98,13 +99,13 @@ async def test_a_chain_of_ten_thousand_terms_is_answered(tmp_path, operator, ter
     ],
     ids=["columns", "many columns", "tokens"],
 )
-async def test_what_is_too_long_is_refused(tmp_path, sql):
+async def test_too_long_sql_is_refused(tmp_path, sql):
     async with on_big(tmp_path) as database, loop_goes_on():
         with pytest.raises(LimitExceeded, match="more than"):
             await database.fetch(sql)
 
 
-async def test_many_statements_let_others_go_on_until_their_time_is_over(tmp_path):
+async def test_many_statements_let_others_run_until_the_time_limit(tmp_path):
     def some(number):
         return tuple(Statement(f"UPDATE big SET b_n = b_n + {i}") for i in range(number))
 
@@ -142,8 +143,8 @@ async def test_many_statements_let_others_go_on_until_their_time_is_over(tmp_pat
         "UPDATE big JOIN big x ON TRUE SET b_n = 9",
     ],
 )
-async def test_a_clause_that_a_write_cannot_carry_out_is_refused(tmp_path, sql):
-    """Some changed all rows: the clause was read and passed over."""
+async def test_an_unsupported_clause_of_a_write_is_refused(tmp_path, sql):
+    """An ignored clause would change all rows."""
     async with on_big(tmp_path) as database:
         with pytest.raises(SqlError):
             await database.execute(sql)

@@ -44,7 +44,7 @@ async def stock(database, product=1, **options):
     return found[0][0] if found else None
 
 
-async def test_one_key_ten_times_in_parallel_is_one_effect_and_one_answer(tmp_path):
+async def test_parallel_requests_with_one_key_have_one_effect_and_one_answer(tmp_path):
     async with on_full_shop(tmp_path) as database:
         request = statements(f"{ADD} RETURNING p_stock", idempotency_key="k")
         results = await asyncio.gather(*(database.transact(request) for _ in range(10)))
@@ -57,7 +57,7 @@ async def test_one_key_ten_times_in_parallel_is_one_effect_and_one_answer(tmp_pa
             await database.transact(statements(ADD, idempotency_key="k"))
 
 
-async def test_a_key_is_remembered_over_a_restart_and_not_after_a_failure(tmp_path):
+async def test_a_key_is_remembered_over_a_restart_but_not_after_a_failure(tmp_path):
     request = statements(ADD, idempotency_key="k")
     nothing = statements("DELETE FROM product WHERE p_id = 99", idempotency_key="none")
     failing = statements("INSERT INTO product VALUES (1, 'x', 1)", idempotency_key="later")
@@ -101,7 +101,7 @@ async def test_preconditions(tmp_path):
             await database.transact(when(None, relation="nothing"))
 
 
-async def test_only_one_of_many_creates_what_must_be_absent(tmp_path):
+async def test_one_of_many_requests_creates_a_row_that_must_be_absent(tmp_path):
     async with on_full_shop(tmp_path) as database:
         requests = [
             statements(
@@ -174,7 +174,7 @@ async def test_own_writes_to_rows_read_are_no_conflict(tmp_path):
         assert await stock(database) == 15
 
 
-async def test_reads_that_make_no_sense_are_refused(tmp_path):
+async def test_invalid_reads_are_refused(tmp_path):
     async with on_full_shop(tmp_path) as database:
         for item in (
             ReadItem("nothing", b"\x15\x01", 1),
@@ -187,7 +187,7 @@ async def test_reads_that_make_no_sense_are_refused(tmp_path):
         assert await stock(database) == 5
 
 
-async def test_a_dry_run_tells_all_and_changes_nothing(tmp_path):
+async def test_a_dry_run_reports_everything_and_changes_nothing(tmp_path):
     async with on_full_shop(tmp_path) as database:
         result = await database.transact(
             statements(
@@ -206,7 +206,7 @@ async def test_a_dry_run_tells_all_and_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("use_views", [True, False])
-async def test_pending_writes_are_seen_by_queries(tmp_path, use_views):
+async def test_queries_read_pending_writes(tmp_path, use_views):
     async with on_shop(tmp_path) as database:
         await run_all(database, *FILL)
         await database.execute("DELETE FROM line WHERE l_o_id = 11")
@@ -296,7 +296,9 @@ async def test_snapshots_beyond_the_retention_are_refused(tmp_path):
         await check(database)
 
 
-async def test_a_table_that_cannot_be_purged_does_not_keep_others_from_it(tmp_path, monkeypatch):
+async def test_a_table_that_cannot_be_purged_does_not_stop_the_purge_of_others(
+    tmp_path, monkeypatch
+):
     async with on_shop(tmp_path) as database:
         purged, purge = [], database.store.purge
 
@@ -314,8 +316,8 @@ async def test_a_table_that_cannot_be_purged_does_not_keep_others_from_it(tmp_pa
         assert len(purged) > 2
 
 
-async def test_what_fails_in_housekeeping_keeps_nothing_else_from_it(tmp_path, monkeypatch):
-    """Each step of it in turn: all the others are done all the same."""
+async def test_a_failing_housekeeping_step_does_not_stop_the_others(tmp_path, monkeypatch):
+    """Each step fails in turn; all the others run."""
     async with on_shop(tmp_path, housekeeping_interval_s=0.01) as database:
         steps = [
             (database.keeper, "refresh_counts"),
@@ -358,7 +360,7 @@ async def test_snapshots_outlive_the_process_back_to_the_last_schema_change(tmp_
             await stock(database, snapshot=empty)
 
 
-async def test_waiting_for_a_lock_ends_at_the_time_limit(tmp_path):
+async def test_a_wait_for_a_lock_ends_at_the_time_limit(tmp_path):
     async with on_full_shop(tmp_path) as database:
         owner, name = LockOwner(0), database.manager.state.roots.name("product", (1,))
         await database.locks.acquire(owner, [name], Mode.EXCLUSIVE)
@@ -376,8 +378,8 @@ async def test_waiting_for_a_lock_ends_at_the_time_limit(tmp_path):
         assert await stock(database) == 6
 
 
-async def test_a_caller_that_goes_away_during_the_commit_changes_nothing(tmp_path):
-    """Cancelled at every moment: either nothing happened or all did, and no lock stays."""
+async def test_a_cancelled_commit_has_its_full_effect_or_none(tmp_path):
+    """A commit cancelled at any step of the loop has its full effect or none, and holds no lock."""
     async with on_full_shop(tmp_path) as database:
         for steps in range(40):
             request = statements(ADD, idempotency_key=f"c{steps}")
@@ -405,15 +407,15 @@ async def test_limits(tmp_path):
             )
 
 
-async def test_rows_found_at_the_snapshot_are_looked_at_again(tmp_path):
-    """A writer comes between the search and the lock: the row that left is not touched, the
-    expression sees the value of now, and a subquery's rows are searched anew."""
+async def test_rows_found_at_the_snapshot_are_checked_again_under_their_locks(tmp_path):
+    """A writer commits between the search and the lock: a row that no longer matches is not
+    changed, the expression reads the new value, and a subquery is evaluated again."""
     async with on_shop(tmp_path) as database:
         root = database.manager.state.roots.name("product", (1,))
         for sql, expected in (
             ("UPDATE product SET p_stock = p_stock * 10 WHERE p_stock = 5", 7),
             ("UPDATE product SET p_stock = p_stock * 10 WHERE p_stock < 100", 70),
-            # Rows that begin to match after the snapshot are not seen.
+            # Rows that begin to match after the snapshot are not found.
             ("UPDATE product SET p_stock = p_stock * 10 WHERE p_stock = 7", 7),
             (
                 "UPDATE product SET p_stock = p_stock * 10"
@@ -444,7 +446,7 @@ async def test_rows_found_at_the_snapshot_are_looked_at_again(tmp_path):
             assert await stock(database) == expected, sql
 
 
-async def test_money_is_neither_made_nor_lost(tmp_path):
+async def test_concurrent_transfers_keep_the_sum(tmp_path):
     async with on_shop(tmp_path) as database:
         await run_all(database, *FILL)
 
@@ -465,7 +467,7 @@ async def test_money_is_neither_made_nor_lost(tmp_path):
         await asyncio.gather(*(transfer(n) for n in range(200)), audit())
 
 
-async def test_a_table_that_is_dropped_while_tables_are_purged_is_no_failure(tmp_path, monkeypatch):
+async def test_a_table_dropped_during_a_purge_is_no_failure(tmp_path, monkeypatch):
     async with on_shop(tmp_path) as database:
         store, tables = database.store, database.store.tables
         await store.create_table("gone")
@@ -480,7 +482,7 @@ async def test_a_table_that_is_dropped_while_tables_are_purged_is_no_failure(tmp
         assert not known
 
 
-async def test_a_query_that_outlasts_the_retention_still_sees_its_snapshot(tmp_path):
+async def test_a_query_that_outlasts_the_retention_keeps_its_snapshot(tmp_path):
     clock = LaterClock()
     async with on_shop(tmp_path, clock=clock, log_retention_s=0) as database:
         await run_all(database, *FILL)

@@ -1,4 +1,5 @@
-"""What a transaction reads of the store: once, at once, and again where it may have changed."""
+"""Which rows a transaction reads from the store: once, in parallel, and again if they may have
+changed."""
 
 import asyncio
 from collections import Counter
@@ -13,8 +14,8 @@ from hornbeam_server.txlayer.transactions import outcomes
 
 
 class Reads:
-    """Reads of a store by key: `asked` has (table, number of keys) for each. `before_given` runs,
-    once each, when the first rows of a table have been found and not been given yet."""
+    """Records reads of a store by key: `asked` has (table, number of keys) for each. `before_given`
+    has work that runs once, after a table's first rows are found and before they are returned."""
 
     def __init__(self, database, monkeypatch):
         self.asked = []
@@ -38,14 +39,14 @@ class Reads:
         # The parent is looked up for the foreign key, and is part of the view's row.
         ("INSERT INTO orders VALUES (40, 1, 3)", ["orders", "customer"]),
         ("UPDATE product SET p_stock = 9 WHERE p_id = 1", ["product"]),
-        # Its root is found by way of its order.
+        # Its root is found through its line and its order.
         (
             "UPDATE gift SET g_text = 'red' WHERE g_id = 1",
             ["gift", "line", "orders"],
         ),
     ],
 )
-async def test_a_row_is_read_once_if_nobody_had_its_lock_meanwhile(
+async def test_a_row_is_read_once_unless_its_lock_was_released_meanwhile(
     tmp_path, monkeypatch, sql, asked
 ):
     async with on_full_shop(tmp_path) as database:
@@ -97,16 +98,17 @@ AHEAD = {
         [("eva",)],
     ),
 }
-"""Of a store that is here these are read under their locks alone."""
+"""With a local store these are read only under their locks."""
 
 
 @pytest.mark.parametrize(
     ("remote", "what"), [*product([False, True], EITHER), *product([True], AHEAD)]
 )
-async def test_what_changes_between_reading_it_and_its_lock_is_read_again(
+async def test_a_row_changed_between_its_read_and_its_lock_is_read_again(
     tmp_path, monkeypatch, remote, what
 ):
-    """The other transaction has come and gone when the lock is asked for: nobody waits for it."""
+    """The other transaction has finished before the lock is requested, so there is no wait for
+    it."""
     mine, theirs, between, query, after = (EITHER | AHEAD)[what]
     async with on_full_shop(tmp_path) as database:
         monkeypatch.setattr(type(database.store), "remote", remote)
@@ -119,9 +121,9 @@ async def test_what_changes_between_reading_it_and_its_lock_is_read_again(
         await check(database)
 
 
-async def test_of_a_remote_store_rows_are_asked_for_at_once(tmp_path, monkeypatch):
-    """Before any has come: all that the statements name by key, the parents of what is inserted,
-    and the answer of the same request made before."""
+async def test_rows_of_a_remote_store_are_requested_in_parallel(tmp_path, monkeypatch):
+    """Before any row arrives, these are requested: rows that statements name by key, the parents of
+    inserted rows, and the recorded answer of the request."""
     async with on_full_shop(tmp_path) as database:
         monkeypatch.setattr(type(database.store), "remote", True)
         reads, come, get = Reads(database, monkeypatch), asyncio.Event(), database.store.get
@@ -148,7 +150,7 @@ async def test_of_a_remote_store_rows_are_asked_for_at_once(tmp_path, monkeypatc
         await check(database)
 
 
-async def test_reading_ahead_leaves_errors_to_the_statement_whose_they_are(tmp_path, monkeypatch):
+async def test_errors_of_reading_ahead_are_raised_by_their_own_statement(tmp_path, monkeypatch):
     async with on_full_shop(tmp_path) as database:
         monkeypatch.setattr(type(database.store), "remote", True)
         taken = "INSERT INTO product VALUES (1, 'x', 1)"
@@ -157,7 +159,7 @@ async def test_reading_ahead_leaves_errors_to_the_statement_whose_they_are(tmp_p
             await database.transact(statements(taken, senseless))
 
 
-async def test_a_search_rests_on_what_it_reads_and_on_nothing_else(tmp_path, monkeypatch):
+async def test_a_search_depends_only_on_the_relations_that_it_reads(tmp_path, monkeypatch):
     """Changes to other relations are neither laid over its snapshot nor compared with it."""
     async with on_full_shop(tmp_path) as database:
         reads = Reads(database, monkeypatch)

@@ -17,7 +17,7 @@ JOIN = "SELECT c_name, o_id FROM customer, orders WHERE c_id = o_c_id"
 
 
 def bare() -> Catalog:
-    """The shop with only its constraints."""
+    """The shop with only the indexes of its constraints."""
     catalog = shop()
     unique = tuple(index for index in catalog.indexes if index.unique)
     states = tuple((index.name, State.BUILDING) for index in unique)
@@ -43,7 +43,7 @@ async def fill(database, orders=1_500):
 
 
 async def write(database, n, rounds):
-    """A writer whose changes meet every kind of view row."""
+    """A writer whose changes affect every kind of view row."""
     for i in range(rounds):
         order = 1_000 + (n * 97 + i * 31) % 1_500
         await run_all(
@@ -57,7 +57,7 @@ async def write(database, n, rounds):
 
 
 class HeldClock:
-    """The database's clock, on which builds stand still until they are let go."""
+    """The database's clock, but builds sleep until they are let go."""
 
     def __init__(self, clock):
         self._clock, self.go, self.waiting = clock, asyncio.Event(), 0
@@ -109,8 +109,8 @@ async def tables_of(database, name):
     return {table for table in tables if table.rpartition(".")[0] == name}
 
 
-async def test_a_plan_that_comes_while_another_is_being_built(tmp_path):
-    """The view is dropped and made anew, in another table, while its first build is under way."""
+async def test_a_new_plan_during_a_build_rebuilds_the_view(tmp_path):
+    """The view is dropped and created again, in another table, during its first build."""
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         held = hold_builds(database)
@@ -129,7 +129,7 @@ async def test_a_plan_that_comes_while_another_is_being_built(tmp_path):
         await check(database)
 
 
-async def test_a_view_that_is_dropped_while_it_is_being_built(tmp_path):
+async def test_a_view_can_be_dropped_during_its_build(tmp_path):
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         held = hold_builds(database)
@@ -144,7 +144,7 @@ async def test_a_view_that_is_dropped_while_it_is_being_built(tmp_path):
 
 
 def out_of_reach(monkeypatch, store, call, prefix):
-    """`call` finds no service for tables that begin so, until what is given is called."""
+    """Let `call` fail for tables with this prefix, until the returned function is called."""
     really = getattr(store, call)
 
     async def refused(given, *rest):
@@ -157,9 +157,7 @@ def out_of_reach(monkeypatch, store, call, prefix):
     return lambda: monkeypatch.setattr(store, call, really)
 
 
-async def test_a_build_that_waits_for_a_service_keeps_no_other_from_being_read(
-    tmp_path, monkeypatch
-):
+async def test_a_build_that_waits_for_a_service_does_not_delay_the_others(tmp_path, monkeypatch):
     async with opened(tmp_path, bare()) as database:
         await fill(database)
         answers = out_of_reach(monkeypatch, database.store, "put", "v.customer__orders.")
@@ -173,7 +171,7 @@ async def test_a_build_that_waits_for_a_service_keeps_no_other_from_being_read(
         await check(database)
 
 
-async def test_a_table_that_cannot_be_dropped_yet_keeps_no_other_from_it(tmp_path, monkeypatch):
+async def test_a_table_that_cannot_be_dropped_does_not_delay_the_others(tmp_path, monkeypatch):
     async with opened(tmp_path, shop()) as database:
         names = {*shop().stored} - {*bare().stored}
         gone = {database.catalog.layout(name).table for name in names}
@@ -185,7 +183,7 @@ async def test_a_table_that_cannot_be_dropped_yet_keeps_no_other_from_it(tmp_pat
         assert not gone & {*await database.store.tables()}
 
 
-async def test_views_are_dropped_only_behind_their_readers(tmp_path):
+async def test_a_view_is_dropped_only_after_its_readers_end(tmp_path):
     async with opened(tmp_path, shop()) as database:
         await fill(database)
         async with database.query(JOIN) as result:
@@ -211,7 +209,7 @@ async def test_a_plan_for_another_version_is_refused(tmp_path):
         assert database.catalog.view == {}
 
 
-async def test_what_does_not_exist_cannot_be_verified(tmp_path):
+async def test_verify_refuses_unknown_names(tmp_path):
     async with opened(tmp_path, shop()) as database:
         with pytest.raises(NotFound):
             await database.verify(["nothing"])
@@ -219,9 +217,9 @@ async def test_what_does_not_exist_cannot_be_verified(tmp_path):
         assert [item.name for item in report.checked] == ["customer__orders"]
 
 
-async def test_nothing_is_changed_before_the_leader_knows_when_to_build_from(tmp_path):
-    """A change that came meanwhile would be built as of a moment before it: rows that have gone
-    in between would stay in the index for good."""
+async def test_no_schema_change_before_the_leader_knows_its_build_timestamp(tmp_path):
+    """An earlier change would be built as of a timestamp before it: rows deleted in between would
+    stay in the index for good."""
 
     class Waiting(OwnBarrier):
         reached = asyncio.Event()
@@ -248,8 +246,8 @@ async def test_nothing_is_changed_before_the_leader_knows_when_to_build_from(tmp
         await check(database)
 
 
-async def test_what_was_built_empty_is_not_taken_for_small(tmp_path):
-    """Rows come after the views: until they are counted, a plan must not rest on there being
+async def test_an_empty_build_does_not_count_as_a_small_view(tmp_path):
+    """The rows come after the views: until they are counted, a plan must not assume that there are
     none, and scan the view."""
     sql = (
         "SELECT e_name, c_name, o_total FROM employee, customer, orders"

@@ -12,8 +12,8 @@ from hornbeam_server.storage.local.system import SystemClock
 from hornbeam_server.txlayer.ddl import claim
 
 
-async def test_closing_under_load_keeps_every_answer(tmp_path):
-    """Each writer is answered or refused; what was answered is there after the next start."""
+async def test_closing_under_load_keeps_every_acknowledged_commit(tmp_path):
+    """Each writer is answered or refused; every acknowledged row is there after the next start."""
     database = await Database.open(settings(tmp_path))
     await database.keeper.apply(shop())
     await run_all(database, *FILL)
@@ -54,13 +54,14 @@ async def test_closing_under_open_queries(tmp_path):
 
 
 async def test_a_database_that_was_not_closed_recovers(tmp_path):
-    """The process ends without a word: what was answered is in the log, if not in the store."""
+    """The process ends without closing: acknowledged commits are in the log, if not in the
+    store."""
     database = await Database.open(settings(tmp_path))
     await database.keeper.apply(shop())
     await database.keeper.wait_built()
     await run_all(database, *FILL)
     last = await database.execute("UPDATE customer SET c_name = 'last' WHERE c_id = 1")
-    # Only what the operating system would do: locks and files are let go.
+    # Only what the operating system would do: release locks and files.
     database._housekeeping.cancel()
     for task in (*database.committer._stages, *database.committer._timers):
         task.cancel()
@@ -77,7 +78,7 @@ async def test_a_database_that_was_not_closed_recovers(tmp_path):
         await check(database)
 
 
-async def test_checkpoints_come_as_often_as_the_settings_say(tmp_path):
+async def test_the_interval_of_checkpoints_is_the_setting(tmp_path):
     class Recorder(SystemClock):
         def __init__(self):
             self.slept = set()
@@ -93,8 +94,8 @@ async def test_checkpoints_come_as_often_as_the_settings_say(tmp_path):
     assert 0.37 in clock.slept
 
 
-async def test_closing_under_a_change_of_the_catalog(tmp_path, monkeypatch):
-    """Who waits for it learns that it may not have come about; nothing goes on."""
+async def test_closing_during_a_change_of_the_catalog(tmp_path, monkeypatch):
+    """The caller learns that the change may not have happened; no task goes on."""
     before = asyncio.all_tasks()
     database = await Database.open(settings(tmp_path))
     under_way, put = asyncio.Event(), database.store.put

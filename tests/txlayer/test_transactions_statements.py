@@ -1,4 +1,5 @@
-"""What INSERT, UPDATE and DELETE do, and that views and indexes follow (checked after each)."""
+"""The effects of INSERT, UPDATE and DELETE on base rows; views and indexes are checked after each
+test."""
 
 import asyncio
 import datetime as dt
@@ -142,7 +143,7 @@ async def test_a_referenced_key_cannot_change(tmp_path):
         assert await database.fetch("SELECT c_id FROM customer ORDER BY 1") == [(1,), (8,), (9,)]
 
 
-async def test_moves_of_rows_and_subtrees(tmp_path):
+async def test_rows_and_subtrees_move(tmp_path):
     async with on_full_shop(tmp_path) as database:
         of = "SELECT o_id, l_no FROM customer, orders, line WHERE c_id = o_c_id AND o_id = l_o_id"
         await database.execute("UPDATE orders SET o_c_id = 3 WHERE o_id = 10")
@@ -180,7 +181,7 @@ async def test_insert_select(tmp_path):
         assert own.statements[1].affected == 1
 
 
-async def test_a_transaction_finds_what_it_wrote(tmp_path):
+async def test_statements_find_rows_that_their_transaction_wrote(tmp_path):
     async with on_full_shop(tmp_path) as database:
         result = await database.transact(
             statements(
@@ -232,7 +233,7 @@ async def test_on_conflict_on_a_unique_index(tmp_path):
         assert result.statements[0].rows == ((1,),)
         result = await database.execute(f"{upsert} DO NOTHING", (7, "b@x"))
         assert result.statements[0].affected == 0
-        # The target is looked at first, also when the key conflicts with the same row.
+        # The target is checked first, also when the key conflicts with the same row.
         result = await database.execute(f"{upsert} DO UPDATE SET c_balance = 99", (1, "a@x"))
         assert result.statements[0].affected == 1
         with pytest.raises(UniqueViolation):
@@ -251,7 +252,7 @@ async def test_on_conflict_on_a_unique_index(tmp_path):
         ].affected == 1
 
 
-async def test_the_target_of_an_insert_has_an_alias(tmp_path):
+async def test_the_target_of_an_insert_may_have_an_alias(tmp_path):
     async with on_full_shop(tmp_path) as database:
         upsert = """INSERT INTO customer AS x (c_id, c_name, c_email) VALUES (7, 'new', 'a@x')
                     ON CONFLICT (c_email) DO UPDATE SET c_balance = x.c_balance + 1
@@ -265,7 +266,7 @@ async def test_the_target_of_an_insert_has_an_alias(tmp_path):
         assert sorted(copied.statements[0].rows) == [(11,), (12,)]
 
 
-async def test_the_same_new_row_twice_in_one_statement(tmp_path):
+async def test_one_statement_inserts_the_same_key_twice(tmp_path):
     async with on_full_shop(tmp_path) as database:
         result = await database.execute(
             "INSERT INTO customer (c_id, c_name) VALUES (9, 'a'), (9, 'b') ON CONFLICT DO NOTHING"
@@ -286,7 +287,7 @@ async def test_the_same_new_row_twice_in_one_statement(tmp_path):
     ],
 )
 async def test_an_upsert_writes_no_row_twice(tmp_path, proposed):
-    """The order of the rows that are proposed would decide, and a SELECT has none."""
+    """The result would depend on the order of the proposed rows, and a SELECT has none."""
     async with on_full_shop(tmp_path) as database:
         before = await database.fetch("SELECT * FROM customer ORDER BY c_id")
         upsert = f"INSERT INTO customer {proposed} DO UPDATE SET c_name = excluded.c_name"
@@ -295,7 +296,7 @@ async def test_an_upsert_writes_no_row_twice(tmp_path, proposed):
         assert await database.fetch("SELECT * FROM customer ORDER BY c_id") == before
 
 
-async def test_an_upsert_may_write_what_another_statement_wrote(tmp_path):
+async def test_an_upsert_may_write_a_row_of_another_statement(tmp_path):
     async with on_full_shop(tmp_path) as database:
         upsert = "INSERT INTO customer (c_id, c_name) VALUES (9, 'a') ON CONFLICT (c_id)"
         upsert += " DO UPDATE SET c_name = customer.c_name || excluded.c_name"
@@ -395,7 +396,7 @@ async def test_set_default(tmp_path):
             await database.execute('UPDATE customer SET c_email = "default"')
 
 
-async def test_rows_without_sql(tmp_path):
+async def test_rows_are_inserted_without_sql(tmp_path):
     async with on_full_shop(tmp_path) as database:
         result = await database.load("orders", ["o_id", "o_c_id"], [(40, 1), ("41", None)])
         assert counts(result.affected, "orders", "customer__orders") == (2, 1)
@@ -429,7 +430,7 @@ async def test_rows_without_sql(tmp_path):
         "DELETE FROM customer RETURNING max(c_id)",
     ],
 )
-async def test_what_is_not_supported_says_so(tmp_path, sql):
+async def test_unsupported_statements_raise_an_error(tmp_path, sql):
     async with on_shop(tmp_path) as database:
         with pytest.raises(SqlError) as raised:
             await database.execute(sql)
@@ -456,7 +457,7 @@ async def test_wrong_statements_are_refused(tmp_path, sql, parameters):
             await database.execute(sql, parameters)
 
 
-async def test_a_statement_that_takes_too_long_ends_without_effect(tmp_path):
+async def test_a_statement_beyond_its_time_limit_has_no_effect(tmp_path):
     async with on_full_shop(tmp_path) as database:
         with pytest.raises(StatementTimeout):
             await database.execute(
@@ -479,8 +480,8 @@ async def test_a_statement_that_takes_too_long_ends_without_effect(tmp_path):
         ("NULL", 0),
     ],
 )
-async def test_a_condition_that_is_no_boolean_is_cast_to_one(tmp_path, condition, changed):
-    """It was taken for false, though a SELECT under the same condition found the rows."""
+async def test_a_condition_of_another_type_is_cast_to_boolean(tmp_path, condition, changed):
+    """An UPDATE changes as many rows as a SELECT under the same condition finds."""
     async with on_shop(tmp_path) as database:
         await run_all(database, "INSERT INTO product VALUES (1, 'a', 0), (2, 'bb', 5)")
         found = await database.fetch(f"SELECT p_id FROM product WHERE {condition}")
@@ -488,7 +489,7 @@ async def test_a_condition_that_is_no_boolean_is_cast_to_one(tmp_path, condition
         assert (len(found), done.statements[0].affected) == (changed, changed)
 
 
-async def test_functions_in_writes_have_all_their_arguments(tmp_path):
+async def test_functions_in_writes_get_all_their_arguments(tmp_path):
     async with on_full_shop(tmp_path) as database:
         await database.transact(
             statements(
@@ -514,7 +515,7 @@ async def test_functions_in_writes_have_all_their_arguments(tmp_path):
                 await database.transact(statements(bad))
 
 
-async def test_rows_of_functions_are_inserted(tmp_path):
+async def test_rows_of_table_functions_are_inserted(tmp_path):
     async with on_full_shop(tmp_path) as database:
         await database.transact(
             statements(

@@ -1,7 +1,7 @@
-"""One large transaction does not keep others waiting: it is worked off in parts. Nor do many reads.
+"""A large transaction is processed in parts and so does not keep others waiting; nor do many reads.
 
-What is measured of large ones is the processor time of the event loop's thread in one step of the
-loop, so that other processes do not disturb the measurement.
+For large transactions the tests measure the processor time of the event loop's thread in one step
+of the loop, so other processes do not disturb the measurement.
 """
 
 import asyncio
@@ -94,9 +94,9 @@ def _work(statement):
     return Statement(statement) if isinstance(statement, str) else statement
 
 
-def test_reads_that_keep_the_event_loop_busy_do_not_keep_writes_waiting(tmp_path):
-    """The log is synced in a thread, which needs the interpreter a few times for each write.
-    The reads are counted: with Python's own interval of switches there are thousands to a write."""
+def test_reads_that_keep_the_event_loop_busy_do_not_delay_writes(tmp_path):
+    """The log is synced in a thread, which needs the interpreter a few times for each write. The
+    test counts reads: with Python's default switch interval there are thousands per write."""
     reads = 0
 
     async def scenario():
@@ -130,7 +130,7 @@ def longest_step(monkeypatch):
         longest[0] = max(longest[0], time.thread_time() - began)
 
     gc.collect()
-    gc.disable()  # it walks what all other tests have left
+    gc.disable()  # it would walk the objects of all other tests
     try:
         with monkeypatch.context() as patch:
             patch.setattr(events.Handle, "_run", timed)
@@ -140,7 +140,7 @@ def longest_step(monkeypatch):
 
 
 @pytest.mark.parametrize("case", LARGE)
-async def test_a_large_transaction_lets_others_run(tmp_path, monkeypatch, case):
+async def test_a_large_transaction_runs_in_short_steps(tmp_path, monkeypatch, case):
     filled, statements = LARGE[case]
     async with prepared(tmp_path, filled) as database:
         began = time.thread_time()

@@ -1,4 +1,4 @@
-"""Damage planted into the store behind everybody's back is found, told apart, and mended."""
+"""Planted damage of the store is found, classified, and repaired."""
 
 from unittest.mock import ANY
 
@@ -33,7 +33,7 @@ async def first_cell(database, name):
 
 
 def with_other_key(layout, row):
-    """A row that belongs to nothing."""
+    """The row under another key, which belongs to no base row."""
     values = list(row)
     for position in layout.key_positions:
         if isinstance(values[position], int):
@@ -42,7 +42,7 @@ def with_other_key(layout, row):
 
 
 def with_other_values(layout, row):
-    """The same key, another row; None if all columns are in the key."""
+    """Another row under the same key; None if no text column is outside of the key."""
     for position, value in enumerate(row):
         if position not in layout.key_positions and isinstance(value, str):
             return (*row[:position], value + "!", *row[position + 1 :])
@@ -50,7 +50,7 @@ def with_other_values(layout, row):
 
 
 async def damage(database, name, kind):
-    """Plant one damaged row; False if `name` cannot have this kind."""
+    """Plant one damaged row; False if `name` cannot have this kind of damage."""
     codec = database.manager.state.codecs(name)
     cell = await first_cell(database, name)
     row = codec.decode(cell.value)
@@ -75,7 +75,7 @@ async def damage(database, name, kind):
 
 
 @pytest.mark.parametrize("kind", ["missing", "extra", "different", "misplaced", "twice"])
-async def test_damage_is_found_and_mended(tmp_path, kind):
+async def test_damage_is_found_and_repaired(tmp_path, kind):
     async with on_full_shop(tmp_path) as database:
         planted = [name for name in STORED if await damage(database, name, kind)]
         assert planted
@@ -91,7 +91,7 @@ async def test_damage_is_found_and_mended(tmp_path, kind):
         await check(database)
 
 
-async def test_what_is_no_row_or_lies_under_no_key_is_mended(tmp_path):
+async def test_invalid_rows_and_keys_are_repaired(tmp_path):
     async with on_full_shop(tmp_path) as database:
         name = "customer__orders"
         cell = await first_cell(database, name)
@@ -112,7 +112,7 @@ async def test_what_is_no_row_or_lies_under_no_key_is_mended(tmp_path):
         await check(database)
 
 
-async def test_only_what_commits_keep_is_repaired(tmp_path):
+async def test_only_views_and_indexes_are_repaired(tmp_path):
     async with on_full_shop(tmp_path) as database:
         for name in ("customer", "nothing"):
             with pytest.raises(NotFound):
@@ -130,7 +130,7 @@ async def test_repair_goes_on_beside_writers(tmp_path):
         await check(database)
 
 
-async def test_an_orphan_is_found(tmp_path):
+async def test_a_row_without_its_parent_is_found(tmp_path):
     async with on_full_shop(tmp_path) as database:
         codec = database.manager.state.codecs("product")
         (row,) = await database.fetch("SELECT * FROM product WHERE p_id = 1")
@@ -142,7 +142,7 @@ async def test_an_orphan_is_found(tmp_path):
         await database.execute("INSERT INTO product VALUES (1, 'pen', 5)")
 
 
-async def test_progress_is_told(tmp_path):
+async def test_progress_is_reported(tmp_path):
     async with on_full_shop(tmp_path) as database:
         seen = []
         await database.verify(progress=lambda name, done, total: seen.append((name, done, total)))

@@ -67,18 +67,19 @@ async def on_rows(folder):
         ("n = ?", "abcdef", 0),
     ],
 )
-async def test_a_parameter_is_compared_as_it_is(tmp_path, condition, value, found, left_to_duckdb):
-    """It was rounded to the column's scale, or refused for its length, in what we do not compile:
-    a DELETE took a row that its WHERE did not mean."""
+async def test_a_parameter_is_compared_without_conversion(
+    tmp_path, condition, value, found, left_to_duckdb
+):
+    """A parameter rounded to the column's scale would delete a row that the WHERE does not match;
+    one longer than the column's type must not be refused."""
     where = f"id = 1 AND {condition}" + (" AND md5(n) <> ''" if left_to_duckdb else "")
     async with on_rows(tmp_path) as database:
         done = await database.execute(f"DELETE FROM t WHERE {where}", [value])
         assert done.statements[0].affected == found
 
 
-async def test_a_key_is_found_by_what_equals_it_in_sql(tmp_path):
-    """A moment with a zone missed keys without one, text was taken for base64, and dates that SQL
-    reads were refused."""
+async def test_a_key_is_found_by_every_value_that_equals_it_in_sql(tmp_path):
+    """Values are timestamps with and without zone, texts, and dates in all forms that SQL reads."""
     async with on_rows(tmp_path) as database:
         for relation, value in KEYS:
             condition = f"k = {value}"
@@ -118,8 +119,8 @@ async def test_a_key_is_found_by_a_parameter(tmp_path, sql, value, changed):
         "id IN (SELECT w_big FROM wide) AND d IN (SELECT w_d FROM wide)",
     ],
 )
-async def test_a_column_may_be_narrower_than_what_a_subquery_gives(tmp_path, condition):
-    """The subquery's values had to fit into the column's type, or an internal error was raised."""
+async def test_a_column_may_be_narrower_than_a_subquery(tmp_path, condition):
+    """The values of the subquery need not fit into the column's type."""
     async with on_rows(tmp_path) as database:
         found = await database.fetch(f"SELECT avg(id) FROM t WHERE {condition}")
         assert found == [(1.0,)]

@@ -1,4 +1,4 @@
-"""The assignment: its form, and the rules of decision 21 by which one follows another."""
+"""The assignment: its encoding, and the rules of decision 21 for the next version."""
 
 import json
 from collections import Counter
@@ -29,7 +29,7 @@ A = Member("a", "http://a", "a:1", commits=True)
 B = Member("b", "http://b", "b:1")
 
 
-def test_an_assignment_is_readable_and_survives_its_form():
+def test_an_assignment_is_readable_and_decodes_to_itself():
     slots = ("a",) * 128 + (NOBODY,) + ("b",) * (SLOTS - 130) + ("a",)
     leaving = {4: "b", 6: "b", 5: "b", 255: NOBODY}
     assignment = Assignment("a", (A, B), (Member("c", "x", "y"),), slots, leaving, 7, True, 3)
@@ -39,7 +39,7 @@ def test_an_assignment_is_readable_and_survives_its_form():
     assert json.loads(encoded)["leaving"] == {"": "255", "b": "4-6"}
 
 
-def test_who_is_a_member_and_who_owns_a_slot():
+def test_members_and_owners_of_slots_are_found():
     slots = ("b",) * (SLOTS - 1) + (NOBODY,)
     assignment = Assignment("a", (A, B), (Member("c", "x", "y"),), slots, {}, 0, False, 0)
     assert assignment.is_member("a")
@@ -50,7 +50,7 @@ def test_who_is_a_member_and_who_owns_a_slot():
     assert assignment.owner(SLOTS - 1) is None
 
 
-def test_the_first_has_neither_members_nor_owners():
+def test_the_first_assignment_has_neither_members_nor_owners():
     first = Assignment.founded("a", 3)
     assert Assignment.decode(first.encode()) == first
     assert set(first.slots) == {NOBODY}
@@ -65,12 +65,12 @@ def encoded(**changed):
     "value",
     [b"", b"{}", encoded(slots={"a": "0-254"}), encoded(slots={"a": "0-x"}), encoded(members=3)],
 )
-def test_what_is_no_assignment_is_corrupt(value):
+def test_an_invalid_assignment_raises_corruption(value):
     with pytest.raises(Corruption, match="assignment"):
         Assignment.decode(value)
 
 
-def test_words_survive_their_form_and_what_is_none_says_nothing():
+def test_a_word_decodes_to_itself_and_an_invalid_word_to_none():
     word = Word("http://a", "a:1", 3, 4, 5, 6, True, {0: 12, 255: 1}, 7)
     assert Word.decode(word.encode()) == word
     assert Word.decode(Word("x", "y").encode()) == Word("x", "y", 0, 0, 0, 0, False)
@@ -78,18 +78,18 @@ def test_words_survive_their_form_and_what_is_none_says_nothing():
         assert Word.decode(data) is None
 
 
-# ---------------------------------------------------------------- one version after another
+# ---------------------------------------------------------------- successive versions
 
 
 class World:
-    """The assignment, and what the master knows of everybody."""
+    """The assignment, and the master's knowledge of all members."""
 
     def __init__(self, *names, close=False):
         self.assignment, self.version = Assignment.founded("m", 0), 1
         self.words, self.recovered = {}, {}
         self.catalog = self.floor = 0
         self.close, self.held = False, False
-        self.used = {}  # locks a minute of slots
+        self.used = {}  # locks granted a minute, by slot
         for name in names:
             self.arrive(name)
         self.settle()
@@ -103,7 +103,7 @@ class World:
         )  # fmt: skip
 
     def step(self):
-        """As the master does it; whether there was something to do."""
+        """One step of the master. Returns whether it changed the assignment."""
         if self.close and is_shut(self.assignment, self.known):
             self.held = True
         before = self.assignment
@@ -117,14 +117,14 @@ class World:
         return True
 
     def measure(self, *names):
-        """What these grant, or all members, in their slots."""
+        """Let these members, or all, say how many locks they grant in their slots."""
         slots = self.assignment.slots
         for name in names or [member.name for member in self.assignment.members]:
             mine = {slot: rate for slot, rate in self.used.items() if slots[slot] == name}
             self.say(name, rates=mine)
 
     def loads(self):
-        """Of those who own slots."""
+        """The load of each owner of slots."""
         loads = Counter()
         for slot, owner in enumerate(self.assignment.slots):
             loads[owner] += IDLE_RATE + self.used.get(slot, 0)
@@ -144,7 +144,8 @@ class World:
         self.recovered |= {member.name: ts for member in self.assignment.dead}
 
     def settle(self):
-        """Everybody acknowledges, everything is recovered, until nothing changes any more."""
+        """All members acknowledge and all dead members are recovered, until the assignment no
+        longer changes."""
         for _ in range(30):
             self.recover()
             if not self.step() and not self.all_acknowledge():
@@ -160,7 +161,7 @@ class World:
         return Counter(self.assignment.slots)
 
     def members(self):
-        """Names, in capitals if they may commit."""
+        """The names of the members, in capitals if they may commit."""
         return "".join(m.name.upper() if m.commits else m.name for m in self.assignment.members)
 
     def dead(self):
@@ -180,7 +181,7 @@ def test_the_first_member_gets_all_slots_once_it_may_commit():
     assert not world.step()
 
 
-def test_who_joins_may_commit_when_all_have_acknowledged_it_and_then_gets_slots():
+def test_a_new_member_commits_once_all_acknowledge_it_and_then_gets_slots():
     world = World("a")
     world.arrive("b")
     assert world.step()
@@ -201,7 +202,7 @@ def test_who_joins_may_commit_when_all_have_acknowledged_it_and_then_gets_slots(
     assert (world.owned(), world.assignment.leaving) == ({"a": SLOTS // 2, "b": SLOTS // 2}, {})
 
 
-def test_a_death_is_written_before_anybody_has_acknowledged_what_was_before():
+def test_a_death_is_written_before_the_version_before_is_acknowledged():
     world = World("a", "b")
     world.arrive("c")
     assert world.step()
@@ -212,7 +213,7 @@ def test_a_death_is_written_before_anybody_has_acknowledged_what_was_before():
 
 
 @pytest.mark.parametrize("recovered_first", [True, False])
-def test_slots_of_the_dead_have_owners_when_all_have_acknowledged_and_all_are_recovered(
+def test_slots_of_dead_members_get_owners_after_acknowledgement_and_recovery(
     recovered_first,
 ):
     world = World("a", "b", "c", "d")
@@ -233,7 +234,7 @@ def test_slots_of_the_dead_have_owners_when_all_have_acknowledged_and_all_are_re
     assert world.owned() == {"a": SLOTS // 2, "b": SLOTS // 2}
 
 
-def test_an_acknowledgement_of_one_death_is_none_of_the_next():
+def test_acknowledging_one_death_does_not_acknowledge_the_next():
     world = World("a", "b", "c")
     del world.words["c"]
     world.step()
@@ -247,7 +248,7 @@ def test_an_acknowledgement_of_one_death_is_none_of_the_next():
     assert world.owned() == {"a": SLOTS}
 
 
-def test_who_joins_beside_the_dead_may_commit_when_they_are_recovered():
+def test_a_new_member_commits_once_the_dead_are_recovered():
     world = World("a", "b")
     del world.words["b"]
     world.step()
@@ -262,7 +263,7 @@ def test_who_joins_beside_the_dead_may_commit_when_they_are_recovered():
     assert (world.members(), world.dead()) == ("AC", "")
 
 
-def test_if_all_have_died_who_joins_gets_everything_when_all_are_recovered():
+def test_the_next_member_gets_all_slots_once_all_dead_are_recovered():
     world = World("a", "b")
     world.words.clear()
     assert world.step()
@@ -284,7 +285,7 @@ def test_a_zombie_is_not_let_in_again():
     assert world.members() == "A"
 
 
-def test_who_is_dead_does_not_join_before_it_is_recovered():
+def test_a_dead_node_does_not_join_before_it_is_recovered():
     world = World("a")
     world.arrive("b")
     world.step()
@@ -308,7 +309,7 @@ def test_a_death_withdraws_a_move():
     assert (world.assignment.leaving, world.assignment.slots) == ({}, slots)
 
 
-def test_who_leaves_is_moved_empty_and_is_then_an_ordinary_death():
+def test_a_leaving_member_hands_over_its_slots_and_then_dies_like_any_other():
     world = World("a", "b")
     world.say("b", leaves=True)
     assert world.step()
@@ -322,7 +323,7 @@ def test_who_leaves_is_moved_empty_and_is_then_an_ordinary_death():
     assert world.owned() == {"a": SLOTS}
 
 
-def test_if_all_leave_nobody_owns_anything_and_who_comes_next_gets_it():
+def test_if_all_leave_the_next_member_gets_all_slots():
     world = World("a", "b")
     for name in "ab":
         world.say(name, leaves=True)
@@ -335,7 +336,7 @@ def test_if_all_leave_nobody_owns_anything_and_who_comes_next_gets_it():
     assert (world.members(), world.owned()) == ("ABC", {"c": SLOTS})
 
 
-def test_the_gate_is_shut_when_all_have_acknowledged_it_and_opened_with_the_new_catalog():
+def test_the_gate_is_shut_once_all_acknowledge_and_opens_with_the_new_catalog():
     world = World("a", "b", close=True)
     assert world.step()
     assert world.assignment.gate_closed
@@ -353,7 +354,7 @@ def test_the_gate_is_shut_when_all_have_acknowledged_it_and_opened_with_the_new_
 
 
 def test_no_slot_leaves_while_the_gate_is_closed():
-    """Who waits at the gate may hold a lock, and would be waited for."""
+    """A transaction that waits at the gate may hold a lock, and the slot would wait for it."""
     world = World("a", "b", close=True)
     world.step()
     world.acknowledge()
@@ -367,7 +368,7 @@ def test_no_slot_leaves_while_the_gate_is_closed():
     assert set(world.assignment.leaving.values()) == {"a"}
 
 
-def test_a_death_opens_a_gate_that_is_not_shut_and_it_is_closed_again_after_death_2():
+def test_a_death_opens_an_unshut_gate_which_closes_again_after_recovery():
     world = World("a", "b", close=True)
     world.step()
     del world.words["b"]
@@ -383,7 +384,7 @@ def test_a_death_opens_a_gate_that_is_not_shut_and_it_is_closed_again_after_deat
     assert world.assignment.gate_closed
 
 
-def test_a_death_does_not_open_a_gate_that_was_shut_not_even_when_it_is_to_be_opened():
+def test_a_death_leaves_a_shut_gate_closed_until_recovery():
     world = World("a", "b", close=True)
     world.settle()
     assert world.held
@@ -397,7 +398,7 @@ def test_a_death_does_not_open_a_gate_that_was_shut_not_even_when_it_is_to_be_op
     assert (world.assignment.gate_closed, world.assignment.catalog) == (False, 1)
 
 
-def test_versions_carry_the_highest_clock_of_all_that_were_said():
+def test_a_version_carries_the_highest_acknowledged_clock():
     world = World("a", "b", "c")
     world.acknowledge("b", clock=7)
     del world.words["c"]
@@ -414,7 +415,7 @@ def test_versions_carry_the_highest_clock_of_all_that_were_said():
     world.acknowledge("b")
     world.step()
     assert world.members() == "ABd"
-    assert world.assignment.clock == 11  # who is no member yet has acknowledged nothing
+    assert world.assignment.clock == 11  # a node that is no member yet has acknowledged nothing
 
 
 def test_clocks_are_compared_with_those_of_other_members():
@@ -423,14 +424,14 @@ def test_clocks_are_compared_with_those_of_other_members():
     world.say("b", wall_ms=9_000)
     world.arrive("d", wall_ms=1)
     skews = clock_skews(world.assignment, world.words, "http://d", 5_000)
-    assert skews == {"http://a": 4_000, "http://b": -4_000}  # c has not said
+    assert skews == {"http://a": 4_000, "http://b": -4_000}  # c has not said its time
     assert clock_skews(world.assignment, world.words, "http://a", 5_000) == {"http://b": -4_000}
 
 
 # ---------------------------------------------------------------- slots move by load
 
 
-def test_slots_move_by_load_when_all_owners_have_measured_and_those_of_the_idle_stay():
+def test_slots_move_by_load_once_all_owners_have_measured_and_idle_slots_stay():
     world = World("a", "b")
     world.used = dict.fromkeys(range(0, 128, 2), 600)
     assert {world.assignment.slots[slot] for slot in world.used} == {"a"}
@@ -446,10 +447,10 @@ def test_slots_move_by_load_when_all_owners_have_measured_and_those_of_the_idle_
     assert world.step()
     assert max(world.loads().values()) < highest
     world.acknowledge()
-    assert not world.step()  # what was measured under other owners counts for nothing
+    assert not world.step()  # measurements under other owners count for nothing
 
 
-def test_no_slot_moves_by_load_while_somebody_is_dead_or_the_gate_is_closed():
+def test_no_slot_moves_by_load_during_a_recovery_or_behind_a_closed_gate():
     world = World("a", "b", "c")
     world.used = {slot: 600 for slot, owner in enumerate(world.assignment.slots) if owner == "a"}
     del world.words["c"]
@@ -469,7 +470,7 @@ def test_no_slot_moves_by_load_while_somebody_is_dead_or_the_gate_is_closed():
     assert set(world.assignment.leaving.values()) == {"b"}
 
 
-def test_who_joins_gets_a_share_before_anything_is_measured_and_others_keep_theirs():
+def test_a_new_member_gets_a_share_before_loads_are_measured():
     world = World("a", "b")
     world.used = {0: 60_000}
     hot = world.assignment.slots[0]
@@ -490,14 +491,14 @@ def test_who_joins_gets_a_share_before_anything_is_measured_and_others_keep_thei
 
 
 class Everything(RuleBasedStateMachine):
-    """Members see versions and acknowledge them late and one by one, and die at any moment."""
+    """Members read versions and acknowledge them late and one at a time, and die at any time."""
 
     def __init__(self):
         super().__init__()
         self.world = World()
         self.names = iter(f"n{number:02}" for number in range(1000))
-        self.seen = {}  # of each member with a session: the newest version that it has seen
-        self.died = {}  # the number of the version that says so, of who was a member
+        self.seen = {}  # the newest version that each member with a session has read
+        self.died = {}  # former members, with the number of the version that says so
         self.clock = 0
 
     def pick(self, data, names):
@@ -546,7 +547,7 @@ class Everything(RuleBasedStateMachine):
     @precondition(lambda self: self.seen)
     @rule(data=st.data())
     def a_member_measures(self, data):
-        """If it has seen the owners that there are."""
+        """A member measures if it has read the owners that are in force."""
         name = self.pick(data, self.seen)
         _, assignment = self.seen[name]
         if assignment.slots == self.world.assignment.slots:
@@ -614,7 +615,7 @@ class Everything(RuleBasedStateMachine):
 
     @invariant()
     def a_change_of_the_schema_is_alone(self):
-        """While somebody is behind the gate, no member has seen it open again."""
+        """While a change runs behind the gate, no member has read that the gate is open again."""
         if self.world.held:
             assert self.world.assignment.gate_closed
             assert all(seen.gate_closed for _, seen in self.seen.values())
@@ -630,7 +631,7 @@ class Everything(RuleBasedStateMachine):
             if name not in self.died and (word.version > 0 or not word.leaves)
         }  # fmt: skip
         if not self.members():
-            return  # the dead wait for somebody to come
+            return  # the dead wait for a member to join
         assert world.members() == world.members().upper()
         assert world.dead() == ""
         assert world.assignment.leaving == {}
@@ -643,7 +644,7 @@ class Everything(RuleBasedStateMachine):
         assert set(staying) <= set(world.assignment.slots)
 
     def loads_settle(self):
-        """As long as the same locks are granted, slots move for a while, and then no more."""
+        """While the same locks are granted, slots move a limited number of times."""
         world = self.world
         staying = [name for name in self.members() if not world.words[name].leaves]
         for _ in range(SLOTS):

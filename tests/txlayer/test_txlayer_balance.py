@@ -1,4 +1,4 @@
-"""Who is to own which slots: what holds for any owners and any load."""
+"""The distribution of slots over members: invariants for any owners and any load."""
 
 from collections import Counter
 
@@ -19,7 +19,7 @@ weights = st.one_of(st.integers(1, 100), st.sampled_from([1, 1, 1, 10_000]))
 
 @st.composite
 def worlds(draw, owners=NAMES):
-    """Owners of some slots, and their weights."""
+    """Owners of some slots, and the weights of the slots."""
     slots = draw(st.lists(st.tuples(st.sampled_from(owners), weights), min_size=1, max_size=40))
     return [owner for owner, _ in slots], [weight for _, weight in slots]
 
@@ -36,7 +36,7 @@ def moved(before, after):
 
 
 @given(worlds())
-def test_moves_by_load_raise_no_maximum_lower_the_spread_and_come_to_an_end(world):
+def test_moves_by_load_raise_no_maximum_lower_the_spread_and_end(world):
     slots, weights = world
     while (after := rebalanced(slots, NAMES, weights, by_load=True)) != tuple(slots):
         before, now = loads(slots, weights), loads(after, weights)
@@ -48,7 +48,7 @@ def test_moves_by_load_raise_no_maximum_lower_the_spread_and_come_to_an_end(worl
 
 
 @given(worlds())
-def test_where_nothing_moves_no_member_could_be_relieved_by_much_with_one_slot(world):
+def test_after_the_last_move_no_slot_would_relieve_a_member_by_much(world):
     slots, weights = world
     while (after := rebalanced(slots, NAMES, weights, by_load=True)) != tuple(slots):
         slots = after
@@ -57,12 +57,12 @@ def test_where_nothing_moves_no_member_could_be_relieved_by_much_with_one_slot(w
     least = min(load.values())
     for owner, weight in zip(slots, weights, strict=True):
         if weight <= (load[owner] - least) / 2:
-            # It would be moved, alone or with others, if that paid.
+            # It would be moved, alone or with others, if the move paid.
             assert weight < share / PAYS
 
 
 @given(worlds(owners=[*NAMES, "gone", NOBODY]), st.booleans())
-def test_every_slot_has_one_owner_who_stays(world, by_load):
+def test_every_slot_has_one_remaining_owner(world, by_load):
     slots, weights = world
     after = rebalanced(slots, NAMES, weights, by_load=by_load)
     assert len(after) == len(slots)
@@ -71,14 +71,14 @@ def test_every_slot_has_one_owner_who_stays(world, by_load):
 
 
 @given(worlds(owners=[*NAMES, "gone", NOBODY]))
-def test_handing_over_moves_nothing_else(world):
+def test_handing_over_moves_only_slots_of_former_members(world):
     slots, weights = world
     after = handed_over(slots, NAMES, weights)
     assert all(slots[slot] not in NAMES for slot in moved(slots, after))
 
 
 @given(worlds())
-def test_unless_load_is_measured_only_who_owns_nothing_gets_slots(world):
+def test_without_measured_load_only_new_members_get_slots(world):
     slots, weights = world
     newcomers = set(NAMES) - set(slots)
     after = rebalanced(slots, NAMES, weights, by_load=False)
@@ -88,7 +88,7 @@ def test_unless_load_is_measured_only_who_owns_nothing_gets_slots(world):
         assert max(load.values()) - load[name] <= max(weights)
 
 
-def test_slots_that_weigh_the_same_are_divided_by_number():
+def test_slots_of_equal_weight_are_divided_by_number():
     slots = handed_over([NOBODY] * 256, "ab", [1] * 256)
     assert Counter(slots) == {"a": 128, "b": 128}
     slots = rebalanced(slots, "abc", [1] * 256, by_load=False)
@@ -97,7 +97,7 @@ def test_slots_that_weigh_the_same_are_divided_by_number():
     assert Counter(slots) == {"a": 128, "c": 128}
 
 
-def test_a_slot_that_is_hotter_than_all_others_together_stays_where_it_is():
+def test_a_slot_hotter_than_all_others_together_stays():
     slots, weights = ("a", "b") * 20, [10_000] + [10] * 39
     hot = []
     while (after := rebalanced(slots, "ab", weights, by_load=True)) != slots:
@@ -107,18 +107,18 @@ def test_a_slot_that_is_hotter_than_all_others_together_stays_where_it_is():
     assert slots[0] == "a"
 
 
-def test_what_hardly_relieves_anybody_is_not_moved():
-    """a bears 105 of 200 and could give 5 away, 5 % of its share."""
+def test_a_slot_that_hardly_relieves_its_owner_stays():
+    """Member a bears 105 of 200 and could give 5 away, 5 % of its share."""
     slots, weights = ("a", "a", "b"), [100, 5, 95]
     assert rebalanced(slots, "ab", weights, by_load=True) == slots
     assert rebalanced(slots, "ab", [100, 30, 70], by_load=True) == ("a", "b", "b")
 
 
-def test_two_hot_slots_of_one_member_are_parted():
+def test_two_hot_slots_of_one_member_are_separated():
     slots = ("a",) * 4 + ("b",) * 4
     after = rebalanced(slots, "ab", [500, 500, 1, 1, 1, 1, 1, 1], by_load=True)
     assert {after[0], after[1]} == {"a", "b"}
 
 
-def test_without_names_nobody_owns_anything():
+def test_without_members_no_slot_has_an_owner():
     assert rebalanced(("a", "b"), [], [1, 1], by_load=True) == (NOBODY, NOBODY)

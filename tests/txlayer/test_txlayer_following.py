@@ -1,4 +1,4 @@
-"""What nodes say was committed between two snapshots is exactly what changed between them."""
+"""The commits that nodes report between two snapshots are exactly the changes between them."""
 
 import asyncio
 import random
@@ -82,7 +82,7 @@ def net(world, found, relation):
 
 
 async def check(world, node, found):
-    """All that was there, with the changes, is all that is there."""
+    """Check that the rows at the first snapshot, with the changes, are the rows at the last."""
     for relation in found.catalog.schema.names:
         rows = Counter()
         if relation not in found.begun:
@@ -124,7 +124,7 @@ def files(world):
 
 
 @simulated
-async def test_what_changes_at_all_nodes_is_told_by_each():
+async def test_every_node_reports_the_changes_of_all_nodes():
     world, chosen = await world_of(0, 40, -40), random.Random(1)
     began = at = await now(world.all[0])
     for _ in range(8):
@@ -139,7 +139,7 @@ async def test_what_changes_at_all_nodes_is_told_by_each():
 
 
 @simulated
-async def test_transactions_go_on_meanwhile():
+async def test_changes_are_exact_while_transactions_go_on():
     world, chosen = await world_of(0, 0), random.Random(2)
     at = await now(world.all[0])
     writing = [asyncio.ensure_future(write(world, random.Random(n), 60)) for n in range(4)]
@@ -150,7 +150,7 @@ async def test_transactions_go_on_meanwhile():
 
 
 @simulated
-async def test_nothing_is_sealed_while_nothing_is_committed():
+async def test_no_log_is_sealed_without_commits():
     world = await world_of(0, 0)
     at = await now(world.all[0])
     await world.all[0].transact("INSERT INTO parent VALUES (1, 1)")
@@ -160,7 +160,7 @@ async def test_nothing_is_sealed_while_nothing_is_committed():
     for _ in range(5):
         await asyncio.sleep(4)
         for node in world.all:
-            await node.do(node.database.committer.reserve())  # which its log says
+            await node.do(node.database.committer.reserve())  # its log records the reservation
         found = await asked(world.all[1], found.upto)
         assert found.segments == ()
     assert files(world) <= before + 2
@@ -168,7 +168,7 @@ async def test_nothing_is_sealed_while_nothing_is_committed():
 
 
 @simulated
-async def test_the_logs_of_who_has_gone_are_read_too():
+async def test_the_logs_of_former_members_are_read_too():
     world, chosen = await world_of(0, 0, 0), random.Random(3)
     began = at = await now(world.all[0])
     for _ in range(3):
@@ -185,7 +185,7 @@ async def test_the_logs_of_who_has_gone_are_read_too():
 
 
 @simulated
-async def test_what_a_dead_node_committed_is_waited_for():
+async def test_changes_wait_for_the_recovery_of_a_dead_node():
     world = await world_of(0, 0)
     one, two = sorted(world.all, key=lambda node: not node.database.keeper.leads)
     at = await now(one)
@@ -209,7 +209,7 @@ async def test_what_a_dead_node_committed_is_waited_for():
 
 
 @simulated
-async def test_a_member_that_does_not_seal_its_log_makes_it_wait():
+async def test_changes_fail_while_a_member_cannot_seal_its_log():
     world = await world_of(0, 0)
     one, two = world.all
     at = await now(one)
@@ -225,8 +225,8 @@ async def test_a_member_that_does_not_seal_its_log_makes_it_wait():
 
 
 @simulated
-async def test_whoever_is_about_to_join_is_not_taken_for_one_that_has_gone():
-    """Its log is looked at while it is open; what it commits later must not be missed."""
+async def test_a_joining_node_is_not_taken_for_a_former_member():
+    """Its log is read while it is open; later commits must not be missed."""
     world = await world_of(0)
     (one,) = world.all
     at = await now(one)
@@ -244,7 +244,7 @@ async def test_whoever_is_about_to_join_is_not_taken_for_one_that_has_gone():
 
 
 @simulated
-async def test_of_all_logs_those_are_read_whose_owners_have_sealed_them_or_are_none_any_more():
+async def test_reads_only_logs_whose_owners_sealed_them_or_are_no_members():
     disk, clock = SimulatedDisk(), asyncio.get_running_loop().time
     registry = SimulatedRegistry(clock)
     coordination = await SimulatedCoordination.open(registry)
@@ -268,7 +268,7 @@ async def test_of_all_logs_those_are_read_whose_owners_have_sealed_them_or_are_n
     assert sorted((s.log, s.epoch) for s in found) == [("a", 1), ("a", 2), ("g", 1), ("z", 1)]
 
 
-def test_a_relation_is_as_old_as_its_table():
+def test_a_relation_begins_with_its_table():
     first = replace(schema(DDL), version=1, since=10)
     second = replace(first, version=2, since=20, incarnations=(("child", 7),))
     third = replace(second, version=3, since=30)
@@ -277,7 +277,7 @@ def test_a_relation_is_as_old_as_its_table():
 
 
 @simulated
-async def test_columns_are_appended_and_relations_made_anew():
+async def test_changes_follow_appended_columns_and_recreated_relations():
     world, chosen = await world_of(0, 0), random.Random(4)
     began = at = await now(world.all[0])
     await write(world, chosen, 20)
@@ -295,7 +295,7 @@ async def test_columns_are_appended_and_relations_made_anew():
 
 
 @simulated
-async def test_what_is_dropped_is_told():
+async def test_changes_before_the_retention_are_refused():
     world, chosen = await world_of(0, 0, log_retention_s=30.0), random.Random(5)
     began = await now(world.all[0])
     await write(world, chosen, 20)
@@ -313,7 +313,7 @@ async def test_what_is_dropped_is_told():
 
 
 @simulated
-async def test_a_follower_of_a_database_in_which_nothing_happens_needs_nothing_that_goes():
+async def test_a_follower_of_an_idle_database_needs_no_dropped_segment():
     world, chosen = await world_of(0, 0, log_retention_s=30.0), random.Random(5)
     await write(world, chosen, 20)
     at = (await asked(world.all[0])).upto
@@ -325,8 +325,8 @@ async def test_a_follower_of_a_database_in_which_nothing_happens_needs_nothing_t
 
 
 @simulated
-async def test_what_is_dropped_while_it_is_looked_for_is_not_missed():
-    """Between the list of the segments and the mark."""
+async def test_a_segment_dropped_during_the_search_is_detected():
+    """It is dropped just before its log is listed; the low-water mark, read later, shows it."""
     world, chosen = await world_of(0, 0, log_retention_s=30.0), random.Random(6)
     one, two = world.all
     began = await now(one)
@@ -349,7 +349,7 @@ async def test_what_is_dropped_while_it_is_looked_for_is_not_missed():
 
 
 @simulated
-async def test_a_hole_in_a_log_and_damage_are_told():
+async def test_missing_and_damaged_segments_raise_corruption():
     world, chosen = await world_of(0), random.Random(7)
     (one,) = world.all
     began = await now(one)
@@ -371,7 +371,7 @@ async def test_a_hole_in_a_log_and_damage_are_told():
 
 
 @simulated
-async def test_snapshots_that_make_no_sense_are_refused():
+async def test_invalid_snapshots_are_refused():
     world = await world_of(0)
     (one,) = world.all
     at = await now(one)
@@ -382,7 +382,7 @@ async def test_snapshots_that_make_no_sense_are_refused():
 
 
 @simulated
-async def test_a_process_that_serves_alone_tells_of_its_predecessors():
+async def test_a_single_process_reports_the_changes_of_its_predecessors():
     world = Nodes()
     first = await world.alone()
     await first.apply(schema(DDL))
@@ -401,7 +401,7 @@ async def test_a_process_that_serves_alone_tells_of_its_predecessors():
 
 
 @simulated
-async def test_a_member_answers_when_its_log_is_sealed():
+async def test_a_member_answers_once_its_log_is_sealed():
     world = await world_of(0, 0)
     one, two = world.all
     await two.transact("INSERT INTO parent VALUES (1, 1)")

@@ -1,4 +1,4 @@
-"""The logs of members that have gone are removed, and no others."""
+"""The logs of former members are removed, and no others."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ RESERVED = encode(Checkpoint(START, 1, 0))
 
 
 class World:
-    """Logs, what is known of who owns them, and who clears up."""
+    """Logs, the assignment that names their owners, and the code that removes logs."""
 
     def __init__(self):
         self.registry = SimulatedRegistry(asyncio.get_running_loop().time)
@@ -58,7 +58,7 @@ class World:
         return "".join(sorted(await self.logs.touched()))
 
     async def clear(self, for_s):
-        """Once a minute."""
+        """Remove once a minute for so long; return how many logs are removed."""
         removed = 0
         for _ in range(int(for_s / 60) + 1):
             removed += await self.remove()
@@ -71,7 +71,7 @@ def member(name):
 
 
 @simulated
-async def test_those_of_nobody_are_removed_when_the_retention_is_over():
+async def test_logs_without_owner_are_removed_after_the_retention():
     world = await World().open("a", "b", "c", members="a", dead="b")
     await world.clear(RETENTION_S - 120)
     assert await world.names() == "abc"
@@ -84,7 +84,7 @@ async def test_those_of_nobody_are_removed_when_the_retention_is_over():
 
 
 @simulated
-async def test_a_log_that_was_taken_over_is_kept_for_as_long_again():
+async def test_a_log_that_was_taken_over_is_kept_for_the_retention_again():
     world = await World().open("a", "b", members="a", dead="b")
     await asyncio.sleep(2 * RETENTION_S)
     await world.log("b", 2)
@@ -96,7 +96,7 @@ async def test_a_log_that_was_taken_over_is_kept_for_as_long_again():
 
 
 @simulated
-async def test_who_has_a_session_keeps_its_log_though_it_is_no_member_yet():
+async def test_the_log_of_a_node_with_a_session_is_kept_before_it_is_a_member():
     world = await World().open("a", "j", members="a", retention_s=0.0)
     await world.coordination.join("j")
     await world.clear(3 * GONE_S)
@@ -104,8 +104,8 @@ async def test_who_has_a_session_keeps_its_log_though_it_is_no_member_yet():
 
 
 @simulated
-async def test_neither_a_retention_of_nothing_nor_a_clock_that_jumps_hastens_it():
-    """Somebody has opened its log, and is about to show itself."""
+async def test_neither_a_zero_retention_nor_a_clock_jump_hastens_removal():
+    """A node has opened its log, and is about to show itself."""
     world = await World().open("a", "j", members="a", retention_s=0.0)
     world.clock.skew_ms = 10**9
     for _ in range(int(JOIN_S)):
@@ -118,14 +118,14 @@ async def test_neither_a_retention_of_nothing_nor_a_clock_that_jumps_hastens_it(
 
 
 @simulated
-async def test_nothing_is_removed_before_anybody_was_a_member():
+async def test_no_log_is_removed_before_there_are_members():
     world = await World().open("local", retention_s=0.0)
     await world.clear(3 * GONE_S)
     assert await world.names() == "local"
 
 
 @simulated
-async def test_what_cannot_be_removed_is_tried_again_and_keeps_no_other_from_it():
+async def test_a_failed_removal_is_repeated_and_does_not_stop_others():
     world = await World().open(*"abcd", members="a", retention_s=0.0)
     remove, tries = world.logs.remove, []
 
@@ -147,7 +147,7 @@ async def test_what_cannot_be_removed_is_tried_again_and_keeps_no_other_from_it(
 
 
 @simulated
-async def test_whose_log_was_removed_writes_nothing_and_makes_none():
+async def test_the_owner_of_a_removed_log_can_neither_write_nor_recreate_it():
     world = await World().open("a", members="a", retention_s=0.0)
     zombie = await world.log("z")
     await zombie.append([RESERVED])
@@ -160,8 +160,9 @@ async def test_whose_log_was_removed_writes_nothing_and_makes_none():
 
 
 @simulated
-async def test_a_log_with_commits_above_the_horizon_is_kept_and_the_others_are_told_of():
-    """Its owner's clock was ahead; or followers need it still."""
+async def test_a_log_with_commits_above_the_horizon_is_kept():
+    """Its owner's clock was ahead, or followers still need it. Removing the other raises the
+    low-water mark."""
     world = await World().open("a", "b", "c", members="a", retention_s=0.0)
     far = world.clock.wall_ms() + 10_000_000
     for name, ts in (("b", 5), ("c", far)):
@@ -173,7 +174,7 @@ async def test_a_log_with_commits_above_the_horizon_is_kept_and_the_others_are_t
 
 
 @simulated
-async def test_a_log_without_commits_is_removed_and_nobody_need_know():
+async def test_removing_a_log_without_commits_leaves_the_low_water_mark():
     world = await World().open("a", "b", members="a", retention_s=0.0)
     await (await world.log("b", 2)).append([RESERVED])
     await world.clear(2 * GONE_S)
@@ -182,7 +183,7 @@ async def test_a_log_without_commits_is_removed_and_nobody_need_know():
 
 
 @simulated
-async def test_a_damaged_log_is_kept_and_the_others_go():
+async def test_a_damaged_log_is_kept_and_others_are_removed():
     world = await World().open("a", "b", "c", members="a", retention_s=0.0)
     await (await world.log("b", 2)).append([b"no record"])
     await world.clear(2 * GONE_S)
@@ -190,7 +191,7 @@ async def test_a_damaged_log_is_kept_and_the_others_go():
 
 
 @simulated
-async def test_nodes_come_and_go_and_their_logs_do_not_pile_up():
+async def test_logs_of_former_nodes_do_not_pile_up():
     world = await nodes(0, 0, log_retention_s=30.0)
     logs = SimulatedLogs(world.disk)
     for _ in range(4):
@@ -206,7 +207,7 @@ async def test_nodes_come_and_go_and_their_logs_do_not_pile_up():
 
 
 @simulated
-async def test_who_takes_too_long_to_open_its_log_does_not_join():
+async def test_a_node_that_opens_its_log_too_slowly_does_not_join():
     world = await nodes(0)
     joining = world.launch()
     late = world.all[-1]

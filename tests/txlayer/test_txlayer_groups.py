@@ -1,4 +1,4 @@
-"""Groups of deferred views: batches follow one another, and what they need is known."""
+"""Groups of deferred views: batches follow one another, and snapshots that they need are kept."""
 
 import asyncio
 from dataclasses import replace
@@ -42,7 +42,7 @@ def batch_after(state: GroupState, of: Catalog, upto: int) -> GroupState:
     return state.begun(of, "default", upto).finished(upto, DONE, upto + 10, HOUR)
 
 
-def test_a_batch_takes_all_views_of_its_group_to_one_moment():
+def test_a_batch_takes_all_views_of_its_group_to_one_snapshot():
     both = catalog(3, *deferred("a", "b"), *deferred("c", group="other"), b=7)
     assert groups_of(both) == ("default", "other")
     assert members(both, "default") == {"a": 1, "b": 7}
@@ -56,7 +56,7 @@ def test_a_batch_takes_all_views_of_its_group_to_one_moment():
         done.finished(NOW + 1, DONE, NOW + 2, HOUR)
 
 
-def test_what_was_a_moment_of_the_group_stays_one_until_its_views_change():
+def test_earlier_snapshots_of_a_group_stay_valid_until_its_views_change():
     first = batch_after(GroupState(), ONE, NOW)
     second = batch_after(first, ONE, NOW + 5)
     assert [at for at in range(NOW - 1, NOW + 7) if second.was_as_of(at)] == [NOW, NOW + 5]
@@ -69,7 +69,7 @@ def test_what_was_a_moment_of_the_group_stays_one_until_its_views_change():
     assert not GroupState().was_as_of(NOW)
 
 
-def test_what_a_batch_begins_at_is_kept_until_it_is_finished():
+def test_the_start_of_a_batch_is_kept_until_it_is_finished():
     assert GroupState().needed(NOW, HOUR) == 0
     building = GroupState().begun(ONE, "default", NOW)
     assert building.needed(NOW + 50 * HOUR, HOUR) == NOW
@@ -78,8 +78,8 @@ def test_what_a_batch_begins_at_is_kept_until_it_is_finished():
     assert done.begun(ONE, "default", NOW + 5).needed(NOW + 50 * HOUR, HOUR) == NOW
 
 
-def test_what_a_late_batch_may_still_put_stays_hidden():
-    """It was begun again long after its moment, and another has finished it."""
+def test_late_puts_of_a_finished_batch_stay_hidden():
+    """The batch was begun again long after its snapshot; another process has finished it."""
     state = batch_after(GroupState(), ONE, NOW).begun(ONE, "default", NOW + 5)
     finished = NOW + 9 * HOUR
     state = state.finished(NOW + 5, DONE, finished, HOUR)
@@ -87,13 +87,13 @@ def test_what_a_late_batch_may_still_put_stays_hidden():
         state = state.begun(ONE, "default", upto).finished(upto, DONE, upto + 1, HOUR)
     assert state.as_of == finished + 10
     assert state.needed(finished + HOUR - 1, HOUR) == NOW
-    assert state.needed(finished + HOUR, HOUR) == NOW + 5  # where the one after it began
+    assert state.needed(finished + HOUR, HOUR) == NOW + 5  # the next batch began here
     assert state.needed(finished + HOUR + 6, HOUR) == finished + 10
     last = batch_after(batch_after(state, ONE, finished + 2 * HOUR), ONE, finished + 4 * HOUR)
     assert [one.at for one in last.left] == [finished + 2 * HOUR]
 
 
-def test_what_is_read_when_a_batch_ends_a_long_pause_is_kept_for_a_while():
+def test_the_snapshot_before_a_long_pause_is_kept_for_a_while():
     state = batch_after(GroupState(), ONE, NOW)
     now = NOW + 5 * HOUR
     state = batch_after(state, ONE, now)
@@ -105,7 +105,7 @@ def test_what_is_read_when_a_batch_ends_a_long_pause_is_kept_for_a_while():
     assert late.needed(now + 1, HOUR) == NOW - 1
 
 
-def test_only_what_was_there_all_the_time_is_usable_at_both_ends():
+def test_usable_relations_exist_unchanged_in_all_catalogs():
     before = replace(shop(), states=tuple((n, State.READABLE) for n, _ in shop().states))
     names = [index.name for index in before.indexes]
     states = dict(before.states) | {names[0]: State.BUILDING}
@@ -123,7 +123,7 @@ async def moment(of: Catalog, at: int) -> tuple[Catalog, int]:
     return of, at
 
 
-async def test_of_two_that_begin_at_one_time_both_do_the_same_batch(tmp_path):
+async def test_concurrent_begins_return_the_same_batch(tmp_path):
     coordination = LocalCoordination.open(tmp_path)
     groups = Groups(coordination)
     other = asyncio.Event()
@@ -149,7 +149,7 @@ async def test_of_two_that_begin_at_one_time_both_do_the_same_batch(tmp_path):
     await coordination.close()
 
 
-async def test_a_state_that_is_none_is_told(tmp_path):
+async def test_an_unreadable_state_raises_corruption(tmp_path):
     coordination = LocalCoordination.open(tmp_path)
     await coordination.write("deferred/" + b"x".hex(), b"{", 0)
     with pytest.raises(Corruption, match="group x"):

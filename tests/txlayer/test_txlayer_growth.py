@@ -1,4 +1,4 @@
-"""How many rows have come since they were counted."""
+"""How many rows were added since the last count."""
 
 from hornbeam_server.txlayer.transactions.row_count_deltas import Growth
 
@@ -7,7 +7,7 @@ def known(growth):
     return {name: n for name, n in growth.since_counted().items() if n}
 
 
-def test_what_all_have_inserted_is_added_up_and_counted_once():
+def test_insertions_of_all_members_are_added_and_counted_once():
     growth = Growth()
     growth.own["r"] += 5
     growth.hear({"a": {"r": 10, "s": -1}, "b": {"r": 1}})
@@ -19,7 +19,7 @@ def test_what_all_have_inserted_is_added_up_and_counted_once():
     assert known(growth) == {"r": 3}
 
 
-def test_what_those_said_who_have_gone_is_kept_until_it_is_counted():
+def test_reports_of_former_members_are_kept_until_the_next_count():
     growth = Growth()
     growth.hear({"a": {"r": 10}})
     growth.hear({})

@@ -1,4 +1,5 @@
-"""Ways between members: connections that break, releases that must arrive, and what travels."""
+"""Connections between members: they break, releases must still arrive, and messages keep their
+form."""
 
 import asyncio
 
@@ -51,7 +52,7 @@ def numbers(party):
         Unfinished("ab"),
     ],
 )
-def test_requests_come_out_as_they_went_in(message):
+def test_requests_decode_to_themselves(message):
     assert decode_request(encode(message)) == message
 
 
@@ -66,24 +67,24 @@ def test_requests_come_out_as_they_went_in(message):
         Owned("x"),
     ],
 )
-def test_responses_come_out_as_they_went_in(message):
+def test_responses_decode_to_themselves(message):
     assert decode_response(encode(message)) == message
 
 
-def test_names_of_locks_can_be_looked_up_as_they_come():
-    """Text stays text, bytes stay bytes, and they are tuples."""
+def test_decoded_lock_names_can_be_looked_up():
+    """Text stays text, bytes stay bytes, and names are tuples."""
     name = ("row", "r", b"k")
     (found,) = decode_request(encode(Lock(1, (1, 1, "a"), False, True, [name], 1.0))).names
     assert {name: 1}[found] == 1
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", encode(Freed()), b"\x91\xa3new"])
-def test_what_is_no_request_is_said_to_be_none(data):
+def test_an_invalid_request_is_refused(data):
     with pytest.raises(Corruption, match="same version"):
         decode_request(data)
 
 
-def test_what_a_newer_version_appends_is_left_out():
+def test_fields_of_a_newer_version_are_ignored():
     longer = bytearray(encode(Reach(5)))
     longer[0] += 1  # an array of one element more
     assert decode_request(bytes(longer) + b"\x07") == Reach(5)
@@ -93,7 +94,7 @@ def test_what_a_newer_version_appends_is_left_out():
 
 
 @simulated
-async def test_a_connection_is_made_when_it_is_needed_and_shared():
+async def test_a_connection_is_opened_on_demand_and_shared():
     world, (a, b) = await members("a", "b")
     assert a.peers.connected == []
     answers = await asyncio.gather(*(ask(a, "b") for _ in range(20)))
@@ -103,7 +104,7 @@ async def test_a_connection_is_made_when_it_is_needed_and_shared():
 
 
 @simulated
-async def test_messages_arrive_in_the_order_in_which_they_were_asked_also_the_first_ones():
+async def test_messages_arrive_in_order_from_the_first_one_on():
     world, (a, b) = await members("a", "b")
     await asyncio.gather(*(ask(a, "b", Unfinished(str(n))) for n in range(50)))
     assert [request.transaction_id for request in b.heard(Unfinished)] == [
@@ -113,7 +114,7 @@ async def test_messages_arrive_in_the_order_in_which_they_were_asked_also_the_fi
 
 
 @simulated
-async def test_each_connection_bears_a_higher_number():
+async def test_each_connection_has_a_higher_number():
     world, (a, _) = await members("a", "b")
     for _ in range(4):
         await ask(a, "b")
@@ -123,7 +124,7 @@ async def test_each_connection_bears_a_higher_number():
 
 
 @simulated
-async def test_what_a_broken_connection_left_unanswered_has_failed():
+async def test_requests_unanswered_on_a_broken_connection_fail():
     world, (a, b) = await members("a", "b")
     never = asyncio.Event()
     answer = b.answer
@@ -143,7 +144,7 @@ async def test_what_a_broken_connection_left_unanswered_has_failed():
 
 
 @simulated
-async def test_who_cannot_be_reached_is_tried_again_when_it_is_asked_again():
+async def test_an_unreachable_member_is_tried_again_at_the_next_request():
     world, (a, b) = await members("a", "b")
     address = b.member.peer
     world.network.unlisten(address)
@@ -156,7 +157,7 @@ async def test_who_cannot_be_reached_is_tried_again_when_it_is_asked_again():
 
 
 @simulated
-async def test_a_caller_that_goes_away_while_it_connects_leaves_the_way_usable():
+async def test_a_caller_cancelled_during_connect_leaves_the_link_usable():
     world, (a, _) = await members("a", "b")
     first = ask(a, "b")
     await asyncio.sleep(0.0001)
@@ -166,7 +167,7 @@ async def test_a_caller_that_goes_away_while_it_connects_leaves_the_way_usable()
 
 
 @simulated
-async def test_who_is_no_member_is_not_asked():
+async def test_no_message_is_sent_to_a_non_member():
     world, (a, _) = await members("a", "b")
     error = await refusal(ask(a, "stranger"))
     assert isinstance(error, Unavailable)
@@ -177,7 +178,7 @@ async def test_who_is_no_member_is_not_asked():
 
 
 @simulated
-async def test_an_answer_that_cannot_be_read_is_refused():
+async def test_an_invalid_answer_raises_corruption():
     world, (a, b) = await members("a", "b")
 
     async def nonsense(caller, message):
@@ -192,7 +193,7 @@ async def test_an_answer_that_cannot_be_read_is_refused():
 
 
 @simulated
-async def test_releases_are_told_with_their_timestamps_those_of_one_moment_together():
+async def test_simultaneous_releases_travel_together_with_their_timestamps():
     world, (a, b) = await members("a", "b")
     await asyncio.gather(release(a, "b", 1, 500), release(a, "b", 2), release(a, "b", 3, 700))
     await soon()
@@ -202,7 +203,7 @@ async def test_releases_are_told_with_their_timestamps_those_of_one_moment_toget
 
 
 @simulated
-async def test_what_is_released_while_a_message_is_under_way_goes_with_the_next():
+async def test_releases_during_a_message_travel_with_the_next():
     world, (a, b) = await members("a", "b")
     release(a, "b", 1)
     await asyncio.sleep(0)
@@ -225,7 +226,7 @@ async def test_many_releases_are_split():
 
 
 @simulated
-async def test_a_release_is_sent_again_until_it_is_answered():
+async def test_a_release_is_repeated_until_it_is_answered():
     world, (a, b) = await members("a", "b")
     answer = b.answer
 
@@ -244,7 +245,7 @@ async def test_a_release_is_sent_again_until_it_is_answered():
 
 
 @simulated
-async def test_a_release_is_sent_when_the_receiver_can_be_reached_again():
+async def test_a_release_is_sent_once_the_receiver_is_reachable_again():
     world, (a, b) = await members("a", "b")
     address = b.member.peer
     world.network.unlisten(address)
@@ -258,7 +259,7 @@ async def test_a_release_is_sent_when_the_receiver_can_be_reached_again():
 
 
 @simulated
-async def test_a_release_is_not_sent_any_more_when_its_receiver_is_no_member():
+async def test_no_release_is_sent_to_a_former_member():
     world, (a, b) = await members("a", "b")
     address = b.member.peer
     world.network.unlisten(address)
@@ -278,7 +279,7 @@ async def test_a_release_is_not_sent_any_more_when_its_receiver_is_no_member():
 
 
 @simulated
-async def test_the_way_to_who_is_no_member_any_more_is_broken():
+async def test_the_connection_to_a_former_member_is_broken():
     world, (a, b, c) = await members("a", "b", "c")
     held = ask(a, "b", Lock(1, (1, 1, "a"), False, True, world.names("b", 1), 60.0))
     await held
@@ -300,7 +301,7 @@ def held_names(party):
 
 
 @simulated
-async def test_a_connection_that_is_made_when_its_receiver_has_just_gone_is_broken_again():
+async def test_a_connection_opened_to_a_former_member_is_broken():
     world, (a, b) = await members("a", "b")
     asked = ask(a, "b")
     await asyncio.sleep(0.0001)
@@ -314,8 +315,8 @@ async def test_a_connection_that_is_made_when_its_receiver_has_just_gone_is_brok
 
 
 @simulated
-async def test_after_the_end_nobody_is_asked_or_told_anything():
-    """Commits that end later release their locks; the others free them when this member is gone."""
+async def test_after_close_no_message_is_sent():
+    """Later commits release their locks; the others free them once this member is gone."""
     world, (a, b) = await members("a", "b")
     await ask(a, "b")
     await a.do(a.links.close())
@@ -330,7 +331,7 @@ async def test_after_the_end_nobody_is_asked_or_told_anything():
 
 
 @simulated
-async def test_the_end_does_not_wait_for_releases():
+async def test_close_does_not_wait_for_releases():
     world, (a, b) = await members("a", "b")
     world.network.unlisten(b.member.peer)
     release(a, "b", 1)

@@ -1,4 +1,5 @@
-"""Travelling locks: what owners grant to others, and what that is worth (decision 21)."""
+"""Travelling locks: grants of owners to other members, and when a grant is in force (decision
+21)."""
 
 import asyncio
 
@@ -30,7 +31,7 @@ def held(party):
 
 
 async def guest(party, caller, *names, attempt=1, **options):
-    """`caller` holds these."""
+    """Let `caller` hold these locks."""
     granted = await party.guests.lock(caller, asking(attempt, *names, **options))
     assert isinstance(granted, Granted)
 
@@ -39,11 +40,11 @@ def free(party, caller, *numbers, commit_ts=0):
     assert party.guests.release(caller, Release(dict.fromkeys(numbers, commit_ts))) == Freed()
 
 
-# ---------------------------------------------------------------- the owner: what is granted
+# ---------------------------------------------------------------- the owner: grants
 
 
 @simulated
-async def test_an_owner_grants_what_is_its_own_and_says_its_clock():
+async def test_an_owner_grants_its_locks_with_its_clock():
     world, (a, _) = await members("a", "b")
     (name,) = world.names("a", 1)
     a.hlc.follow(77)
@@ -55,7 +56,7 @@ async def test_an_owner_grants_what_is_its_own_and_says_its_clock():
 
 
 @simulated
-async def test_a_grant_says_the_clock_as_it_is_when_the_wait_is_over():
+async def test_a_grant_carries_the_clock_at_the_end_of_the_wait():
     world, (a, *_) = await members("a", "b", "c")
     (name,) = world.names("a", 1)
     await guest(a, "b", name)
@@ -69,7 +70,7 @@ async def test_a_grant_says_the_clock_as_it_is_when_the_wait_is_over():
 
 @simulated
 async def test_the_clock_is_merged_before_a_lock_is_free():
-    """Else whoever gets it next might commit below what was committed under it."""
+    """Otherwise the next holder might commit below the commits made under the lock."""
     world, (a, _) = await members("a", "b")
     (name,) = world.names("a", 1)
     await guest(a, "b", name)
@@ -83,7 +84,7 @@ async def test_the_clock_is_merged_before_a_lock_is_free():
 
 
 @simulated
-async def test_an_owner_refuses_what_is_not_its_own():
+async def test_an_owner_refuses_locks_of_other_owners():
     world, (a, _) = await members("a", "b")
     (mine,), (theirs,) = world.names("a", 1), world.names("b", 1)
     refused = await a.guests.lock("b", asking(1, mine, theirs))
@@ -93,7 +94,7 @@ async def test_an_owner_refuses_what_is_not_its_own():
 
 
 @simulated
-async def test_who_is_no_member_is_granted_nothing():
+async def test_no_lock_is_granted_to_a_non_member():
     world, (a, _) = await members("a", "b")
     (name,) = world.names("a", 1)
     refused = await a.guests.lock("z", asking(1, name))
@@ -107,7 +108,7 @@ async def test_who_is_no_member_is_granted_nothing():
 
 
 @simulated
-async def test_a_slot_that_is_leaving_is_granted_to_nobody():
+async def test_no_lock_of_a_leaving_slot_is_granted():
     world, (a, _) = await members("a", "b")
     name, other = world.names("a", 2)
     world.leave(name, "b")
@@ -123,7 +124,7 @@ async def test_a_slot_that_is_leaving_is_granted_to_nobody():
 
 
 @simulated
-async def test_a_move_that_is_withdrawn_leaves_the_slot_where_it_was():
+async def test_a_withdrawn_move_leaves_the_slot_with_its_owner():
     world, (a, *_) = await members("a", "b", "c")
     (name,) = world.names("a", 1)
     world.leave(name, "b")
@@ -135,7 +136,7 @@ async def test_a_move_that_is_withdrawn_leaves_the_slot_where_it_was():
 
 
 @simulated
-async def test_who_waits_when_the_slot_begins_to_leave_is_refused_guest_or_not():
+async def test_waiters_are_refused_when_the_slot_begins_to_leave():
     world, (a, *_) = await members("a", "b", "c")
     name, other = world.names("a", 2)
     await guest(a, "b", name, other)
@@ -147,7 +148,7 @@ async def test_who_waits_when_the_slot_begins_to_leave_is_refused_guest_or_not()
     world.show()
     assert (await guest_waits).reason == "leaving"
     assert (await refusal(own_waits)).details == {"reason": "leaving"}
-    assert a.guests.holds({slot_of(name)})  # by who had it
+    assert a.guests.holds({slot_of(name)})  # its earlier holder
     free(a, "b", 1)
     assert not a.guests.holds({slot_of(name)})
     assert isinstance(await unconcerned, Granted)
@@ -155,7 +156,7 @@ async def test_who_waits_when_the_slot_begins_to_leave_is_refused_guest_or_not()
 
 
 @simulated
-async def test_own_locks_are_asked_for_before_a_slot_may_leave():
+async def test_a_slot_does_not_leave_while_the_owner_holds_a_lock_of_it():
     world, (a, _) = await members("a", "b")
     (name,) = world.names("a", 1)
     owner = LockOwner(1)
@@ -167,8 +168,9 @@ async def test_own_locks_are_asked_for_before_a_slot_may_leave():
 
 
 @simulated
-async def test_a_slot_that_moves_while_another_lock_is_waited_for_is_not_granted_to_a_guest():
-    """What was its own when it was asked is another's by now: two would grant it."""
+async def test_a_lock_of_a_slot_that_moves_during_a_wait_is_not_granted_to_a_guest():
+    """The slot had this owner at the request and has another by now: two owners would grant the
+    lock."""
     world, (a, *_) = await members("a", "b", "c")
     taken, moved = world.names("a", 2)
     await guest(a, "b", taken)
@@ -186,7 +188,7 @@ async def test_a_slot_that_moves_while_another_lock_is_waited_for_is_not_granted
 
 
 @simulated
-async def test_a_slot_that_moves_while_another_lock_is_waited_for_is_not_taken_by_oneself():
+async def test_the_owner_does_not_take_a_lock_of_a_slot_that_moves_during_a_wait():
     world, (a, *_) = await members("a", "b", "c")
     taken, moved = world.names("a", 2)
     await guest(a, "b", taken)
@@ -203,7 +205,7 @@ async def test_a_slot_that_moves_while_another_lock_is_waited_for_is_not_taken_b
 
 
 @simulated
-async def test_a_slot_that_moves_while_another_member_is_asked_is_not_taken_by_oneself():
+async def test_the_owner_does_not_take_a_lock_of_a_slot_that_moves_during_a_request():
     world, (a, b, _) = await members("a", "b", "c")
     (theirs,), (moved,) = world.names("b", 1), world.names("a", 1)
     await guest(b, "c", theirs)
@@ -219,11 +221,11 @@ async def test_a_slot_that_moves_while_another_member_is_asked_is_not_taken_by_o
     await world.end()
 
 
-# ---------------------------------------------------------------- the owner: what is freed
+# ---------------------------------------------------------------- the owner: releases
 
 
 @simulated
-async def test_a_release_frees_all_of_its_attempts_and_no_other():
+async def test_a_release_frees_its_attempts_and_no_others():
     world, (a, *_) = await members("a", "b", "c")
     names = world.names("a", 4)
     await guest(a, "b", names[0], attempt=1)
@@ -237,7 +239,7 @@ async def test_a_release_frees_all_of_its_attempts_and_no_other():
 
 
 @simulated
-async def test_releases_come_twice_or_for_what_was_never_asked():
+async def test_repeated_and_unknown_releases_change_nothing():
     world, (a, *_) = await members("a", "b", "c")
     (name,) = world.names("a", 1)
     await guest(a, "b", name)
@@ -251,7 +253,7 @@ async def test_releases_come_twice_or_for_what_was_never_asked():
 
 
 @simulated
-async def test_a_release_of_who_waits_ends_the_wait():
+async def test_a_release_ends_the_wait_of_its_attempt():
     world, (a, *_) = await members("a", "b", "c")
     (name,) = world.names("a", 1)
     await guest(a, "b", name)
@@ -266,8 +268,8 @@ async def test_a_release_of_who_waits_ends_the_wait():
 
 
 @simulated
-async def test_a_release_in_the_moment_of_a_grant_leaves_nothing_behind():
-    """The guest has its first lock, and has not gone on to ask for its second."""
+async def test_a_release_at_the_time_of_a_grant_leaves_no_lock():
+    """The guest has its first lock, and has not gone on to request its second."""
     world, (a, *_) = await members("a", "b", "c")
     first, second = world.names("a", 2)
     await guest(a, "b", first)
@@ -281,7 +283,7 @@ async def test_a_release_in_the_moment_of_a_grant_leaves_nothing_behind():
 
 
 @simulated
-async def test_the_dead_are_granted_nothing_more_and_keep_what_they_have():
+async def test_a_dead_member_is_granted_nothing_more_and_keeps_its_locks():
     world, (a, *_) = await members("a", "b", "c")
     mine, other = world.names("a", 2)
     await guest(a, "b", mine)
@@ -298,7 +300,7 @@ async def test_the_dead_are_granted_nothing_more_and_keep_what_they_have():
 
 
 @simulated
-async def test_who_dies_in_the_moment_of_a_grant_is_granted_no_more():
+async def test_a_member_that_dies_at_the_time_of_a_grant_gets_no_further_lock():
     world, (a, *_) = await members("a", "b", "c")
     first, second = world.names("a", 2)
     await guest(a, "c", first)
@@ -313,8 +315,9 @@ async def test_who_dies_in_the_moment_of_a_grant_is_granted_no_more():
 
 
 @simulated
-async def test_what_the_dead_say_themselves_frees_nothing():
-    """One that goes on running believes that its commit failed; the log may have it (rule 4)."""
+async def test_releases_of_a_dead_member_free_nothing():
+    """A dead member that goes on running believes its commit failed; the log may have it (rule
+    4)."""
     world, (a, *_) = await members("a", "b", "c")
     (name,) = world.names("a", 1)
     await guest(a, "b", name)
@@ -326,7 +329,7 @@ async def test_what_the_dead_say_themselves_frees_nothing():
 
 
 @simulated
-async def test_what_the_recovered_held_or_waited_for_is_freed():
+async def test_locks_and_waits_of_a_recovered_member_are_freed():
     world, (a, *_) = await members("a", "b", "c")
     mine, other = world.names("a", 2)
     await guest(a, "b", mine)
@@ -349,7 +352,7 @@ async def test_what_the_recovered_held_or_waited_for_is_freed():
 
 
 @simulated
-async def test_own_locks_are_taken_without_a_message_and_without_suspending():
+async def test_own_locks_are_taken_without_message_or_suspension():
     world, (a, b) = await members("a", "b")
     (mine,), (theirs,) = world.names("a", 1), world.names("b", 1)
     owner = LockOwner(1)
@@ -365,7 +368,7 @@ async def test_own_locks_are_taken_without_a_message_and_without_suspending():
 
 
 @simulated
-async def test_one_statement_is_one_message_to_each_owner():
+async def test_a_statement_sends_one_message_to_each_owner():
     world, (a, b, c) = await members("a", "b", "c")
     names = [*world.names("b", 3), *world.names("a", 2), *world.names("c", 3)]
     owner = LockOwner((7, 3, "a"))
@@ -387,7 +390,7 @@ async def release(party, owner, commit_ts=0):
 
 
 @simulated
-async def test_an_owner_that_holds_locks_of_its_own_table_says_so_to_others():
+async def test_a_request_says_that_its_owner_holds_local_locks():
     world, (a, b) = await members("a", "b")
     owner = LockOwner(1)
     assert a.locks.take(owner, world.names("a", 1)[0], X)
@@ -398,7 +401,7 @@ async def test_an_owner_that_holds_locks_of_its_own_table_says_so_to_others():
 
 
 @simulated
-async def test_a_request_that_is_locked_at_one_member_makes_nobody_die_at_another():
+async def test_a_request_lock_at_one_member_causes_no_death_at_another():
     world, (a, b, c) = await members("a", "b", "c")
     request, root = world.names("b", 1, kind="request")[0], world.names("c", 1)[0]
     older, younger = LockOwner((1, 1, "c")), LockOwner((2, 1, "a"))
@@ -416,7 +419,7 @@ async def test_a_request_that_is_locked_at_one_member_makes_nobody_die_at_anothe
 
 
 @simulated
-async def test_a_grantors_clock_is_merged_and_a_commits_timestamp_is_at_the_grantor():
+async def test_clocks_are_merged_on_grant_and_on_release():
     world, (a, b, c) = await members("a", "b", "c")
     owner = LockOwner(1)
     b.hlc.follow(a.hlc.last + 9_000_000_000_000)
@@ -431,7 +434,7 @@ async def test_a_grantors_clock_is_merged_and_a_commits_timestamp_is_at_the_gran
 
 
 @simulated
-async def test_two_transactions_of_one_name_are_kept_apart():
+async def test_two_attempts_of_the_same_age_are_kept_apart():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
     first, second = LockOwner((5, 1, "a")), LockOwner((5, 1, "a"))
@@ -446,8 +449,8 @@ async def test_two_transactions_of_one_name_are_kept_apart():
 
 
 @simulated
-async def test_wait_die_looks_at_locks_elsewhere():
-    """Neither table alone sees that these two wait for each other."""
+async def test_wait_die_considers_locks_at_other_members():
+    """Neither table alone shows that these two wait for each other."""
     world, (_, b, c) = await members("a", "b", "c")
     (at_a,), (at_b,) = world.names("a", 1), world.names("b", 1)
     older, younger = LockOwner((1, 1, "c")), LockOwner((2, 1, "b"))
@@ -463,7 +466,7 @@ async def test_wait_die_looks_at_locks_elsewhere():
 
 
 @simulated
-async def test_a_local_lock_is_compared_with_locks_elsewhere_too():
+async def test_wait_die_on_a_local_lock_considers_locks_at_other_members():
     world, (a, b) = await members("a", "b")
     (mine,), (theirs,) = world.names("a", 1), world.names("b", 1)
     older, younger = LockOwner((1, 1, "b")), LockOwner((2, 1, "a"))
@@ -474,7 +477,7 @@ async def test_a_local_lock_is_compared_with_locks_elsewhere_too():
 
 
 @simulated
-async def test_the_time_limit_ends_a_wait_at_another_member_and_here():
+async def test_the_time_limit_ends_a_wait_at_another_member():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
     assert b.locks.take(LockOwner((1, 1, "b")), name, X)
@@ -490,8 +493,8 @@ async def test_the_time_limit_ends_a_wait_at_another_member_and_here():
 
 
 @simulated
-async def test_the_owner_ends_the_wait_of_who_does_not():
-    """The clocks of both run alike, whatever they show; a coordinator that stands still is late."""
+async def test_the_owner_of_a_lock_ends_a_wait_at_the_time_limit():
+    """All monotonic clocks run alike; a coordinator that stands still would end the wait late."""
     world, (_, b) = await members("a", "b")
     (name,) = world.names("b", 1)
     assert b.locks.take(LockOwner((1, 1, "b")), name, X)
@@ -503,7 +506,7 @@ async def test_the_owner_ends_the_wait_of_who_does_not():
 
 
 @simulated
-async def test_a_time_limit_that_has_passed_asks_for_nothing_for_long():
+async def test_a_passed_time_limit_leaves_no_wait_at_the_owner():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
     assert b.locks.take(LockOwner((1, 1, "b")), name, X)
@@ -515,7 +518,7 @@ async def test_a_time_limit_that_has_passed_asks_for_nothing_for_long():
 
 
 @simulated
-async def test_who_is_cancelled_while_it_waits_elsewhere_frees_what_it_was_granted():
+async def test_a_cancelled_wait_at_another_member_frees_its_grants():
     world, (a, b) = await members("a", "b")
     free_one, taken = world.names("b", 2)
     assert b.locks.take(LockOwner((1, 1, "b")), taken, X)
@@ -532,7 +535,7 @@ async def test_who_is_cancelled_while_it_waits_elsewhere_frees_what_it_was_grant
 
 
 @simulated
-async def test_slots_without_owner_and_slots_that_leave_are_not_asked_for():
+async def test_no_lock_of_an_orphaned_or_leaving_slot_is_requested():
     world, (a, b, c) = await members("a", "b", "c")
     (orphaned,), (leaving,) = world.names("c", 1), world.names("b", 1)
     world.bury("c")
@@ -549,8 +552,8 @@ async def test_slots_without_owner_and_slots_that_leave_are_not_asked_for():
 
 
 @simulated
-async def test_an_owner_that_has_seen_less_refuses_and_is_asked_again():
-    """The coordinator knows of a move that the new owner has not heard of."""
+async def test_an_owner_with_an_older_assignment_refuses_and_is_asked_again():
+    """The coordinator knows of a move that the new owner does not know yet."""
     world, (a, b, c) = await members("a", "b", "c")
     (name,) = world.names("b", 1)
     world.leave(name, "c")
@@ -565,11 +568,11 @@ async def test_an_owner_that_has_seen_less_refuses_and_is_asked_again():
     await world.end()
 
 
-# ---------------------------------------------------------------- what grants are worth
+# ---------------------------------------------------------------- grants in force
 
 
 @simulated
-async def test_grants_of_who_is_no_member_any_more_are_worth_nothing():
+async def test_grants_of_a_former_member_are_not_in_force():
     world, (a, *_) = await members("a", "b", "c")
     rests, does_not = LockOwner(1), LockOwner(2)
     await a.do(a.locks.acquire(rests, [*world.names("b", 1), *world.names("c", 1)], X))
@@ -589,7 +592,7 @@ async def test_grants_of_who_is_no_member_any_more_are_worth_nothing():
 
 
 @simulated
-async def test_who_may_not_commit_rests_on_nothing():
+async def test_no_locks_of_a_node_that_may_not_commit_are_in_force():
     world, (a, b) = await members("a", "b")
     owner = LockOwner(1)
     assert a.locks.take(owner, world.names("a", 1)[0], X)
@@ -607,7 +610,7 @@ async def test_who_may_not_commit_rests_on_nothing():
 
 
 @simulated
-async def test_a_new_attempt_after_its_grantor_has_gone_asks_the_new_owner():
+async def test_a_new_attempt_asks_the_new_owner_after_its_grantor_is_gone():
     world, (a, _, c) = await members("a", "b", "c")
     (name,) = world.names("b", 1)
     first = LockOwner((1, 1, "a"))
@@ -625,11 +628,11 @@ async def test_a_new_attempt_after_its_grantor_has_gone_asks_the_new_owner():
     await world.end()
 
 
-# ---------------------------------------------------------------- ways that break
+# ---------------------------------------------------------------- broken connections
 
 
 @simulated
-async def test_a_lock_asked_for_when_the_way_breaks_is_given_up_and_freed_on_the_next_one():
+async def test_a_lock_requested_on_a_broken_connection_is_freed_on_the_next_one():
     world, (a, b) = await members("a", "b")
     name, taken = world.names("b", 2)
     assert b.locks.take(LockOwner((1, 1, "b")), taken, X)
@@ -651,7 +654,7 @@ async def test_a_lock_asked_for_when_the_way_breaks_is_given_up_and_freed_on_the
 
 @simulated
 async def test_a_lock_is_never_taken_after_the_release_of_its_attempt():
-    """Ways break at every moment, and each attempt is given up at once."""
+    """Connections break at any time, and each attempt is given up at once."""
     world, (a, b) = await members("a", "b", seed=5)
     names = world.names("b", 3)
     for number in range(200):
@@ -675,13 +678,13 @@ async def test_a_lock_is_never_taken_after_the_release_of_its_attempt():
 
 
 def told(party):
-    """Kind and attempt of each message, in order."""
+    """The kind and the attempt of each message, in order."""
     for _, request in party.received:
         for attempt in attempts([request]):
             yield type(request), attempt
 
 
-# ---------------------------------------------------------------- what was read before the grant
+# ---------------------------------------------------------------- locks that others had meanwhile
 
 
 async def taken(party, *names):
@@ -691,14 +694,14 @@ async def taken(party, *names):
 
 
 async def used(party, *names):
-    """And released again."""
+    """Take these locks and release them again."""
     owner = await taken(party, *names)
     party.locks.release_all(owner)
     await soon()
 
 
 @simulated
-async def test_locks_of_ones_own_are_disturbed_by_guests_too():
+async def test_guests_disturb_the_owners_own_locks():
     world, (a, _) = await members("a", "b")
     mine, other = world.names("a", 2)
     before = a.locks.moment()
@@ -713,13 +716,13 @@ async def test_locks_of_ones_own_are_disturbed_by_guests_too():
 
 
 @simulated
-async def test_of_others_locks_the_owner_says_who_had_them():
+async def test_a_grant_says_whether_others_had_the_lock():
     world, (a, b) = await members("a", "b")
     first, quiet, busy = world.names("b", 3)
     unknown = a.locks.moment()
     owner = await taken(a, first)
     assert not a.locks.undisturbed(owner, [first], unknown)
-    # From this grant on a knows how far b has counted.
+    # From this grant on, a knows how many releases b has counted.
     before = a.locks.moment()
     await used(b, busy)
     await a.do(a.locks.acquire(owner, [quiet], X))
@@ -732,7 +735,7 @@ async def test_of_others_locks_the_owner_says_who_had_them():
 
 
 @simulated
-async def test_a_lock_is_disturbed_by_whom_its_owner_lets_go_before():
+async def test_a_holder_that_the_owner_serves_first_disturbs_the_lock():
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
     await used(a, name)
@@ -750,7 +753,7 @@ async def test_a_lock_is_disturbed_by_whom_its_owner_lets_go_before():
 
 
 @simulated
-async def test_a_grant_by_an_older_node_says_nothing():
+async def test_a_grant_by_an_older_version_of_the_code_counts_as_disturbed():
     """Its answer ends with the clock."""
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
@@ -769,8 +772,8 @@ async def test_a_grant_by_an_older_node_says_nothing():
 
 @simulated
 @pytest.mark.parametrize("grantor", ["a", "b"])
-async def test_under_another_assignment_nothing_is_known(grantor):
-    """A slot may have come, or gone and come back, and others have granted its locks meanwhile."""
+async def test_under_another_assignment_every_lock_counts_as_disturbed(grantor):
+    """A slot may have come, or left and come back, and others have granted its locks meanwhile."""
     world, (a, b) = await members("a", "b")
     (name,) = world.names(grantor, 1)
     await used(a, name)
@@ -784,9 +787,9 @@ async def test_under_another_assignment_nothing_is_known(grantor):
 
 
 @simulated
-async def test_what_an_owner_grants_under_another_assignment_says_nothing():
-    """It has seen one that the coordinator has not: its count began anew with it, for all that the
-    coordinator can tell."""
+async def test_a_grant_under_a_newer_assignment_counts_as_disturbed():
+    """The owner has read an assignment that the coordinator has not: for all that the coordinator
+    knows, its count of releases started again."""
     world, (a, b) = await members("a", "b")
     (name,) = world.names("b", 1)
     await used(a, name)

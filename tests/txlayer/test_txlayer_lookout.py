@@ -10,7 +10,7 @@ from hornbeam_server.txlayer.cluster.change_poller import LOOK_S, Lookout
 
 
 class Service:
-    """Has `news`; is asked, and answers what it is told to."""
+    """A coordination service that has `news` and gives `answer` to each query."""
 
     def __init__(self):
         self.news, self.now, self.asked = 0, 0.0, 0
@@ -24,13 +24,13 @@ class Service:
         return self.answer
 
     def looks(self):
-        """Does a look ask?"""
+        """Whether a look asks the service."""
         before = self.asked
         asyncio.run(self.lookout.look(self.ask))
         return self.asked > before
 
 
-def test_it_is_asked_at_first_then_when_there_is_news_and_else_now_and_then():
+def test_a_look_asks_at_first_on_news_and_at_intervals():
     service = Service()
     assert service.looks()
     assert not service.looks()
@@ -43,7 +43,7 @@ def test_it_is_asked_at_first_then_when_there_is_news_and_else_now_and_then():
     assert not service.looks()
 
 
-def test_what_was_not_answered_or_not_there_is_asked_for_again():
+def test_a_failed_or_false_answer_is_asked_for_again():
     service = Service()
     service.answer = Unavailable("No answer.")
     for _ in range(2):
@@ -62,7 +62,7 @@ def test_what_was_not_answered_or_not_there_is_asked_for_again():
     assert service.looks(), "the answer of before is that of before"
 
 
-def test_news_that_come_while_it_is_asked_are_looked_after():
+def test_news_that_arrive_during_a_query_are_asked_for():
     service = Service()
 
     async def ask():

@@ -1,4 +1,4 @@
-"""The master, among members that do nothing but acknowledge: deaths, its own too, at every step."""
+"""The master of members that only acknowledge: deaths at every step, also of the master itself."""
 
 import asyncio
 import itertools
@@ -25,9 +25,9 @@ from hornbeam_server.txlayer.cluster.master import RETRY_S, Master, Superseded
 
 LOOK_S = 0.02
 SOON_S = 2.0
-"""In this time all is settled that nobody hinders."""
+"""Within this time the assignment settles unless a test prevents it."""
 LONG_S = 60.0
-"""No test lasts as long, in virtual time: what waits in vain fails."""
+"""The virtual time limit of a test: a wait that would never end fails."""
 
 
 def run(scenario):
@@ -35,7 +35,7 @@ def run(scenario):
 
 
 class Registry(SimulatedRegistry):
-    """Looks at every version of the assignment."""
+    """A registry that checks every version of the assignment."""
 
     def __init__(self):
         super().__init__(asyncio.get_running_loop().time)
@@ -54,7 +54,8 @@ class Registry(SimulatedRegistry):
         return version
 
     def is_step_of_all(self, old, new):
-        """And not a death, nor one for its number's sake: then all words are known."""
+        """Whether the step is neither a death nor a change of master alone: all words are known
+        then."""
         return names(old.members) <= names(new.members) and old.master == new.master and old != new
 
     def join(self, session, member, data=b""):
@@ -67,12 +68,12 @@ class Registry(SimulatedRegistry):
 
 
 class World:
-    """The service, and the logs: how long a recovery takes, and what it finds."""
+    """The coordination service and the logs: how long a recovery takes, and what it finds."""
 
     def __init__(self):
         self.registry = Registry()
         self.nodes = {}
-        self.tries = []  # (member, epoch, node that tries)
+        self.tries = []  # (member, epoch, node that recovers)
         self.found = Counter()
         self.fails = Counter()
         self.may_recover = asyncio.Event()
@@ -93,7 +94,8 @@ class World:
         return self.found[member.name]
 
     async def settled(self, *members, seconds=SOON_S):
-        """These are members and nobody else, all may commit, own about as much; nobody is dead."""
+        """Check: exactly these are members, all may commit and own about as much, and none is
+        dead."""
         await asyncio.sleep(seconds)
         newest = self.registry.newest
         assert names(newest.members) == set(members)
@@ -105,7 +107,7 @@ class World:
         assert max(sizes) <= (1 + 1 / PAYS) * SLOTS / len(members) + 1
 
     def check_epochs(self):
-        """No log is fenced twice under one epoch, nor under a lower one."""
+        """Check that each recovery of a log has a higher epoch than the one before."""
         for name in {name for name, _, _ in self.tries}:
             epochs = [epoch for of, epoch, _ in self.tries if of == name]
             assert epochs == sorted(set(epochs))
@@ -123,7 +125,7 @@ class World:
 
 
 class Node:
-    """A member that acknowledges what it sees, unless it `is_stuck`."""
+    """A member that acknowledges each version that it reads, unless it `is_stuck`."""
 
     def __init__(self, world, name, chaos):
         loop = asyncio.get_running_loop()
@@ -170,13 +172,13 @@ class Node:
                             for name in Word.__struct_fields__})  # fmt: skip
 
     def lead(self, catalog=0):
-        """Go on as the master, now."""
+        """Run the master on this node from now on."""
         self.master = Master(self.session, SimulatedClock(), self.name, self.recover, catalog)
         self.leading = self.begin(self.master.run())
         return self.master
 
     def begin(self, work):
-        """What may end with Unavailable."""
+        """Start `work`, which may end with Unavailable."""
         self.tasks.append(self.process.start(work))
         return self.tasks[-1]
 
@@ -184,7 +186,7 @@ class Node:
         return await self.world.recover(member, epoch, self.name)
 
     async def stand_by(self):
-        """Lead when elected."""
+        """Run the master once this node is elected."""
         election = Election(self.session, SimulatedClock(), Candidate(self.name, ""))
         async for _ in election.standing_by():
             pass
@@ -200,7 +202,7 @@ class Node:
                 await asyncio.sleep(LOOK_S)
 
     def die(self):
-        """And its session ends."""
+        """Crash the process and end its session."""
         self.process.crash()
         self.world.registry.end(self.session._session)
 
@@ -211,7 +213,7 @@ async def until(condition):
 
 
 async def world_of(*names_):
-    """The first leads."""
+    """A world of these nodes; the first is the master."""
     world = World()
     for name in names_:
         await world.node(name)
@@ -220,7 +222,7 @@ async def world_of(*names_):
     return world
 
 
-def test_members_come_and_die_and_are_recovered():
+def test_members_join_and_dead_members_are_recovered():
     async def scenario():
         world = await world_of("a")
         for name in "bcd":
@@ -236,7 +238,7 @@ def test_members_come_and_die_and_are_recovered():
     run(scenario())
 
 
-def test_who_is_told_to_stop_is_moved_empty():
+def test_a_member_that_leaves_hands_over_all_its_slots():
     async def scenario():
         world = await world_of(*"abc")
         world.nodes["b"].say(leaves=True)
@@ -250,7 +252,7 @@ def test_who_is_told_to_stop_is_moved_empty():
     run(scenario())
 
 
-def test_a_log_that_cannot_be_recovered_is_tried_again_under_a_higher_epoch():
+def test_a_failed_recovery_is_repeated_under_a_higher_epoch():
     async def scenario():
         world = await world_of(*"abc")
         world.fails["c"] = 3
@@ -265,7 +267,7 @@ def test_a_log_that_cannot_be_recovered_is_tried_again_under_a_higher_epoch():
     run(scenario())
 
 
-def test_all_the_dead_are_recovered_at_the_same_time_and_nobody_joins_fully_before():
+def test_dead_members_are_recovered_in_parallel_before_a_new_member_commits():
     async def scenario():
         world = await world_of(*"abcd")
         world.may_recover.clear()
@@ -285,7 +287,7 @@ def test_all_the_dead_are_recovered_at_the_same_time_and_nobody_joins_fully_befo
     run(scenario())
 
 
-def test_what_else_a_recovery_raises_ends_the_master():
+def test_an_unexpected_error_of_a_recovery_ends_the_master():
     async def scenario():
         world = await world_of(*"ab")
 
@@ -343,7 +345,7 @@ async def change(world, master, log):
         assert world.registry.newest.gate_closed
 
 
-def test_a_change_of_the_schema_is_above_everything_and_everybody_comes_to_read_it():
+def test_a_schema_change_exceeds_all_clocks_and_every_member_reads_it():
     async def scenario():
         world = await world_of(*"abc")
         master, log = world.nodes["a"].master, []
@@ -362,7 +364,7 @@ def test_a_change_of_the_schema_is_above_everything_and_everybody_comes_to_read_
     run(scenario())
 
 
-def test_what_everybody_reads_is_not_known_before_the_take_over():
+def test_what_members_read_is_unknown_before_the_take_over():
     async def scenario():
         world = await world_of(*"ab")
         node = world.nodes["b"]
@@ -380,7 +382,7 @@ def test_what_everybody_reads_is_not_known_before_the_take_over():
     run(scenario())
 
 
-def test_the_gate_is_closed_when_the_last_has_acknowledged_it():
+def test_the_gate_is_closed_once_every_member_has_acknowledged_it():
     async def scenario():
         world = await world_of(*"ab")
         world.nodes["b"].is_stuck = True
@@ -397,7 +399,7 @@ def test_the_gate_is_closed_when_the_last_has_acknowledged_it():
     run(scenario())
 
 
-def test_changes_are_one_after_the_other():
+def test_concurrent_schema_changes_run_one_after_another():
     async def scenario():
         world = await world_of(*"ab")
         log = []
@@ -411,7 +413,7 @@ def test_changes_are_one_after_the_other():
     run(scenario())
 
 
-def test_a_death_before_the_gate_is_shut_opens_it_and_the_change_comes_after_the_recovery():
+def test_a_death_before_the_gate_is_shut_opens_it_and_delays_the_change():
     async def scenario():
         world = await world_of(*"abc")
         world.may_recover.clear()
@@ -433,7 +435,7 @@ def test_a_death_before_the_gate_is_shut_opens_it_and_the_change_comes_after_the
     run(scenario())
 
 
-def test_a_death_behind_the_shut_gate_leaves_it_closed_until_the_change_and_recovery_are_done():
+def test_a_death_behind_the_shut_gate_keeps_it_closed_until_change_and_recovery_end():
     async def scenario():
         world = await world_of(*"abc")
         world.may_recover.clear()
@@ -454,7 +456,7 @@ def test_a_death_behind_the_shut_gate_leaves_it_closed_until_the_change_and_reco
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0])
-def test_a_change_that_is_cancelled_opens_the_gate_and_the_next_one_begins_anew(after_s):
+def test_a_cancelled_change_opens_the_gate_for_the_next_change(after_s):
     async def scenario():
         world = await world_of(*"ab")
         master, log = world.nodes["a"].master, []
@@ -470,7 +472,7 @@ def test_a_change_that_is_cancelled_opens_the_gate_and_the_next_one_begins_anew(
     run(scenario())
 
 
-def test_the_next_change_waits_until_the_gate_is_open_although_nobody_else_does():
+def test_a_change_waits_until_a_cancelled_change_has_opened_the_gate():
     async def scenario():
         world = await world_of(*"ab")
         node, log = world.nodes["a"], []
@@ -514,7 +516,7 @@ def test_a_change_that_fails_opens_the_gate():
 # ---------------------------------------------------------------- other masters
 
 
-def test_of_two_masters_only_the_later_ones_writes_land():
+def test_only_the_later_of_two_masters_writes():
     async def scenario():
         world = await world_of(*"ab")
         await world.node("c")
@@ -539,7 +541,7 @@ def test_of_two_masters_only_the_later_ones_writes_land():
 
 
 @pytest.mark.parametrize("call", ["read", "members", "write"])
-def test_a_master_whose_session_has_ended_is_none_even_if_nobody_answers(call):
+def test_a_master_without_session_ends_even_if_the_service_does_not_answer(call):
     async def scenario():
         world = await world_of(*"ab")
         session = world.nodes["a"].session
@@ -561,7 +563,7 @@ def test_a_master_whose_session_has_ended_is_none_even_if_nobody_answers(call):
     run(scenario())
 
 
-def test_who_has_nothing_to_write_finds_out_that_another_has():
+def test_a_master_with_nothing_to_write_notices_its_successor():
     async def scenario():
         world = await world_of(*"ab")
         reads = asyncio.ensure_future(world.nodes["a"].master.everybody_reads(1))
@@ -577,7 +579,7 @@ def test_who_has_nothing_to_write_finds_out_that_another_has():
     run(scenario())
 
 
-def test_who_takes_over_opens_the_gate_with_the_catalog_and_the_clock_that_it_knows_at_once():
+def test_a_successor_opens_the_gate_at_once_with_its_catalog_and_clock():
     async def scenario():
         world = await world_of(*"abc")
         changing = world.nodes["a"].begin(change(world, world.nodes["a"].master, log := []))
@@ -600,7 +602,7 @@ def test_who_takes_over_opens_the_gate_with_the_catalog_and_the_clock_that_it_kn
     run(scenario())
 
 
-def test_who_begin_at_the_same_time_do_not_both_go_on():
+def test_of_masters_that_begin_together_one_goes_on():
     async def scenario():
         world = World()
         for name in "abc":
@@ -617,7 +619,7 @@ def test_who_begin_at_the_same_time_do_not_both_go_on():
     run(scenario())
 
 
-def test_a_master_that_was_frozen_finds_that_it_is_none_any_more():
+def test_a_frozen_master_notices_that_it_was_replaced():
     async def scenario():
         world = await world_of(*"abc")
         frozen = world.nodes["a"]
@@ -639,7 +641,7 @@ def test_a_master_that_was_frozen_finds_that_it_is_none_any_more():
 
 
 async def busy_world(chaos=None):
-    """One of a, b and c is elected, a first."""
+    """A world in which a, b or c is elected, a first."""
     world = World()
     for name in "abcd":
         await world.node(name, chaos)
@@ -651,8 +653,8 @@ async def busy_world(chaos=None):
 
 
 async def be_busy(world, first):
-    """d dies, and is recovered at the third try; e and f come, and get what d had owned and more;
-    the schema is changed."""
+    """Node d dies and is recovered at the third attempt; e and f join and get the slots of d and
+    more; the schema changes."""
     world.fails["d"] = 2
     world.nodes["d"].die()
     for name in "ef":
@@ -662,9 +664,8 @@ async def be_busy(world, first):
 
 
 class Fatal:
-    """Counts what a master does that is seen outside of its process: what it writes, the recoveries
-    it begins and those that end. It dies just before or after it does so for the `number`th time.
-    """
+    """Counts the visible effects of a master: its writes, and the beginnings and ends of its
+    recoveries. The master dies just before or after the effect of this `number`."""
 
     def __init__(self, world, victim, number, moment):
         self.world, self.victim = world, victim
@@ -698,7 +699,7 @@ class Fatal:
         async def fatal_recover(member, epoch, by):
             if by == self.victim.name:
                 self.around("begin", lambda: None)
-                await asyncio.sleep(0)  # a process that has died goes on until here
+                await asyncio.sleep(0)  # a process that has died runs until here
             found = await recover(member, epoch, by)
             if by == self.victim.name:
                 self.around("end", lambda: None)
@@ -731,7 +732,7 @@ def test_another_master_carries_on_wherever_the_first_one_dies(moment):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_calls_to_the_service_that_fail_with_and_without_effect_change_nothing(seed):
+def test_failed_calls_to_the_service_change_nothing(seed):
     async def scenario():
         rates = {Fault.COORDINATION_REFUSED: 0.15, Fault.LOG_UNKNOWN: 0.15, Fault.SLOW: 0.02}
         chaos = Chaos(seed, Profile(rate=rates))

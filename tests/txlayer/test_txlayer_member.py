@@ -1,4 +1,5 @@
-"""Whole nodes that serve one database together: what a client sees of several (decision 21)."""
+"""Several nodes that serve one database together: the behaviour that clients observe (decision
+21)."""
 
 import asyncio
 import copy
@@ -47,7 +48,7 @@ async def bank_of(*skews_ms, catalog=None, **options):
 
 
 async def transfer(node, chosen, accounts=range(ACCOUNTS), **options):
-    """From one account to another, with an entry for each."""
+    """Move 1 from one account to another, with an entry for each."""
     one, other = chosen.sample(accounts, 2)
     return await node.transact(
         f"UPDATE account SET a_balance = a_balance - 1 WHERE a_id = {one}",
@@ -58,7 +59,7 @@ async def transfer(node, chosen, accounts=range(ACCOUNTS), **options):
 
 
 class Clients:
-    """Transfers at all nodes that live, until `stop`; what fails is counted."""
+    """Clients that make transfers at all living nodes until `stop`; they count failures."""
 
     def __init__(self, world, n=6, seed=1, accounts=range(ACCOUNTS), pause_s=0.0):
         self.world, self.random = world, random.Random(seed)
@@ -85,7 +86,7 @@ class Clients:
 
 
 async def check(world):
-    """Every node says the same, and it is right."""
+    """Check that every node reads the right sums and has no differences."""
     for node in world.living:
         assert await node.value(SUM, strong=True) == 100 * ACCOUNTS
         ((count, amount),) = await node.fetch(JOINED, strong=True)
@@ -93,7 +94,7 @@ async def check(world):
         assert await node.differences() == 0
 
 
-# ---------------------------------------------------------------- every node serves
+# ---------------------------------------------------------------- all nodes serve clients
 
 
 @simulated
@@ -111,7 +112,7 @@ async def test_all_nodes_own_slots_and_commit():
 
 
 @simulated
-async def test_a_transaction_reads_what_any_node_has_committed_whatever_the_clocks_show():
+async def test_a_transaction_reads_commits_of_any_node_despite_clock_skew():
     world = await bank_of(0, 2_500, -2_500)
     for number in range(30):
         node = world.all[number % 3]
@@ -123,7 +124,7 @@ async def test_a_transaction_reads_what_any_node_has_committed_whatever_the_cloc
 
 
 @simulated
-async def test_timestamps_rise_on_a_row_whoever_commits():
+async def test_timestamps_of_a_row_rise_whichever_node_commits():
     world = await bank_of(0, 1_500, -1_500)
     found = []
     for number in range(12):
@@ -135,7 +136,7 @@ async def test_timestamps_rise_on_a_row_whoever_commits():
 
 
 @simulated
-async def test_reads_at_any_node_hold_its_own_commits_its_bookmarks_and_when_strong_all():
+async def test_reads_contain_own_commits_bookmarks_and_if_strong_all_commits():
     world = await bank_of(0, 0, 0)
     a, b, c = world.all
     count = "SELECT count(*) FROM entry"
@@ -147,7 +148,7 @@ async def test_reads_at_any_node_hold_its_own_commits_its_bookmarks_and_when_str
 
 
 @simulated
-async def test_a_unique_value_is_taken_once_whoever_asks():
+async def test_a_unique_value_is_taken_once_over_all_nodes():
     world = await bank_of(0, 0, 0)
     asked = [
         node.begin(node.transact(f"INSERT INTO account VALUES ({100 + n}, 0, 'same')"))
@@ -176,7 +177,7 @@ async def test_a_referenced_row_is_not_deleted_while_another_node_refers_to_it()
 
 
 @simulated
-async def test_identity_numbers_are_given_once_whoever_gives_them():
+async def test_identity_numbers_are_unique_over_all_nodes():
     world = await bank_of(0, 0, 0)
     chosen = random.Random(3)
     await asyncio.gather(*(transfer(world.all[n % 3], chosen) for n in range(60)))
@@ -186,7 +187,7 @@ async def test_identity_numbers_are_given_once_whoever_gives_them():
 
 
 @simulated
-async def test_one_idempotency_key_at_all_nodes_at_once_has_one_effect():
+async def test_one_idempotency_key_used_at_all_nodes_has_one_effect():
     world = await bank_of(0, 0, 0)
     sql = "UPDATE account SET a_balance = a_balance + 1 WHERE a_id = 3"
     answers = await asyncio.gather(
@@ -209,12 +210,12 @@ async def test_one_idempotency_key_at_all_nodes_at_once_has_one_effect():
 
 @pytest.mark.parametrize("leads", [True, False])
 @simulated
-async def test_a_node_dies_while_all_work_and_nothing_is_lost(leads):
+async def test_a_node_dies_under_load_and_no_commit_is_lost(leads):
     world = await bank_of(0, 0, 0)
     victim = next(node for node in world.all if (node is world.leader) == leads)
     clients = Clients(world)
     await until(lambda: clients.done > 40)
-    victim.process.crash()  # its session ends by itself
+    victim.process.crash()  # its session ends by its time-out
     await until(lambda: clients.done > 120)
     await clients.stop()
     await world.settled()
@@ -224,7 +225,7 @@ async def test_a_node_dies_while_all_work_and_nothing_is_lost(leads):
 
 
 @simulated
-async def test_leadership_passes_on_and_a_successor_changes_the_catalog():
+async def test_a_successor_of_the_leader_changes_the_catalog():
     world = await bank_of(0, 0, 0, catalog=bank(views=False))
     for _ in range(2):
         leader = world.leader
@@ -238,7 +239,7 @@ async def test_leadership_passes_on_and_a_successor_changes_the_catalog():
 
 
 @simulated
-async def test_all_nodes_die_and_the_next_one_finds_everything():
+async def test_after_all_nodes_die_the_next_node_finds_every_commit():
     world = await bank_of(0, 500, -500)
     await asyncio.gather(*(transfer(world.all[n % 3], random.Random(n)) for n in range(30)))
     for node in world.all:
@@ -251,7 +252,7 @@ async def test_all_nodes_die_and_the_next_one_finds_everything():
 
 
 @simulated
-async def test_a_node_joins_while_all_work_and_gets_its_share():
+async def test_a_node_that_joins_under_load_gets_its_share():
     world = await bank_of(0, 0)
     clients = Clients(world)
     await until(lambda: clients.done > 20)
@@ -264,11 +265,11 @@ async def test_a_node_joins_while_all_work_and_gets_its_share():
     await world.end()
 
 
-# ---------------------------------------------------------------- one process before
+# ---------------------------------------------------------------- after a single process
 
 
 async def bank_of_one(world, epochs=1):
-    """As a single process serves it that began so many times; it is frozen in the end."""
+    """Serve the bank by a single process, started `epochs` times; the last process ends frozen."""
     for _ in range(epochs - 1):
         await (await world.alone()).stop()
     node = await world.alone()
@@ -277,12 +278,12 @@ async def bank_of_one(world, epochs=1):
     stored = copy.deepcopy(world.tables)
     await node.transact("UPDATE account SET a_balance = 7 WHERE a_id = 1")
     node.process.freeze()
-    world.tables = stored  # the last change is in the log alone
+    world.tables = stored  # only the log has the last change
     return node
 
 
 @simulated
-async def test_nodes_take_over_what_a_single_process_has_served():
+async def test_nodes_take_over_the_database_of_a_single_process():
     world = Nodes()
     await bank_of_one(world, epochs=30)
     world.all.clear()
@@ -298,7 +299,7 @@ async def test_nodes_take_over_what_a_single_process_has_served():
 
 
 @simulated
-async def test_a_single_process_that_wakes_up_behind_the_nodes_writes_nothing():
+async def test_a_single_process_that_wakes_up_after_a_take_over_writes_nothing():
     world = Nodes()
     frozen = await bank_of_one(world)
     world.all.clear()
@@ -314,9 +315,9 @@ async def test_a_single_process_that_wakes_up_behind_the_nodes_writes_nothing():
 
 
 @simulated
-async def test_what_a_recovery_puts_again_is_not_purged_with_its_deletion():
-    """A node's store has not been synced for longer than the retention: a row of its log, deleted
-    by another node since, must not come back when it dies."""
+async def test_a_row_that_recovery_puts_again_stays_deleted_after_a_purge():
+    """A node's store has not been flushed for longer than the retention. A row of its log, deleted
+    by another node since, must not come back when the node dies."""
     world = await bank_of(0, 0, snapshot_retention_s=2)
     leader = world.leader
     other = next(node for node in world.all if node is not leader)
@@ -345,7 +346,7 @@ async def test_what_a_recovery_puts_again_is_not_purged_with_its_deletion():
 
 
 @simulated
-async def test_rows_count_whoever_inserts_them_and_also_when_that_node_has_gone():
+async def test_row_counts_include_all_nodes_also_dead_ones():
     world = await bank_of(0, 0, 0)
     leader = world.leader
     b, c = (node for node in world.all if node is not leader)
@@ -372,7 +373,7 @@ async def test_rows_count_whoever_inserts_them_and_also_when_that_node_has_gone(
 
 
 @simulated
-async def test_a_new_leader_counts_nothing_twice():
+async def test_a_new_leader_counts_no_row_twice():
     world = await bank_of(0, 0)
     leader = world.leader
     other = next(node for node in world.all if node is not leader)
@@ -394,7 +395,7 @@ async def test_a_new_leader_counts_nothing_twice():
 
 
 def crowded(world):
-    """Accounts whose roots one node grants the locks of: it has all the load."""
+    """Accounts whose root locks one node grants: it has all the load."""
     codec = world.all[0].database.manager.state.codecs("account")
     owners = {n: world.assignment.slots[_slot(codec, n)] for n in range(100, 400)}
     name = world.all[0].name
@@ -406,7 +407,7 @@ def _slot(codec, number):
 
 
 @simulated
-async def test_slots_move_to_who_has_less_to_do_while_transactions_run():
+async def test_slots_move_to_less_loaded_nodes_under_load():
     world = await bank_of(0, 0, 0, slot_idle_rate=1)
     busy = crowded(world)
     rows = ", ".join(f"({n}, 100, NULL)" for n in busy)
@@ -421,7 +422,7 @@ async def test_slots_move_to_who_has_less_to_do_while_transactions_run():
     loads = [member["locks_per_minute"] for member in status["members"]]
     assert max(loads) < 0.6 * sum(loads)
     assert len(slots.intersection(hot["slot"] for hot in status["hot_slots"])) >= 3
-    assert world.registry.read(PATH).version < members + 12  # it has come to rest, more or less
+    assert world.registry.read(PATH).version < members + 12  # few versions more: it has settled
     await clients.stop()
     assert clients.failed == 0
     await world.settled()
@@ -431,7 +432,7 @@ async def test_slots_move_to_who_has_less_to_do_while_transactions_run():
 
 
 @simulated
-async def test_a_slot_that_is_hotter_than_all_others_stays_and_is_told_of():
+async def test_a_slot_hotter_than_all_others_stays_and_is_reported():
     world = await bank_of(0, 0, slot_idle_rate=1)
     codec = world.all[0].database.manager.state.codecs("account")
     clients = Clients(world, accounts=[0, 0], pause_s=0.2)
@@ -448,11 +449,11 @@ async def test_a_slot_that_is_hotter_than_all_others_stays_and_is_told_of():
     await world.end()
 
 
-# ---------------------------------------------------------------- orderly ends
+# ---------------------------------------------------------------- orderly stops
 
 
 @simulated
-async def test_a_node_that_is_stopped_hands_its_slots_over_and_nobody_waits_for_it():
+async def test_a_stopping_node_hands_over_its_slots_without_delay():
     world = await bank_of(0, 0, 0)
     clients = Clients(world)
     leaver = next(node for node in world.all if node is not world.leader)
@@ -472,7 +473,7 @@ async def test_a_node_that_is_stopped_hands_its_slots_over_and_nobody_waits_for_
 
 
 @simulated
-async def test_the_leader_is_stopped_in_good_order_too():
+async def test_the_leader_can_be_stopped_in_order():
     world = await bank_of(0, 0)
     leader = world.leader
     await leader.stop()
@@ -483,7 +484,7 @@ async def test_the_leader_is_stopped_in_good_order_too():
 
 
 @simulated
-async def test_the_last_node_is_stopped_and_the_next_goes_on():
+async def test_a_node_started_after_the_last_one_stopped_goes_on():
     world = await bank_of(0)
     began = asyncio.get_running_loop().time()
     await world.all[0].stop()
@@ -498,7 +499,7 @@ async def test_the_last_node_is_stopped_and_the_next_goes_on():
 
 
 @simulated
-async def test_the_catalog_changes_under_transactions_at_all_nodes():
+async def test_the_catalog_changes_under_load_at_all_nodes():
     world = await bank_of(0, 1_000, -1_000, catalog=bank(views=False))
     clients = Clients(world)
     await until(lambda: clients.done > 30)
@@ -515,7 +516,7 @@ async def test_the_catalog_changes_under_transactions_at_all_nodes():
 
 
 @simulated
-async def test_a_node_that_does_not_lead_changes_nothing_and_says_who_does():
+async def test_a_node_that_does_not_lead_refuses_changes_and_names_the_leader():
     world = await bank_of(0, 0)
     follower = next(node for node in world.all if node is not world.leader)
     error = await refusal(follower.apply(bank(base=follower.database.catalog)))
@@ -525,7 +526,7 @@ async def test_a_node_that_does_not_lead_changes_nothing_and_says_who_does():
 
 
 @simulated
-async def test_tables_are_dropped_when_no_query_at_any_node_reads_them():
+async def test_a_table_is_dropped_once_no_query_at_any_node_reads_it():
     world = await bank_of(0, 0)
     await asyncio.gather(*(transfer(world.all[n % 2], random.Random(n)) for n in range(20)))
     leader = world.leader
@@ -554,7 +555,7 @@ async def test_tables_are_dropped_when_no_query_at_any_node_reads_them():
 
 
 @simulated
-async def test_a_plan_for_a_catalog_that_has_changed_meanwhile_is_refused_by_the_successor():
+async def test_a_successor_refuses_a_plan_for_an_older_catalog():
     world = await bank_of(0, 0)
     stale = bank(base=world.leader.database.catalog)
     await world.leader.apply(stale)
@@ -564,11 +565,11 @@ async def test_a_plan_for_a_catalog_that_has_changed_meanwhile_is_refused_by_the
     await world.end()
 
 
-# ---------------------------------------------------------------- what is asked of all
+# ---------------------------------------------------------------- requests to all nodes
 
 
 @simulated
-async def test_a_transaction_that_has_reached_the_log_of_another_node_is_told_of():
+async def test_an_unfinished_transaction_of_another_node_is_found():
     world = await bank_of(0, 0)
     a, b = world.all
     a.database.manager.unfinished["ab" * 16] = "somebody"
@@ -578,7 +579,7 @@ async def test_a_transaction_that_has_reached_the_log_of_another_node_is_told_of
 
 
 @simulated
-async def test_nobody_says_that_a_transaction_is_unknown_while_a_log_is_not_recovered():
+async def test_no_transaction_is_called_unknown_before_all_logs_are_recovered():
     world = await bank_of(0, 0, 0)
     victim = next(node for node in world.all if node is not world.leader)
     victim.process.crash()
@@ -592,7 +593,7 @@ async def test_nobody_says_that_a_transaction_is_unknown_while_a_log_is_not_reco
 
 
 @simulated
-async def test_what_queries_at_other_nodes_read_is_not_purged():
+async def test_a_purge_keeps_what_queries_at_other_nodes_read():
     world = await bank_of(0, 0, snapshot_retention_s=5)
     leader = world.leader
     follower = next(node for node in world.all if node is not leader)
@@ -613,7 +614,7 @@ async def test_what_queries_at_other_nodes_read_is_not_purged():
     go_on.set()
     rows = await reading
     assert {balance for _, balance in rows} == {100}
-    await follower.do(follower.database.purge())  # it moves on, though nobody reads there
+    await follower.do(follower.database.purge())  # its snapshot moves on without reads
     await asyncio.sleep(WORD_S + 1)
     assert await leader.do(leader.database.purge()) > kept
     assert await leader.value("SELECT min(a_balance) FROM account", strong=True) == 120
@@ -621,8 +622,8 @@ async def test_what_queries_at_other_nodes_read_is_not_purged():
 
 
 @simulated
-async def test_what_a_node_reads_that_has_not_heard_of_others_for_long_is_not_purged():
-    """Nobody has read at the follower; when somebody does, nobody answers it."""
+async def test_a_purge_keeps_the_last_snapshot_of_a_cut_off_node():
+    """The follower has not read for long; when it reads again, no other node answers it."""
     world = await bank_of(0, 0, snapshot_retention_s=5)
     leader = world.leader
     follower = next(node for node in world.all if node is not leader)
@@ -639,7 +640,7 @@ async def test_what_a_node_reads_that_has_not_heard_of_others_for_long_is_not_pu
 
 
 @simulated
-async def test_what_a_transaction_searches_is_not_purged():
+async def test_a_purge_keeps_the_snapshot_of_a_transactions_search():
     world = await bank_of(0, 0, snapshot_retention_s=5)
     leader = world.leader
     other = next(node for node in world.all if node is not leader)
@@ -659,8 +660,9 @@ async def test_what_a_transaction_searches_is_not_purged():
 
 
 @simulated
-async def test_a_build_begins_where_no_node_commits_any_more():
-    """The other's clock is behind: by itself it would commit below the moment for a while."""
+async def test_a_build_begins_at_a_timestamp_below_which_no_node_commits_any_more():
+    """The other node's clock is behind: by itself it would commit below this timestamp for a
+    while."""
     world = await bank_of(400)
     leader, other = world.leader, await world.launch()
     await world.settled()
@@ -673,9 +675,8 @@ async def test_a_build_begins_where_no_node_commits_any_more():
 
 
 @simulated
-async def test_a_build_that_is_taken_over_hides_nothing_that_others_commit_meanwhile():
-    """The successor's clock is ahead of theirs: what it builds at must not be above what they
-    still commit."""
+async def test_a_build_that_is_taken_over_hides_no_commit_of_other_nodes():
+    """The successor's clock is ahead of the others: its build timestamp must not exceed theirs."""
     world = await bank_of(0, catalog=bank(views=False))
     a, b, c = world.leader, await world.launch(2_000), await world.launch()
     await world.settled()
@@ -698,7 +699,7 @@ async def test_a_build_that_is_taken_over_hides_nothing_that_others_commit_meanw
 
 
 async def account_under(node):
-    """One whose root this node grants the lock of."""
+    """An account whose root lock this node grants."""
     codec = node.database.manager.state.codecs("account")
     for number in range(ACCOUNTS):
         name = ("root", "account", codec.key_of((number,)))
@@ -709,7 +710,7 @@ async def account_under(node):
 
 @simulated
 async def test_a_node_whose_log_fails_while_it_joins_gives_up():
-    """It would be a member whose watermark nobody can learn."""
+    """As a member it would keep its watermark from all others."""
     world = await bank_of(0)
     known = {member.name for member in world.assignment.members}
     world.disk.fault = lambda operation: (
@@ -718,7 +719,7 @@ async def test_a_node_whose_log_fails_while_it_joins_gives_up():
         else None
     )
     joining = world.launch()
-    while not joining.done():  # a read has the other reserve what it says its watermark is
+    while not joining.done():  # a read makes the other node reserve the watermark that it reports
         await world.all[0].fetch(SUM)
         await asyncio.sleep(0.01)
     with pytest.raises(Unavailable, match="Nothing can be committed: Refused"):

@@ -1,10 +1,10 @@
-"""Members that come, go, die, stand still and lose their ways, under one master: what must hold
-however that falls together (decision 21).
+"""Members join, leave, die, freeze and lose connections under one master: the invariants hold
+(decision 21).
 
-Transactions move money between accounts, each under exclusive locks of two, whosoever they are;
-some look at all accounts under shared locks. So at every snapshot, and under the locks of all, the
-sum is nought; no commit that was told is lost; on each account timestamps rise; and when nothing
-goes wrong any more, everybody comes to an end.
+Transactions move money between two accounts, under exclusive locks of both; others read all
+accounts under shared locks. Any member may grant these locks. So at every snapshot, and under the
+locks of all accounts, the sum is zero; no acknowledged commit is lost; on each account timestamps
+rise; and once the faults stop, every client finishes.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ TABLE = "r.account.0"
 ACCOUNTS = [str(n).encode() for n in range(8)]
 TROUBLE_S = 12.0
 CALM_S = 60.0
-"""In this time everybody comes to an end."""
+"""Once the faults stop, every client finishes within this time."""
 FOREVER = 1e9
 
 
@@ -74,7 +74,7 @@ class Bank:
 
     @property
     def living(self) -> list[Party]:
-        """With a session."""
+        """Living members that have a session."""
         shown = self.world.registry.members()
         return [party for party in self.world.living() if party.name in shown]
 
@@ -98,7 +98,7 @@ class Bank:
             pass
 
     async def tries(self, party: Party, age, accounts, mode: Mode, work) -> bool:
-        """As the transaction manager does. False: it is to be tried again."""
+        """One attempt, as the transaction manager makes it; False if it has to be repeated."""
         owner = LockOwner(age)
         try:
             await party.manager.gate.enter(FOREVER)
@@ -170,7 +170,7 @@ class Bank:
         cells = await self.world.store.get(TABLE, ACCOUNTS, at)
         return sum(int(cell.value) for cell in cells if cell is not None)
 
-    # ------------------------------------------------------------ trouble
+    # ------------------------------------------------------------ faults
 
     async def trouble(self) -> None:
         loop = asyncio.get_running_loop()
@@ -178,7 +178,7 @@ class Bank:
         ends = loop.time() + TROUBLE_S
         while loop.time() < ends:
             await asyncio.sleep(self.random.expovariate(1 / 0.4))
-            if not self.living:  # all that there were are frozen
+            if not self.living:  # all members are frozen
                 await self.join()
             party = self.random.choice(self.living)
             strike = self.random.choice(
@@ -199,13 +199,13 @@ class Bank:
         party.peers.cut()
 
     async def freeze(self, party: Party) -> None:
-        """Sometimes for longer than its session lasts."""
+        """Freeze the process, sometimes for longer than its session lasts."""
         party.process.freeze()
         seconds = self.world.chaos.between((0.05, 6.0))
         asyncio.get_running_loop().in_world(seconds, party.process.thaw)
 
     async def die(self, party: Party) -> None:
-        """Its session ends at once, or in time."""
+        """Crash the process; its session ends at once or by its time-out."""
         party.process.crash()
         if self.random.random() < 0.5:
             self.world.registry.end(party.coordination._session)
@@ -236,7 +236,7 @@ class Bank:
             assert None not in await self.world.store.get(TABLE, self.told, at)
 
     def is_over(self) -> bool:
-        """No client of a living member works any more, and nobody is dead."""
+        """Whether no client of a living member works any more, and no member is dead or leaving."""
         self.end_who_failed()
         known = Assignment.decode(self.world.registry.read(PATH).value)
         return (
@@ -247,7 +247,7 @@ class Bank:
         )
 
     def end_who_failed(self) -> None:
-        """As whoever runs the nodes does."""
+        """Crash failed members, as the operator of the nodes does."""
         shown = self.world.registry.members()
         for party in list(self.world.living()):
             if party.living.done() or party.committer.failed or party.name not in shown:
@@ -268,7 +268,7 @@ class Bank:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_money_moves_and_is_neither_made_nor_lost(seed):
+def test_transfers_keep_the_sum_whatever_happens_to_members(seed):
     async def scenario():
         bank = Bank(seed)
         await bank.open(3)

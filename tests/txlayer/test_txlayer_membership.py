@@ -1,4 +1,5 @@
-"""What a member does when it sees a version, and when it acknowledges it (decision 21's table)."""
+"""What a member does when it reads a version, and when it acknowledges the version (decision
+21)."""
 
 import asyncio
 from dataclasses import replace
@@ -32,20 +33,20 @@ async def living(*names):
 
 
 def found_by_master(world, parties):
-    """As `found`, but each sees it at its next look."""
+    """Like `found`, but each member reads the version at its next look."""
     show, world.show = world.show, lambda: None
     found(world, parties)
     world.show = show
 
 
 def acknowledges(party):
-    """The newest version?"""
+    """Whether the member acknowledges the newest version."""
     word = party.word()
     return word is not None and word.version == party.world.version
 
 
 async def looked():
-    """Everybody has looked by now."""
+    """Wait until every member has looked again."""
     await asyncio.sleep(LOOK_S)
 
 
@@ -57,7 +58,7 @@ def catalog(version, **changes):
 
 
 @simulated
-async def test_who_would_be_a_member_says_where_it_is_and_acknowledges_nothing():
+async def test_a_node_that_joins_gives_its_addresses_and_acknowledges_nothing():
     world, (a,) = await living("a")
     j = await world.party("j")
     await j.live()
@@ -70,7 +71,7 @@ async def test_who_would_be_a_member_says_where_it_is_and_acknowledges_nothing()
     await looked()
     assert acknowledges(j)
     assert acknowledges(a)
-    assert not j.manager.gate.is_open  # it may not commit yet
+    assert not j.manager.gate.is_open  # the node may not commit yet
     world.write(members=tuple(replaced(m, commits=True) for m in world.assignment.members))
     await looked()
     assert j.manager.gate.is_open
@@ -78,7 +79,7 @@ async def test_who_would_be_a_member_says_where_it_is_and_acknowledges_nothing()
 
 
 @simulated
-async def test_a_version_is_acknowledged_with_a_clock_that_has_merged_its_own():
+async def test_a_version_is_acknowledged_with_a_clock_above_its_own():
     world, (a, b) = await living("a", "b")
     clock = a.hlc.observe() + 1_000_000
     world.write(clock=clock)
@@ -90,7 +91,7 @@ async def test_a_version_is_acknowledged_with_a_clock_that_has_merged_its_own():
 
 
 @simulated
-async def test_the_clock_is_merged_before_anything_else_is_done_by_a_version():
+async def test_the_clock_is_merged_before_a_version_has_any_other_effect():
     world, (a, _) = await living("a", "b")
     clock = a.hlc.observe() + 1_000_000
     seen = []
@@ -117,7 +118,7 @@ def noting(party, seen, call):
 
 
 @simulated
-async def test_a_death_is_acknowledged_when_what_was_handed_to_the_log_is_applied():
+async def test_a_death_is_acknowledged_once_logged_transactions_are_applied():
     world, (a, _, c) = await living("a", "b", "c")
     puts = asyncio.Event()
     hold_puts(world, puts)
@@ -139,7 +140,7 @@ async def test_a_death_is_acknowledged_when_what_was_handed_to_the_log_is_applie
 
 
 @simulated
-async def test_what_is_handed_over_after_a_death_was_seen_is_not_waited_for():
+async def test_commits_after_a_death_was_read_do_not_delay_its_acknowledgement():
     world, (a, *_) = await living("a", "b", "c")
     world.bury("b")
     world.show(a)
@@ -152,7 +153,7 @@ async def test_what_is_handed_over_after_a_death_was_seen_is_not_waited_for():
 
 
 @simulated
-async def test_a_second_death_waits_for_what_was_handed_over_after_the_first():
+async def test_a_second_death_waits_for_commits_after_the_first():
     world, (a, *_) = await living("a", "b", "c")
     world.bury("b")
     await looked()
@@ -183,7 +184,7 @@ def hold_puts(world, until_set):
 
 
 @simulated
-async def test_recovery_is_acknowledged_when_the_locks_of_the_dead_are_free():
+async def test_a_recovery_is_acknowledged_once_the_locks_of_the_dead_are_free():
     world, (a, b, _) = await living("a", "b", "c")
     names = world.names("a", 2)
     await b.do(b.locks.acquire(LockOwner((1, 1, "b")), names, Mode.EXCLUSIVE))
@@ -200,7 +201,7 @@ async def test_recovery_is_acknowledged_when_the_locks_of_the_dead_are_free():
 
 
 @simulated
-async def test_a_move_is_acknowledged_by_the_owner_when_no_lock_of_the_slot_is_held():
+async def test_the_owner_acknowledges_a_move_once_no_lock_of_the_slot_is_held():
     world, (a, b) = await living("a", "b")
     name, other = world.names("a", 2)
     mine = LockOwner((1, 1, "a"))
@@ -222,10 +223,10 @@ async def test_a_move_is_acknowledged_by_the_owner_when_no_lock_of_the_slot_is_h
 
 
 @simulated
-async def test_a_slot_that_leaves_another_member_is_nothing_to_wait_for():
+async def test_only_the_owner_waits_for_the_locks_of_a_leaving_slot():
     world, (a, _) = await living("a", "b")
     (theirs,) = world.names("b", 1)
-    a.table.take(LockOwner(1), theirs, Mode.EXCLUSIVE)  # left of nothing; only its name counts
+    a.table.take(LockOwner(1), theirs, Mode.EXCLUSIVE)  # not a's own lock; only its slot matters
     world.leave(theirs, "a")
     await looked()
     assert acknowledges(a)
@@ -233,7 +234,7 @@ async def test_a_slot_that_leaves_another_member_is_nothing_to_wait_for():
 
 
 @simulated
-async def test_a_member_knows_when_it_owns_nothing():
+async def test_a_member_knows_when_it_owns_no_slots():
     world, (a, _) = await living("a", "b")
     assert not a.membership.owns_nothing
     world.write(slots=("b",) * len(world.assignment.slots))
@@ -246,7 +247,7 @@ async def test_a_member_knows_when_it_owns_nothing():
 
 
 @simulated
-async def test_a_closed_gate_is_acknowledged_when_nobody_is_inside_and_all_is_applied():
+async def test_a_closed_gate_is_acknowledged_once_transactions_are_out_and_applied():
     world, (a, b) = await living("a", "b")
     await a.manager.gate.enter(1e9)
     hold_puts(world, puts := asyncio.Event())
@@ -268,7 +269,7 @@ async def test_a_closed_gate_is_acknowledged_when_nobody_is_inside_and_all_is_ap
 
 
 @simulated
-async def test_the_catalog_in_force_is_used_before_the_gate_is_opened():
+async def test_a_new_catalog_is_used_before_the_gate_opens():
     world, (a, _) = await living("a", "b")
     world.catalogs[3] = catalog(3)
     loads = asyncio.Event()
@@ -293,7 +294,7 @@ async def test_the_catalog_in_force_is_used_before_the_gate_is_opened():
 
 
 @simulated
-async def test_a_catalog_that_cannot_be_read_is_asked_for_again():
+async def test_a_catalog_that_cannot_be_read_is_requested_again():
     world, (a, _) = await living("a", "b")
     tries = []
 
@@ -313,11 +314,11 @@ async def test_a_catalog_that_cannot_be_read_is_asked_for_again():
     await world.end()
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- reports and news
 
 
 @simulated
-async def test_a_member_says_what_its_queries_read():
+async def test_a_member_reports_what_its_queries_read():
     world, (a, _) = await living("a", "b")
     world.catalogs[3] = catalog(3)
     async with a.readers.reading(0):
@@ -331,7 +332,7 @@ async def test_a_member_says_what_its_queries_read():
 
 
 @simulated
-async def test_a_member_that_is_stopped_says_so_at_its_next_look():
+async def test_a_stopping_member_reports_it_at_its_next_look():
     world, (a, _) = await living("a", "b")
     assert not a.word().leaves
     a.membership.leave()
@@ -342,7 +343,7 @@ async def test_a_member_that_is_stopped_says_so_at_its_next_look():
 
 
 @simulated
-async def test_a_word_that_did_not_arrive_is_said_again_at_the_next_look():
+async def test_a_lost_word_is_sent_again_at_the_next_look():
     world, (a, _) = await living("a", "b")
     join, tries = a.coordination.join, []
 
@@ -360,7 +361,7 @@ async def test_a_word_that_did_not_arrive_is_said_again_at_the_next_look():
 
 
 @simulated
-async def test_a_member_asks_for_the_assignment_when_there_is_news_and_else_seldom():
+async def test_a_member_reads_the_assignment_on_news_and_otherwise_seldom():
     world, (a,) = await living("a")
     read, asked = a.coordination.read, []
 
@@ -379,7 +380,7 @@ async def test_a_member_asks_for_the_assignment_when_there_is_news_and_else_seld
 
 
 @simulated
-async def test_a_service_that_is_away_for_a_while_changes_nothing():
+async def test_an_outage_of_the_service_only_delays_acknowledgements():
     world, (a, _) = await living("a", "b")
     read, away = a.coordination.read, True
 
@@ -398,11 +399,11 @@ async def test_a_service_that_is_away_for_a_while_changes_nothing():
     await world.end()
 
 
-# ---------------------------------------------------------------- the end
+# ---------------------------------------------------------------- end of a membership
 
 
 @simulated
-async def test_who_is_taken_for_dead_stops():
+async def test_a_member_that_was_declared_dead_stops():
     world, (a, b) = await living("a", "b")
     world.bury("b")
     error = await refusal(b.living)
@@ -415,7 +416,7 @@ async def test_who_is_taken_for_dead_stops():
 
 
 @simulated
-async def test_who_has_lost_its_session_stops():
+async def test_a_member_that_lost_its_session_stops():
     world, (a, b) = await living("a", "b")
     world.registry.cut_off("b")
     await asyncio.sleep(2 * SESSION_S)
@@ -427,7 +428,7 @@ async def test_who_has_lost_its_session_stops():
 
 
 @simulated
-async def test_an_assignment_that_cannot_be_read_ends_the_membership():
+async def test_an_unreadable_assignment_ends_the_membership():
     world, (a,) = await living("a")
     world.registry.write(PATH, b"not an assignment", world.version)
     assert isinstance(await refusal(a.living), Corruption)
@@ -435,7 +436,7 @@ async def test_an_assignment_that_cannot_be_read_ends_the_membership():
 
 
 @simulated
-async def test_a_version_is_seen_once():
+async def test_each_version_is_read_once():
     world, (a,) = await members("a")
     await a.live()
     versions = []
@@ -452,7 +453,7 @@ async def test_a_version_is_seen_once():
 
 
 @simulated
-async def test_a_member_says_what_is_granted_in_its_slots_and_nothing_of_what_was_under_others():
+async def test_a_member_reports_locks_granted_in_its_slots_under_these_owners_only():
     world, (a, b) = await living("a", "b")
     (name,) = world.names("a", 1)
     for _ in range(20):
@@ -478,7 +479,7 @@ async def test_a_member_says_what_is_granted_in_its_slots_and_nothing_of_what_wa
 
 
 @simulated
-async def test_locks_granted_to_other_members_count_where_they_are_granted():
+async def test_locks_of_other_members_count_at_the_grantor():
     world, (a, b) = await living("a", "b")
     (name,) = world.names("a", 1)
     await b.do(b.locks.acquire(LockOwner(1), [name], Mode.EXCLUSIVE))
@@ -493,9 +494,7 @@ async def test_locks_granted_to_other_members_count_where_they_are_granted():
 
 @pytest.mark.parametrize(("skew_ms", "told"), [(60_000, "ahead of"), (-60_000, "behind")])
 @simulated
-async def test_who_differs_from_everybody_in_time_does_not_join_until_its_clock_is_set(
-    skew_ms, told
-):
+async def test_a_node_whose_clock_differs_from_all_others_does_not_join(skew_ms, told):
     world, _ = await living("a", "b")
     j = await world.party("j", skew_ms)
     error = await refusal(j.do(j.membership.join()))
@@ -511,7 +510,7 @@ async def test_who_differs_from_everybody_in_time_does_not_join_until_its_clock_
 
 
 @simulated
-async def test_who_agrees_with_somebody_in_time_joins():
+async def test_a_node_whose_clock_agrees_with_one_member_joins():
     world = World()
     a, b = await world.party("a"), await world.party("b", 60_000)
     for party in (a, b):
@@ -526,7 +525,7 @@ async def test_who_agrees_with_somebody_in_time_joins():
 
 
 @simulated
-async def test_the_first_node_has_nobody_to_compare_its_clock_with():
+async def test_the_first_node_joins_whatever_its_clock_shows():
     world = World()
     j = await world.party("j", 10**9)
     await j.live()

@@ -18,7 +18,7 @@ def count(rates, name, times):
 
 
 @simulated
-async def test_nothing_is_said_before_it_was_measured_for_long_enough():
+async def test_no_rates_are_reported_before_they_are_measured_long_enough():
     rates = SlotRates(SimulatedClock())
     count(rates, HOT, 50)
     await asyncio.sleep(MEASURED_S / 2)
@@ -28,7 +28,7 @@ async def test_nothing_is_said_before_it_was_measured_for_long_enough():
 
 
 @simulated
-async def test_who_asks_late_learns_the_rate_since_the_time_before():
+async def test_a_late_query_returns_the_rate_since_the_query_before():
     rates = SlotRates(SimulatedClock())
     count(rates, HOT, 100)
     await asyncio.sleep(2 * MEASURED_S)
@@ -37,7 +37,7 @@ async def test_who_asks_late_learns_the_rate_since_the_time_before():
 
 
 @simulated
-async def test_what_is_long_ago_fades_and_what_is_steady_stays():
+async def test_old_grants_fade_and_steady_rates_stay():
     rates = SlotRates(SimulatedClock())
     count(rates, COLD, 50)
     seen = []
@@ -51,7 +51,7 @@ async def test_what_is_long_ago_fades_and_what_is_steady_stays():
 
 
 @simulated
-async def test_under_other_owners_all_is_measured_anew():
+async def test_new_owners_restart_the_measurement():
     rates = SlotRates(SimulatedClock())
     count(rates, HOT, 50)
     await asyncio.sleep(MEASURED_S)

@@ -1,4 +1,4 @@
-"""What queries of one node read: versions of the catalog, and snapshots."""
+"""The catalog versions and snapshots that the queries of a node read."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from txlayer_world import settle
 from hornbeam_server.txlayer.commit.read_holds import Readers
 
 
-async def test_the_oldest_version_is_that_of_the_oldest_query_or_else_the_newest_there_is():
+async def test_the_oldest_version_is_that_of_the_oldest_query_or_else_the_newest():
     readers = Readers()
     assert readers.oldest_version(9) == 9
     async with readers.reading(7):
@@ -18,7 +18,7 @@ async def test_the_oldest_version_is_that_of_the_oldest_query_or_else_the_newest
     assert readers.oldest_version(9) == 9
 
 
-def test_the_oldest_snapshot_is_held_as_long_as_anybody_reads_it():
+def test_the_oldest_snapshot_is_held_until_its_last_reader_ends():
     readers = Readers()
     assert readers.oldest_snapshot() == 0
     with readers.holding(50):
@@ -30,7 +30,7 @@ def test_the_oldest_snapshot_is_held_as_long_as_anybody_reads_it():
     assert readers.oldest_snapshot() == 0
 
 
-async def test_a_query_that_fails_holds_nothing():
+async def test_a_failed_query_holds_nothing():
     readers = Readers()
     with pytest.raises(ZeroDivisionError), readers.holding(30):
         raise ZeroDivisionError
@@ -40,7 +40,7 @@ async def test_a_query_that_fails_holds_nothing():
     assert (readers.oldest_snapshot(), readers.oldest_version(9)) == (0, 9)
 
 
-async def test_waiting_ends_with_the_last_query_below():
+async def test_the_wait_ends_with_the_last_query_of_an_older_version():
     readers = Readers()
     ends = {version: asyncio.Event() for version in (4, 5, 6)}
 

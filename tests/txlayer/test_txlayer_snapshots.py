@@ -1,4 +1,5 @@
-"""Where members read: the least watermark of all, the dead included (decision 21, rule 9)."""
+"""Where members read: the minimum watermark of all members, dead ones included (decision 21, rule
+9)."""
 
 import asyncio
 
@@ -15,7 +16,7 @@ from hornbeam_server.txlayer.commit.snapshots import LastSnapshots
 
 
 async def commit(party, number=1, key="k"):
-    """One transaction of this member's, to its end; its timestamp."""
+    """Commit one transaction at this member, and return its timestamp."""
     committed = await party.do(party.committer.commit(prepared(number, [f"{key}{number}"])))
     return committed.ts
 
@@ -25,13 +26,13 @@ async def read_point(party, least=0, **options):
 
 
 async def newest_of_all(*parties):
-    """Let them know of one another."""
+    """Let these members learn the watermarks of all others."""
     for party in parties:
         await read_point(party, strong=True)
 
 
 def stuck(party, hold):
-    """Does not answer until `hold` is set."""
+    """Let this member not answer until `hold` is set."""
     answer = party.answer
 
     async def late(caller, message):
@@ -41,11 +42,11 @@ def stuck(party, hold):
     party.answer = late
 
 
-# ---------------------------------------------------------------- what is known
+# ---------------------------------------------------------------- known watermarks
 
 
 @simulated
-async def test_of_members_that_were_there_before_nothing_is_known_at_first():
+async def test_watermarks_of_earlier_members_are_unknown_at_first():
     world, (a, b) = await members("a", "b")
     assert a.snapshots.newest() == 0
     at = await read_point(a)
@@ -55,7 +56,7 @@ async def test_of_members_that_were_there_before_nothing_is_known_at_first():
 
 
 @simulated
-async def test_the_newest_snapshot_is_the_least_watermark():
+async def test_the_newest_snapshot_is_the_minimum_watermark():
     world, (a, b, c) = await members("a", "b", "c")
     b.clock.skew_ms = 9_000
     await newest_of_all(a)
@@ -67,8 +68,8 @@ async def test_the_newest_snapshot_is_the_least_watermark():
 
 
 @simulated
-async def test_who_is_new_is_counted_from_the_snapshot_that_was_read_last():
-    """Above it alone can it commit, when this member has acknowledged that it is there."""
+async def test_a_new_member_counts_from_the_snapshot_read_last():
+    """The new member commits only above it, once this member has acknowledged that it joined."""
     world, (a, _) = await members("a", "b")
     await newest_of_all(a)
     at = a.snapshots.newest()
@@ -83,9 +84,9 @@ async def test_who_is_new_is_counted_from_the_snapshot_that_was_read_last():
 
 
 @simulated
-async def test_who_came_while_this_node_was_no_member_is_not_new_to_it():
-    """It did not wait for this one's word: it may have commits below the version's clock that are
-    not applied."""
+async def test_a_member_that_joined_before_this_node_is_not_new_to_it():
+    """It did not wait for this node's acknowledgement: it may have commits below the version's
+    clock that are not applied."""
     world, _ = await members("a", "b")
     late = await world.party("late")
     late.see(world.version, world.assignment)
@@ -102,7 +103,7 @@ async def test_who_came_while_this_node_was_no_member_is_not_new_to_it():
 
 
 @simulated
-async def test_a_dead_members_watermark_stands_still_until_it_is_recovered():
+async def test_a_dead_members_watermark_stands_still_until_recovery():
     world, (a, b, c) = await members("a", "b", "c")
     await newest_of_all(a)
     known = a.snapshots.newest()
@@ -119,7 +120,7 @@ async def test_a_dead_members_watermark_stands_still_until_it_is_recovered():
 
 
 @simulated
-async def test_an_answer_of_who_was_recovered_meanwhile_is_not_counted():
+async def test_an_answer_of_a_member_recovered_meanwhile_is_ignored():
     world, (a, b, _) = await members("a", "b", "c")
     held = asyncio.Event()
     stuck(b, held)
@@ -133,11 +134,11 @@ async def test_an_answer_of_who_was_recovered_meanwhile_is_not_counted():
     await world.end()
 
 
-# ---------------------------------------------------------------- reads that ask for nothing
+# ---------------------------------------------------------------- plain reads
 
 
 @simulated
-async def test_a_read_holds_what_this_node_has_acknowledged():
+async def test_a_read_contains_commits_acknowledged_by_this_node():
     world, (a, b) = await members("a", "b")
     b.clock.skew_ms = -1_000
     ts = await commit(a)
@@ -146,7 +147,7 @@ async def test_a_read_holds_what_this_node_has_acknowledged():
 
 
 @simulated
-async def test_what_is_known_is_asked_for_again_when_it_is_old():
+async def test_old_watermarks_are_requested_again():
     world, (a, b) = await members("a", "b")
     await read_point(a)
     await read_point(a)
@@ -158,7 +159,7 @@ async def test_what_is_known_is_asked_for_again_when_it_is_old():
 
 
 @simulated
-async def test_reads_at_one_time_share_their_questions():
+async def test_concurrent_reads_share_their_requests():
     world, (a, b) = await members("a", "b")
     points = await asyncio.gather(*(read_point(a) for _ in range(20)))
     assert len(b.heard(Reach)) == 1
@@ -167,8 +168,8 @@ async def test_reads_at_one_time_share_their_questions():
 
 
 @simulated
-async def test_reads_do_not_stand_still_with_a_member_that_commits_nothing():
-    """Its watermark never passes what its log has reserved."""
+async def test_reads_advance_beside_a_member_that_commits_nothing():
+    """The watermark of a member never exceeds the timestamp that its log has reserved."""
     world, (a, b, c) = await members("a", "b", "c")
     for number in range(5):
         ts = await commit(a, number)
@@ -199,8 +200,8 @@ async def test_a_member_that_does_not_answer_makes_reads_older_but_not_wrong():
 
 
 @simulated
-async def test_a_read_that_is_given_up_leaves_the_log_in_order():
-    """Else an append would be cancelled half way, and the log take no more."""
+async def test_a_cancelled_read_leaves_the_log_usable():
+    """Otherwise an append would be cancelled half way, and the log would take no more."""
     world, (a, b) = await members("a", "b")
     for steps in range(1, 300):
         reading = a.begin(a.snapshots.read_point(a.committer.watermark() + 1))
@@ -215,11 +216,11 @@ async def test_a_read_that_is_given_up_leaves_the_log_in_order():
     await world.end()
 
 
-# ---------------------------------------------------------------- reads that ask for more
+# ---------------------------------------------------------------- bookmarks and strong reads
 
 
 @simulated
-async def test_a_read_with_a_bookmark_waits_for_everybody_to_pass_it():
+async def test_a_read_with_a_bookmark_waits_until_all_members_have_passed_it():
     world, (a, b, _) = await members("a", "b", "c")
     ts = await commit(b)
     assert await read_point(a, ts) >= ts
@@ -228,8 +229,8 @@ async def test_a_read_with_a_bookmark_waits_for_everybody_to_pass_it():
 
 
 @simulated
-async def test_a_bookmark_in_the_future_is_refused_and_nobody_is_told_of_it():
-    """A clock that follows it would never come back."""
+async def test_a_bookmark_in_the_future_is_refused_and_moves_no_clock():
+    """A clock that follows a bookmark never goes back."""
     world, (a, b) = await members("a", "b")
     future = a.clock.wall_ms() + 60_000
     assert isinstance(await refusal(read_point(a, future)), InvalidRequest)
@@ -240,8 +241,8 @@ async def test_a_bookmark_in_the_future_is_refused_and_nobody_is_told_of_it():
 
 @simulated
 @pytest.mark.parametrize("given", ["commit", "snapshot"])
-async def test_what_a_member_gave_out_whose_clock_is_ahead_lies_in_no_future(given):
-    """Others may not have heard of it yet: they ask, and their next commits are later."""
+async def test_a_timestamp_of_a_member_whose_clock_is_ahead_is_accepted(given):
+    """Others may not know this timestamp yet: they ask, and their next commits are later."""
     world, (a, b, c) = await members("a", "b", "c")
     b.hlc.follow(a.clock.wall_ms() + 2 * MAX_AHEAD_MS)
     told = await commit(b) if given == "commit" else b.hlc.observe()
@@ -253,8 +254,8 @@ async def test_what_a_member_gave_out_whose_clock_is_ahead_lies_in_no_future(giv
 
 
 @simulated
-async def test_whether_a_bookmark_lies_in_the_future_is_not_known_while_somebody_does_not_answer():
-    """Refused for good, its client would give up."""
+async def test_a_future_bookmark_is_not_judged_while_a_member_does_not_answer():
+    """The error is temporary: after a final refusal the client would give up."""
     world, (a, b) = await members("a", "b")
     b.hlc.follow(a.clock.wall_ms() + 2 * MAX_AHEAD_MS)
     told = await commit(b)
@@ -267,7 +268,7 @@ async def test_whether_a_bookmark_lies_in_the_future_is_not_known_while_somebody
 
 
 @simulated
-async def test_a_strong_read_holds_what_anybody_has_acknowledged():
+async def test_a_strong_read_contains_every_acknowledged_commit():
     world, (a, b, c) = await members("a", "b", "c")
     await newest_of_all(a)
     for number, party in enumerate([b, c, b, a, c]):
@@ -278,7 +279,7 @@ async def test_a_strong_read_holds_what_anybody_has_acknowledged():
 
 @simulated
 async def test_a_strong_read_follows_a_clock_that_is_far_ahead():
-    """Whoever owns slots of who had reserved much begins above that."""
+    """The next owner of a dead member's slots begins above all that the member had reserved."""
     world, (a, b) = await members("a", "b")
     b.hlc.follow(a.clock.wall_ms() + 2 * MAX_AHEAD_MS)
     ts = await commit(b)
@@ -287,8 +288,8 @@ async def test_a_strong_read_follows_a_clock_that_is_far_ahead():
 
 
 @simulated
-async def test_a_strong_read_asks_anew():
-    """An answer that is under way may be from before the commit."""
+async def test_a_strong_read_sends_requests_of_its_own():
+    """An answer that is under way may be older than the commit."""
     world, (a, b) = await members("a", "b")
     await newest_of_all(a)
     hold = asyncio.Event()
@@ -315,7 +316,7 @@ async def test_a_strong_read_asks_anew():
 
 
 @pytest.mark.parametrize("strong", [False, True])
-def test_a_read_that_asks_for_more_waits_for_a_member_that_does_not_answer(strong):
+def test_a_bookmark_or_strong_read_waits_for_a_member_that_does_not_answer(strong):
     async def scenario():
         world, (a, b, _) = await members("a", "b", "c")
         ts = await commit(a)
@@ -332,7 +333,7 @@ def test_a_read_that_asks_for_more_waits_for_a_member_that_does_not_answer(stron
 
 
 @pytest.mark.parametrize("strong", [False, True])
-def test_a_read_that_asks_for_more_waits_for_a_stopped_member_to_be_gone(strong):
+def test_a_bookmark_or_strong_read_waits_until_a_stopped_member_is_recovered(strong):
     async def scenario():
         world, (a, b, c) = await members("a", "b", "c")
         await b.do(b.peers.close())
@@ -352,7 +353,7 @@ def test_a_read_that_asks_for_more_waits_for_a_stopped_member_to_be_gone(strong)
 
 
 @pytest.mark.parametrize("strong", [False, True])
-def test_a_read_that_asks_for_more_gives_up_in_the_end(strong):
+def test_a_bookmark_or_strong_read_gives_up_after_its_patience(strong):
     async def scenario():
         world, (a, b, _) = await members("a", "b", "c")
         await b.do(b.peers.close())
@@ -366,7 +367,7 @@ def test_a_read_that_asks_for_more_gives_up_in_the_end(strong):
 
 
 @simulated
-async def test_a_strong_read_waits_for_what_a_dead_member_may_have_acknowledged():
+async def test_a_strong_read_waits_for_commits_of_a_dead_member():
     world, (a, b, c) = await members("a", "b", "c")
     await newest_of_all(a)
     ts = await commit(b)
@@ -382,8 +383,8 @@ async def test_a_strong_read_waits_for_what_a_dead_member_may_have_acknowledged(
 
 
 @simulated
-async def test_a_strong_read_holds_what_was_recovered():
-    """All who live may have acknowledged less, and know of less."""
+async def test_a_strong_read_contains_recovered_commits():
+    """All living members may have acknowledged only earlier timestamps."""
     world, (a, b, c) = await members("a", "b", "c")
     for party in (a, c):
         party.clock.skew_ms = -2_000
@@ -401,7 +402,7 @@ async def test_a_strong_read_holds_what_was_recovered():
 
 
 class SetClock:
-    """Two clocks that are set by hand."""
+    """A monotonic and a wall clock that are set by hand."""
 
     def __init__(self):
         self.s, self.ms = 100.0, 5_000_000
@@ -413,7 +414,7 @@ class SetClock:
         return self.ms
 
 
-def test_the_last_snapshot_is_given_for_half_the_retention_by_the_clock_that_went_further():
+def test_the_last_snapshot_is_served_for_half_the_retention_by_the_faster_clock():
     at = SetClock().ms
     for further, back in (("s", "ms"), ("ms", "s")):
         clock = SetClock()
@@ -430,7 +431,7 @@ def test_the_last_snapshot_is_given_for_half_the_retention_by_the_clock_that_wen
         assert refused.value.details["standby"]
 
 
-def test_a_last_snapshot_that_was_old_already_is_given_for_less_long():
+def test_an_old_last_snapshot_is_served_for_a_shorter_time():
     clock = SetClock()
     last = LastSnapshots(clock.ms - 20_000, clock, retention_s=60)
     assert last.behind_s == 20
@@ -439,7 +440,7 @@ def test_a_last_snapshot_that_was_old_already_is_given_for_less_long():
         asyncio.run(last.read_point())
 
 
-def test_nothing_newer_than_the_last_snapshot_is_given():
+def test_no_read_beyond_the_last_snapshot_is_served():
     last = LastSnapshots(77, SetClock(), retention_s=60)
     for asked in ({"least": 78}, {"strong": True}):
         with pytest.raises(Unavailable):

@@ -1,7 +1,7 @@
-"""A deliberately dumb database: what a transaction of simple statements must do to base rows.
+"""A deliberately simple database: what a transaction of simple statements must do to base rows.
 
-Rows are tuples in lists; constraints are looked at over the whole state at the end. It knows
-nothing of keys' encodings, locks, indexes or views.
+Rows are tuples in lists; foreign keys and UNIQUE are checked over the whole state at the end. The
+model knows nothing of key encodings, locks, indexes or views.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ State = dict[str, list[Row]]
 
 
 class Refused(Exception):
-    """A constraint would be broken."""
+    """A constraint would be violated."""
 
 
 @dataclass(frozen=True)

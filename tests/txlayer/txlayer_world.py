@@ -2,8 +2,9 @@
 
 Fault model. The store keeps what was put after the last flush in the memory of the *machine*: a
 crash of the process keeps it, a crash of the machine keeps an arbitrary part. A put may fail
-before, after, or half way through its rows. The log keeps whole appends that returned; of one
-that was under way when the machine stopped, any prefix of its frames. Time passes only in sleeps.
+before, after, or half way through its rows. The log keeps whole appends that returned; of an append
+that was under way when the machine stopped, it keeps any prefix of the frames. Time passes only in
+sleeps.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ T = TypeVar("T")
 
 
 class VirtualClock:
-    """Sleeping takes no real time and moves the clock."""
+    """A clock that moves by sleeps and takes no real time."""
 
     def __init__(self, wall_ms: int = 1_000_000) -> None:
         self.base_ms = wall_ms
@@ -62,7 +63,7 @@ class VirtualClock:
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass; whoever wakes in it runs, in order."""
+        """Let time pass; sleepers wake in order and run."""
         end = self.now + seconds
         await settle()
         while due := [s for s in self._sleepers if s[0] <= end and not s[2].done()]:
@@ -76,13 +77,13 @@ class VirtualClock:
 
 
 async def settle() -> None:
-    """Let everything run that can run without time passing."""
+    """Let every task run as far as it can without time passing."""
     for _ in range(30):
         await asyncio.sleep(0)
 
 
 class MemoryStore:
-    """The part of a TableStore that the write path uses. `fault` is asked before each put."""
+    """The part of a TableStore that the write path uses. It calls `fault` before each put."""
 
     remote = False
 
@@ -123,7 +124,8 @@ class MemoryStore:
         self.durable = {table: dict(rows) for table, rows in self.cells.items()}
 
     def after_crash(self, rng: random.Random | None) -> MemoryStore:
-        """What a new process finds: everything, or (`rng`) what the machine's crash left."""
+        """The store that a new process finds: everything, or (`rng`) what the machine's crash
+        left."""
         if rng is None:
             return MemoryStore({table: dict(rows) for table, rows in self.cells.items()})
         kept: Cells = {table: dict(rows) for table, rows in self.durable.items()}
@@ -143,7 +145,7 @@ class _Segment:
 
 
 class MemoryLog:
-    """A Log whose offsets count frames. `fault` is asked with each append's payloads."""
+    """A Log whose offsets count frames. It calls `fault` with each append's payloads."""
 
     def __init__(self, epoch: int = 1, segments: list[_Segment] | None = None) -> None:
         self.all = segments or []
@@ -205,7 +207,7 @@ class MemoryLog:
 
 
 class Values:
-    """Of a coordination service, those that are written by compare-and-set."""
+    """The compare-and-set values of a coordination service."""
 
     def __init__(self) -> None:
         self._values: dict[str, Versioned] = {}
@@ -222,7 +224,7 @@ class Values:
 
 
 class TextCodec:
-    """Rows of one text, encoded as the text."""
+    """A codec for rows of one text, encoded as the text."""
 
     layout = Layout("t", TABLE, (Column("k", ColumnType(Kind.TEXT)),), (KeyPart("k"),), "t")
 
@@ -242,7 +244,7 @@ def _tasks() -> set[asyncio.Task[Any]]:
 
 
 class World:
-    """One slave's write path over the store and log of a machine that may crash."""
+    """One node's write path over the store and log of a machine that may crash."""
 
     def __init__(
         self,
@@ -277,8 +279,8 @@ class World:
 def prepared(
     number: int, keys: Sequence[str], *, not_before: int = 0, encoded: Counter[Row] | None = None
 ) -> Prepared:
-    """A transaction that inserts a row under each of `keys`, holding its number; `encoded` counts
-    how often each row is encoded."""
+    """A transaction that inserts, under each of `keys`, a row that holds its number; `encoded`
+    counts how often each row is encoded."""
     codec = TextCodec(Counter() if encoded is None else encoded)
     rows: list[Row] = [(f"{key}={number}",) for key in keys]
     return at_once(
@@ -295,7 +297,7 @@ def prepared(
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What `work` returns, which waits for nothing."""
+    """Run `work`, which must not wait, and return its result."""
     try:
         work.send(None)
     except StopIteration as ended:
