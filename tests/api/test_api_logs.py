@@ -14,7 +14,7 @@ from hornbeam_server.schema.errors import Corruption
 
 LOGGED = """
 import logging
-from hornbeam_server.api import logs
+from hornbeam_server.node import logging_setup as logs
 logs.configure()
 for text in (logs._CUT, "something else"):
     logging.getLogger("uvicorn.error").error(text)

@@ -57,7 +57,7 @@ import signal
 from pathlib import Path
 
 from hornbeam.transport import open_transport, parse_url
-from hornbeam_server.pipeline import refresh as job
+from hornbeam_server.pipeline.refresh import driver as job
 
 mine = b":" + spark.sparkContext.getConf().get("spark.driver.port").encode()
 
