@@ -80,8 +80,8 @@ def until_all_has_failed(shop: World, services: Services) -> None:
 def fuzz(url: str, *, allowed: tuple[int, ...], examples: int, key: str = "") -> Found:
     """Call every documented operation of the server at `url`, with an API key if it requires one.
 
-    Failures are 5xx statuses that are not in `allowed`, answers that violate the document, and, with
-    `key`, successful answers to calls without a valid key.
+    Failures are: a 5xx status that is not in `allowed`, an answer that violates the document, and,
+    with `key`, a successful answer to a call without a valid key.
     """
     config = _config(allowed, examples, key)
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json", config=config)
