@@ -67,7 +67,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--quick`, also leave out single tests that need a cluster or Go or are marked as long."""
+    """With `--quick`, leave out also single tests that need a cluster or Go or are marked long."""
     if not config.getoption("--quick"):
         return
     left = [

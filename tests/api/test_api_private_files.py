@@ -1,4 +1,4 @@
-"""Only their owner can read stored files, whatever the umask."""
+"""With any umask, only their owner can read stored files."""
 
 from __future__ import annotations
 

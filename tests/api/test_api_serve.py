@@ -206,7 +206,7 @@ def test_a_node_on_hbase_creates_its_data_folder(tmp_path):
         cluster_ports(settings.model_copy(update={"data": tmp_path / "file"}), None, None)
 
 
-def test_housekeeping_goes_on_after_an_unexpected_error(tmp_path, monkeypatch, capsys):
+def test_housekeeping_continues_after_an_unexpected_error(tmp_path, monkeypatch, capsys):
     async def keep_house():
         settings = Settings(data=tmp_path, housekeeping_interval_s=0.01)
         async with await Database.open(settings) as database:

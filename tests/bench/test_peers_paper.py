@@ -88,7 +88,7 @@ class World:
         self.engine.close()
 
     async def discounts(self) -> set[float]:
-        """The discounts in the view's rows of the customer, who has several orders."""
+        """Return the discounts in the view's rows of the customer with several orders."""
         rows = await self.slave.read(f"{DISCOUNTS} AND c_id = ?", (CUSTOMER,))
         assert len(rows) > 1
         return {discount for _, discount in rows}

@@ -207,7 +207,7 @@ def test_a_closed_output_pipe_is_no_failure(run: Run, tmp_path: Path) -> None:
 
 @pytest.fixture
 def prompted(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
-    """A function that types lines at the prompt and returns everything printed."""
+    """Return a function that types lines at the prompt and returns the output."""
 
     def prompted_(*lines: str) -> str:
         typed = iter(lines)

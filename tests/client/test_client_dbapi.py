@@ -293,7 +293,9 @@ def test_a_later_statement_sees_the_bookmark(db: hornbeam.Connection, url: str) 
         assert other.cursor().execute("SELECT count(*) FROM booze").fetchone() == (len(DRINKS),)
 
 
-def test_errors_are_raised_at_the_call_and_the_transaction_goes_on(db: hornbeam.Connection) -> None:
+def test_errors_are_raised_at_the_call_and_the_transaction_continues(
+    db: hornbeam.Connection,
+) -> None:
     cursor = fill(db)
     with pytest.raises(hornbeam.IntegrityError) as caught:
         cursor.execute("INSERT INTO booze VALUES ('XXXX')")

@@ -33,7 +33,7 @@ def maven(tmp_path: Path, script: str) -> None:
 GOOD = '/bin/mkdir "$INTO" && echo x > "$INTO/a.jar"'
 
 
-def test_without_java_an_error_states_what_to_install():
+def test_without_java_an_error_names_the_package():
     with pytest.raises(Unavailable, match="needs Java 17 to 23; there is none") as told:
         artefacts.java()
     assert "apt install openjdk-17" in told.value.cure
@@ -57,7 +57,7 @@ def test_java_home_comes_before_the_path(tmp_path, monkeypatch):
         artefacts.java()
 
 
-def test_without_maven_an_error_states_what_to_install():
+def test_without_maven_an_error_names_the_package():
     with pytest.raises(Unavailable, match="needs Maven") as told:
         artefacts.resolve()
     assert "apt install maven" in told.value.cure

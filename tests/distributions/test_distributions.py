@@ -137,7 +137,7 @@ def test_a_client_alone_reads_from_a_server(everything, client_only, tmp_path):
         ({"hornbeam_server/__init__.py": ""}, "cannot be loaded: No module named"),
     ],
 )
-def test_without_the_server_an_embedded_connection_states_what_is_missing(
+def test_without_the_server_an_embedded_connection_names_the_cause(
     client_only, tmp_path, files, reason
 ):
     for name, text in files.items():

@@ -51,7 +51,7 @@ class Experience:
 
     asked: dict[str, list[Asked]] = field(default_factory=dict)
     acknowledged: list[int] = field(default_factory=list)
-    """Keys of `journal` whose writes were acknowledged."""
+    """Keys of acknowledged writes of `journal`."""
 
 
 class _Failed(Exception):

@@ -87,7 +87,7 @@ def status_of(sent: Sent) -> int:
 
 
 def missed(outcome: Outcome, bounds: Bounds) -> list[str]:
-    """Return a sentence for each bound that was missed."""
+    """Return a sentence for each missed bound."""
     found = []
     for phase, asked in phases(outcome, outcome.asked.get(READ, [])).items():
         p99 = milliseconds(asked, 0.99)

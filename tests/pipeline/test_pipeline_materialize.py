@@ -247,7 +247,7 @@ def test_a_small_relation_is_built_in_parallel_parts(shop):
 
 
 def test_two_drivers_may_build_the_same_view(shop, monkeypatch):
-    """The second driver builds everything during the first task of the other."""
+    """The second driver builds all ranges during the first task of the other."""
     monkeypatch.setattr(job, "SLICE_S", 0.0)
     overtaken = []
 

@@ -188,7 +188,9 @@ def test_a_missing_view_is_refused(spark, shop):
         assert [group.name for group in deferred.groups(transport, None)] == ["default", "other"]
 
 
-def test_a_group_that_advances_is_asked_again_a_limited_number_of_times(shop, monkeypatch):
+def test_the_snapshot_of_an_advancing_group_is_requested_a_limited_number_of_times(
+    shop, monkeypatch
+):
     asked = []
 
     def moved(transport, group, snapshot):

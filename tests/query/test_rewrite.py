@@ -97,7 +97,7 @@ def test_a_view_with_an_index_for_the_filter_is_preferred():
     assert use.view == "orders__line"
 
 
-def test_a_view_that_is_not_readable_is_noted_and_not_used():
+def test_an_unreadable_view_is_named_and_not_used():
     building = catalog(SHOP, VIEWS, building=["item__line"])
     found = rewrite(bind("SELECT 1 FROM line l JOIN item i ON l.item = i.id", building), building)
     assert not found.uses

@@ -21,7 +21,7 @@ from hornbeam_server.txlayer.transactions.write_compiler import compile_write
 CATALOG = make_catalog()
 TERMS = 12_000
 FEW = 1_000
-"""Maximum number of objects in cycles that a statement may leave, whatever its length."""
+"""Maximum number of objects in cycles that a statement of any length may leave."""
 NUMBERS = [str(number) for number in range(TERMS)]
 QUERIES = {
     "a list": f"SELECT i_id FROM item WHERE i_id IN ({', '.join(NUMBERS)})",
