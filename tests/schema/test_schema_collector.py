@@ -1,4 +1,4 @@
-"""When a server collects the third generation of objects."""
+"""The times at which a server collects the third generation of objects."""
 
 from __future__ import annotations
 
