@@ -44,7 +44,7 @@ def test_every_error_has_a_status():
     assert {kind.code for kind in tree(errors.HornbeamError)} == set(STATUS)
 
 
-def test_health(shop):
+def test_the_health_of_the_server_is_readable(shop):
     assert shop.client.get("/livez").json() == {"status": "live"}
     assert shop.client.get("/readyz").json() == {"status": "ready"}
     status = shop.client.get("/v1/status").json()
@@ -93,7 +93,7 @@ def test_health_shows_that_the_log_is_closed(tmp_path):
         assert "hornbeam_ready 0" in broken.client.get("/metrics").text
 
 
-def test_a_transaction_and_its_outcome(shop):
+def test_the_outcome_of_a_transaction_is_found(shop):
     done = shop.transact(
         "INSERT INTO customer VALUES (?, ?, ?, ?) RETURNING c_id, c_balance", 1, "ann", "12.34", "a"
     )
@@ -158,7 +158,7 @@ def test_a_dry_run_lists_changes_and_writes_nothing(shop):
         ("SELECT 1", 422, "sql-unsupported"),
     ],
 )
-def test_refused_statements(shop, sql, status, code):
+def test_wrong_statements_are_refused(shop, sql, status, code):
     if not shop.rows("SELECT 1 FROM customer WHERE c_id = 30"):
         insert_customer(shop, 30)
     document = problem(shop.transact(sql), status, code)
@@ -166,7 +166,7 @@ def test_refused_statements(shop, sql, status, code):
     assert document["retryable"] is False
 
 
-def test_preconditions_and_reads(shop):
+def test_preconditions_and_reads_are_checked(shop):
     ts = insert_customer(shop, 40)["commit_ts"]
     update = {"sql": "UPDATE customer SET c_name = 'b' WHERE c_id = 40"}
 
@@ -292,7 +292,7 @@ def test_bodies_and_parameters_have_limits(shop):
     problem(shop.post("/v1/query", many), 413, "limit-exceeded")
 
 
-def test_row_limit_and_time_limit(shop):
+def test_the_row_limit_and_the_time_limit_hold(shop):
     few = {"sql": "SELECT * FROM range(10)", "max_rows": 5}
     problem(shop.post("/v1/query", few), 413, "limit-exceeded")
     slow = {"sql": "SELECT count(*) FROM range(1000000) a, range(1000000) b", "timeout_ms": 100}
@@ -324,7 +324,7 @@ def test_values_survive_a_round_trip_exactly(shop):
     assert shop.rows(asked) == [["-Infinity", "NaN", values[1]]]
 
 
-def test_snapshot_bookmark_pending_and_views(shop):
+def test_reads_respect_snapshot_bookmark_and_pending_writes(shop):
     insert_customer(shop, 50, "snap")
     asked = {"sql": "SELECT c_name FROM customer WHERE c_id = 50"}
     before = shop.post("/v1/query", asked).json()
@@ -346,14 +346,14 @@ def test_snapshot_bookmark_pending_and_views(shop):
     assert "customer__orders" not in str(plain["served_by"])
 
 
-def test_explain(shop):
+def test_explain_names_the_view_that_serves(shop):
     asked = {"sql": "SELECT o_id FROM customer, orders WHERE c_id = o_c_id AND c_name = ?"}
     document = shop.post("/v1/explain", asked).json()
     response_models.Explained.model_validate(document)
     assert "customer__orders" in str(document["served_by"])
 
 
-def test_arrow(shop):
+def test_a_query_answers_in_arrow(shop):
     def asked(sql):
         return shop.post("/v1/query", {"sql": sql}, headers=ARROW)
 
@@ -368,7 +368,7 @@ def test_arrow(shop):
     problem(asked("SELECT error('first')"), 422, "sql-invalid")
 
 
-def test_schema_documents(shop):
+def test_schema_routes_return_documents(shop):
     document = shop.client.get("/v1/schema").json()
     response_models.Schema.model_validate(document)
     assert [r["name"] for r in document["relations"]] == ["customer", "orders", "kinds"]
@@ -405,7 +405,7 @@ def test_rows_are_repaired_by_their_keys(shop):
     problem(shop.post("/v1/repair/customer", {"keys": [right]}), 404, "not-found")
 
 
-def test_unknown_routes_and_methods(shop):
+def test_unknown_routes_and_methods_are_refused(shop):
     problem(shop.client.get("/nowhere"), 404, "not-found")
     response = shop.client.get("/v1/query")
     problem(response, 405, "invalid-request")

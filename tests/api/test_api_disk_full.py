@@ -89,7 +89,7 @@ class SmallDisk:
 
 
 @pytest.mark.parametrize("free_bytes", [100_000, 9 * MB, 60 * MB])
-def test_writes_go_on_once_there_is_room(tmp_path, free_bytes):
+def test_writes_continue_when_the_disk_has_room_again(tmp_path, free_bytes):
     disk = SmallDisk(tmp_path)
     try:
         planned = disk.client.post("/v1/schema/plan", json=PLAN).json()

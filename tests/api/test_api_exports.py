@@ -26,7 +26,7 @@ def customers(shop, document):
     return [row[:2] for row in asyncio.run(rows_of(document, "customer"))]
 
 
-def test_an_export_is_one_snapshot_of_everything(shop):
+def test_an_export_keeps_its_snapshot(shop):
     shop.transact("INSERT INTO customer (c_id, c_name) VALUES (101, 'ann')")
     first = shop.post("/v1/exports", {}).json()
     before = customers(shop, first)

@@ -136,7 +136,7 @@ def test_broken_arrow_is_refused(shop, cut):
     assert response.status_code == 422, response.text
 
 
-def test_refused_loads(shop):
+def test_wrong_loads_are_refused(shop):
     assert load(shop, "nowhere", "a\n1\n").status_code == 404
     assert load(shop, "customer", "{}", "application/json").status_code == 415
     assert load(shop, "customer", "x" * 400_000).status_code == 413

@@ -376,7 +376,7 @@ def test_every_route_is_tested_and_needs_the_role_of_the_table(secured):
     assert least == ROUTES
 
 
-def test_every_principal_route_relation_and_verb(secured, askers):
+def test_every_request_of_every_principal_has_the_expected_status(secured, askers):
     wrong, seen = [], Counter()
     for asker in ASKERS:
         for ask in asks():

@@ -87,7 +87,7 @@ def test_disconnects_are_not_logged_as_errors(shop, capsys):
     assert "unexpected" not in capsys.readouterr().err
 
 
-def test_point_reads_go_on_beside_heavy_statements(shop):
+def test_point_reads_continue_beside_heavy_statements(shop):
     stop = threading.Event()
 
     def attack() -> None:

@@ -60,7 +60,7 @@ def test_refusals_are_counted_and_grow_with_skew():
     assert refusing.closed == 8
 
 
-def test_a_system_that_refuses_everything_completes_no_updates():
+def test_a_system_that_refuses_all_updates_completes_none():
     class Never(Refusing):
         def run(self, task, values):
             raise Cannot("no")

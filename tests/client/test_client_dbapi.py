@@ -50,7 +50,7 @@ def fill(db: hornbeam.Connection) -> hornbeam.Cursor:
     return cursor.executemany("INSERT INTO booze VALUES (?)", [(name,) for name in DRINKS])
 
 
-def test_module_globals() -> None:
+def test_the_module_has_the_globals_of_pep_249() -> None:
     assert hornbeam.apilevel == "2.0"
     assert hornbeam.threadsafety in {0, 1, 2, 3}
     assert hornbeam.paramstyle == "qmark"
@@ -65,7 +65,7 @@ def test_exceptions_form_a_tree_and_are_connection_attributes(db: hornbeam.Conne
         assert getattr(db, f"{name}Error") is kind
 
 
-def test_commit_and_rollback(db: hornbeam.Connection, url: str) -> None:
+def test_commit_keeps_and_rollback_discards_rows(db: hornbeam.Connection, url: str) -> None:
     fill(db)
     db.rollback()
     with hornbeam.connect(url) as other:
@@ -90,7 +90,7 @@ def test_connections_are_isolated(db: hornbeam.Connection, url: str) -> None:
         assert other.cursor().execute("SELECT * FROM booze").fetchall() == []
 
 
-def test_description(db: hornbeam.Connection) -> None:
+def test_a_cursor_describes_its_columns(db: hornbeam.Connection) -> None:
     cursor = db.cursor()
     assert cursor.description is None
     fill(db)
@@ -104,7 +104,7 @@ def test_description(db: hornbeam.Connection) -> None:
     assert rest == [None] * 5
 
 
-def test_rowcount(db: hornbeam.Connection) -> None:
+def test_rowcount_is_the_number_of_rows(db: hornbeam.Connection) -> None:
     cursor = db.cursor()
     assert cursor.rowcount == -1
     cursor.execute("INSERT INTO booze VALUES ('Ale')")
@@ -125,7 +125,7 @@ def test_a_cursor_is_an_iterator(db: hornbeam.Connection) -> None:
         next(cursor)
 
 
-def test_close(db: hornbeam.Connection) -> None:
+def test_closed_cursors_and_connections_refuse_calls(db: hornbeam.Connection) -> None:
     cursor = db.cursor()
     cursor.close()
     cursor.close()
@@ -151,7 +151,7 @@ def test_parameters_are_positional_or_named(db: hornbeam.Connection) -> None:
     assert cursor.fetchone() == ("Cooper's ? :n",)
 
 
-def test_fetching(db: hornbeam.Connection) -> None:
+def test_rows_are_fetched_in_order(db: hornbeam.Connection) -> None:
     cursor = fill(db)
     with pytest.raises(hornbeam.Error):
         cursor.fetchone()
@@ -306,14 +306,14 @@ def test_errors_are_raised_at_the_call_and_the_transaction_continues(
     assert cursor.execute("SELECT count(*) FROM booze").fetchone() == (len(DRINKS),)
 
 
-def test_returning_and_cte_writes(db: hornbeam.Connection) -> None:
+def test_a_write_returns_rows(db: hornbeam.Connection) -> None:
     cursor = fill(db)
     cursor.execute("DELETE FROM booze WHERE name LIKE 'C%' RETURNING name")
     assert sorted(cursor.fetchall()) == [("Carlton Cold",), ("Carlton Draft",)]
     assert cursor.rowcount == 2
 
 
-def test_arrow(db: hornbeam.Connection) -> None:
+def test_a_cursor_returns_arrow_tables_and_batches(db: hornbeam.Connection) -> None:
     fill(db)
     db.commit()
     cursor = db.cursor()

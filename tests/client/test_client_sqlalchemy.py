@@ -108,7 +108,7 @@ def test_the_orm_writes_reads_and_cascades(filled: Engine) -> None:
         assert session.get_one(Book, 1).out == dt.date(2024, 1, 2)
 
 
-def test_integrity_errors_and_savepoints(filled: Engine) -> None:
+def test_savepoints_undo_failed_and_rolled_back_writes(filled: Engine) -> None:
     with filled.begin() as connection:
         with pytest.raises(exc.IntegrityError), connection.begin_nested():
             connection.execute(insert(Author).values(id=3, name="A"))
@@ -121,7 +121,7 @@ def test_integrity_errors_and_savepoints(filled: Engine) -> None:
     assert names == ["A", "B", "E"]
 
 
-def test_on_conflict_and_returning(filled: Engine) -> None:
+def test_on_conflict_updates_or_ignores_rows(filled: Engine) -> None:
     rows = [{"id": 1, "name": "A2"}, {"id": 9, "name": "N"}]
     with filled.begin() as connection:
         upsert = insert(Author).values(rows)
@@ -235,7 +235,7 @@ def test_strings_are_aggregated(filled: Engine) -> None:
         assert connection.scalar(select(in_order)) == "B, A"
 
 
-def test_isolation_levels(filled: Engine) -> None:
+def test_isolation_levels_are_snapshot_and_autocommit(filled: Engine) -> None:
     with filled.connect() as connection:
         assert connection.get_isolation_level() == "SNAPSHOT"
         levels = connection.dialect.get_isolation_level_values(None)  # type: ignore[arg-type]
@@ -329,7 +329,7 @@ def test_types_keep_their_names(name: str) -> None:
     assert str(column_type(name)).replace(" ", "") == name
 
 
-def test_the_compliance_suite(tmp_path: Path) -> None:
+def test_the_compliance_suite_passes(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         textwrap.dedent(
             """

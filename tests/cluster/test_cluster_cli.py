@@ -30,7 +30,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
     return run_
 
 
-def test_up_status_and_down(run, tmp_path, monkeypatch):
+def test_a_cluster_starts_reports_its_status_and_stops(run, tmp_path, monkeypatch):
     """The processes are stand-ins for Java's, and count as healthy while they run."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -77,7 +77,7 @@ def test_up_status_and_down(run, tmp_path, monkeypatch):
     assert run("down", *where)[1] == "Nothing was running.\n"
 
 
-def test_status_of_a_real_cluster(run, real_cluster):
+def test_status_reports_a_real_cluster(run, real_cluster):
     code, out, _ = run("status", "--dir", str(real_cluster.folder), "--json")
     assert code == 0
     assert {each["state"] for each in json.loads(out)["processes"]} == {"up"}

@@ -18,7 +18,7 @@ def pids(cluster: Cluster) -> dict[str, int | None]:
     return {process.name: process.pid for process in cluster.status()}
 
 
-def test_everything_is_healthy(real_cluster):
+def test_all_processes_are_healthy(real_cluster):
     status = {process.name: process for process in real_cluster.status()}
     assert {name for name, process in status.items() if process.health.ok} == status.keys()
     assert status["name-node"].health.note == "1 of 1 data nodes"

@@ -76,7 +76,7 @@ def _view(schema: Schema, child: str) -> JoinView:
 
 
 @given(catalogs())
-def test_round_trip(catalog: Catalog) -> None:
+def test_a_catalog_survives_a_round_trip(catalog: Catalog) -> None:
     catalog.layout(catalog.schema.names[0])  # fills caches, which are not encoded
     data = encode_catalog(catalog)
     decoded = decode_catalog(data)
