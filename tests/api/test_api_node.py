@@ -192,7 +192,7 @@ async def test_without_a_quorum_reads_use_the_last_snapshot_and_writes_fail(tmp_
 
 
 async def test_a_node_behind_a_schema_change_does_not_read_newer_rows(tmp_path):
-    """Its old catalog would read a dropped view, which no node maintains any more."""
+    """With its old catalog the node would read a dropped view, which no node maintains any more."""
     tables = """
         CREATE TABLE t (a INTEGER PRIMARY KEY);
         CREATE TABLE u (b INTEGER PRIMARY KEY, ba INTEGER REFERENCES t (a));

@@ -70,7 +70,7 @@ def test_the_search_ends_when_its_client_disconnects(shop, headers, monkeypatch)
         time.sleep(0.02)
     left = watch.effort
     time.sleep(0.5)
-    assert watch.effort <= left + 20  # the step that was under way may still finish
+    assert watch.effort <= left + 20  # the current step may still finish
 
 
 def test_the_time_limit_ends_a_search(tmp_path):

@@ -97,7 +97,7 @@ def test_a_transaction_waits_until_a_node_serves(tmp_path):
 
 
 def test_a_frozen_node_is_skipped(tmp_path):
-    """Its kernel still accepts connections, but no process reads from them."""
+    """The kernel of a frozen node still accepts connections, but no process reads from them."""
     with served(tmp_path) as url, socket.create_server(("127.0.0.1", 0)) as frozen:
         apply(url)
         first = f"127.0.0.1:{frozen.getsockname()[1]}"

@@ -59,7 +59,7 @@ class _Failed(Exception):
 
 
 class _Line:
-    """One connection, which is opened again after a failure."""
+    """A connection that is opened again after a failure."""
 
     def __init__(self, host: str, port: int) -> None:
         self._connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)

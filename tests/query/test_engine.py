@@ -85,7 +85,7 @@ def test_parameters_take_the_type_of_the_column_they_are_compared_with(engine):
 
 
 def test_a_parameter_compared_with_two_columns_has_one_type(engine):
-    """Its type is that of the decimal column, so it is no key of the integer column."""
+    """The parameter has the type of the decimal column and is no key of the integer column."""
     query = engine.prepare("SELECT i_id FROM item WHERE i_price > :x AND i_id = :x", CATALOG)
     found = [run(rows(query, {"x": x})) for x in (1, Decimal("1.00"), 1.5, 2)]
     assert found == [[(1,)], [(1,)], [], run(rows(engine.prepare(

@@ -53,7 +53,7 @@ def test_tpcw_customer_gets_views(tpcw):
 
 
 def test_tpcw_beats_the_paper(tpcw):
-    """It beats the paper's views as they are and pruned; in joins, also without pruning its own."""
+    """The views beat the paper's, as they are and pruned. In joins they also do without pruning."""
     search = search_of(tpcw, PAPER_ROOTS)
     forest, views = search.best(), literal(tpcw, PAPER_ROOTS)
     ours = search.selection(forest).score
@@ -163,7 +163,7 @@ def test_cascading_foreign_keys_become_tree_edges():
     assert trees(search_of(world, ("c",)).best()) == {}
 
 
-def test_the_budget_drops_the_least_value_per_byte_first(tpcw):
+def test_the_budget_drops_the_lowest_value_per_byte_first(tpcw):
     search = search_of(tpcw, PAPER_ROOTS)
     free = search.selection(search.best())
     kept = keep_budget(tpcw.objective, free, 0.5 * free.score.size)
