@@ -79,7 +79,7 @@ def test_nodes_with_certificates_of_one_authority_connect(run: Run, authority):
 @on_every_loop
 @pytest.mark.parametrize("which", ["listener", "caller"])
 def test_a_certificate_of_another_authority_is_refused(run: Run, which, authority, tmp_path):
-    """The certificate is refused even if its owner trusts the right authority and has the secret."""
+    """A certificate is refused even if its owner trusts the right authority and has the secret."""
     foreign = certified(Authority(tmp_path, "foreign"), "three", node_ca=authority.certificate)
     ours = certified(authority, "one")
     listener, caller = (foreign, ours) if which == "listener" else (ours, foreign)
